@@ -70,7 +70,7 @@ class DataType(IntEnum):
             return _OF_NUMPY[dtype]
         try:
             name = "" if dtype is None else np.dtype(dtype).name.upper()  # None would be NumPy's default
-        except Exception:  # whatever a foreign object raises
+        except Exception:  # foreign objects may raise any exception
             name = ""
         if not name:
             raise InvalidArgument(f"DataType.from_numpy: dtype must be a NumPy type, got {shown(dtype)}")

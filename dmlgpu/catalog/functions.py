@@ -79,7 +79,7 @@ class FunctionSource:
 
     @property
     def needs_graph(self) -> bool:
-        """Whether there may be no operand to take the graph from."""
+        """Whether all inputs are optional, so that a call may have no operand to take the graph from."""
         return all(field.optional for field in self.inputs) and len(self.inputs) < 2
 
     @property
@@ -302,7 +302,7 @@ class FunctionModule:
 
     Args:
         name: The module's name, under which functions are found.
-        members: The module's globals, which keep compiled functions.
+        members: The module's globals, in which compiled functions are stored.
         names: Names in the source, besides enumerations.
     """
 
@@ -340,7 +340,7 @@ class FunctionModule:
         code = compile(text, file, "exec", __future__.annotations.compiler_flag, dont_inherit=True)
         compiled: dict[str, Any] = {}
         exec(code, self._globals, compiled)
-        linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file  # for tracebacks and inspect
+        linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file  # used by tracebacks and inspect
         for name, value in compiled.items():  # another thread may have been first: its objects stay
             self._globals.setdefault(name, self._members.setdefault(name, value))
 
@@ -353,7 +353,7 @@ ceil cos cosh dequantize_linear difference_square divide erf exp floor identity 
 logical_or logical_xor max mean min modulus_floor modulus_truncate multiply negate quantize_linear recip sign sin sinh
 sqrt subtract tan tanh
 """
-"""Names of ELEMENT_WISE operators without that beginning."""
+"""Names of ELEMENT_WISE operators without that prefix."""
 
 _SAME = """
 activation_celu activation_elu activation_gelu activation_hard_sigmoid activation_identity activation_leaky_relu
@@ -426,7 +426,7 @@ DIRECTMLX_PARAMETERS = {
     "tile": ("tile", "input, repeats"),
     "top_k": ("top_k1", "input, axis, k, axis_direction=AxisDirection.DECREASING"),
 }
-"""Operators whose parameters come by position: the function, and its parameters, ``name: name there`` if these differ.
+"""Operators with positional parameters: the function, and its parameters, ``name: name there`` if these differ.
 
 DirectMLX's ``top_k`` puts the size ``k`` on the last dimension; here it is on the axis.
 """

@@ -19,7 +19,7 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 _USUAL_TYPES = (DataType.FLOAT32, DataType.UINT32, DataType.INT32)
 _USUAL_RANK = 4
 _ZERO = ("Axis", "Axes", "Offset", "Padding", "BatchDimensionCount")
-"""Attributes whose name ends like this, in singular or plural, are 0 in a minimal example; all other numbers are 1."""
+"""Suffixes, in singular or plural, of attributes that are 0 in a minimal example; all other numbers are 1."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +112,7 @@ NEEDS: Mapping[str, Callable[[Collection[str]], MinimalNeeds]] = {
     **dict.fromkeys((f"MEAN_VARIANCE_NORMALIZATION{version}" for version in ("", "1", "2")), _scale_and_bias),
     **dict.fromkeys(("MULTIHEAD_ATTENTION", "MULTIHEAD_ATTENTION1"), _attention),
 }
-"""By operator: functions of the fields of the tensors that a description is to have."""
+"""Functions by operator; each gets the fields of the tensors that a description has."""
 
 
 def minimal_examples(
@@ -123,7 +123,7 @@ def minimal_examples(
     Args:
         schema: The operator.
         types: Data types by Python field name; the rest follows from the operator's relations and tables.
-        level: Whose tables hold.
+        level: Feature level whose tables apply.
     """
     if not schema.variants:
         yield _minimal_example(schema, schema.support_at(level), types, {})

@@ -71,7 +71,7 @@ class TensorSupport:
 
 
 SupportTable = Mapping[str, TensorSupport]
-"""Per tensor field (DirectML's name)."""
+"""Support by tensor field (DirectML's name)."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Variant:
 
     Attributes:
         field: DirectML's name of the attribute, ``Function``.
-        members: Names of the enumeration's members it holds for.
+        members: Names of the enumeration's members to which it applies.
         support: Tables by the level from which each is valid.
     """
 
@@ -94,7 +94,7 @@ class Relation:
     """Tensors that must agree.
 
     Attributes:
-        same: In what: ``DataType``, ``DimensionCount``, ``Sizes``.
+        same: The property that agrees: ``DataType``, ``DimensionCount``, ``Sizes``.
         tensors: DirectML's names, in the order of the structure; an array stands for all its elements.
     """
 
@@ -104,7 +104,7 @@ class Relation:
 
 @dataclass(frozen=True)
 class CountRule:
-    """How long the arrays of one count field must be.
+    """Required length of the arrays of one count field.
 
     Attributes:
         tensor: DirectML's name of the tensor whose dimension count decides, or None.
@@ -119,10 +119,10 @@ class CountRule:
 
 @dataclass(frozen=True)
 class Fusion:
-    """Where an operator may serve as a fused activation.
+    """Support of an operator as a fused activation.
 
     Attributes:
-        level: From which feature level.
+        level: Lowest feature level that supports it.
         into: The operators that take it, or None for every operator that takes activations.
     """
 
@@ -132,7 +132,7 @@ class Fusion:
 
 @dataclass(frozen=True)
 class OperatorSchema:
-    """Everything the catalog knows about one operator.
+    """Entry of one operator.
 
     Attributes:
         name: DirectML's name, ``GATHER_ND1``.
@@ -184,7 +184,7 @@ class OperatorSchema:
 
     @property
     def stem(self) -> str:
-        """The lower-case name used for files, functions and labels, ``gather_nd1``."""
+        """Lower-case name used for files, functions and labels, ``gather_nd1``."""
         return self.name.lower()
 
     @property
@@ -194,7 +194,7 @@ class OperatorSchema:
 
     @functools.cached_property
     def python_fields(self) -> tuple[FieldSchema, ...]:
-        """The fields that exist in Python: all but the counts of arrays."""
+        """Fields that exist in Python: all but the counts of arrays."""
         return tuple(field for field in self.fields if not field.is_count)
 
     @functools.cached_property

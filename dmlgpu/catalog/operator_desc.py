@@ -99,7 +99,7 @@ class ScaleBias:
     bias: float
 
     def __post_init__(self) -> None:
-        _normalise(self, coercion.real)
+        _normalize(self, coercion.real)
 
 
 @dataclass(frozen=True)
@@ -114,10 +114,10 @@ class Size2D:
     height: int
 
     def __post_init__(self) -> None:
-        _normalise(self, coercion.integer)
+        _normalize(self, coercion.integer)
 
 
-def _normalise(record: ScaleBias | Size2D, convert: Converter[Any]) -> None:
+def _normalize(record: ScaleBias | Size2D, convert: Converter[Any]) -> None:
     for field in dataclasses.fields(record):
         try:
             object.__setattr__(record, field.name, convert(getattr(record, field.name)))
@@ -153,7 +153,7 @@ _CONVERTERS = _converters()
 def _identity(value: Any) -> Any:
     """Return a key that differs if results may differ: 0.0 is not -0.0, 1 is not 1.0, NaN equals NaN."""
     if isinstance(value, float):
-        return value.hex()  # "nan" for every NaN
+        return value.hex()  # "nan" represents every NaN
     if isinstance(value, tuple):
         return tuple(_identity(item) for item in value)
     if isinstance(value, ScaleBias):

@@ -1,4 +1,4 @@
-"""Whether two elements of a strided tensor share an offset, decided without enumerating offsets.
+"""Decide whether two elements of a strided tensor share an offset, without enumerating offsets.
 
 Two elements share an offset if the difference of their coordinates, d, is not zero and ``sum(d[i] * stride[i])`` is: a
 bounded linear equation in integers. Divisibility and size rule most dimensions out. The rest is a short-vector problem
@@ -20,7 +20,7 @@ MAX_STEPS = 200_000
 """Steps after which the search for a vector is given up; layouts of eight dimensions need some hundreds."""
 
 _SLACK = 1e-6
-"""What rounding may add to the length of a vector in the search; the box itself is asked in integers."""
+"""Rounding error allowed in the length of a vector in the search; the bounds themselves are tested in integers."""
 
 _LOVASZ = Fraction(3, 4)
 
@@ -47,13 +47,13 @@ def has_overlap(sizes: Sequence[int], strides: Sequence[int]) -> bool:
         strides: Elements from one to the next along each dimension, at least 0.
 
     Raises:
-        Undecided: If that takes more than ``MAX_STEPS`` steps to find out.
+        Undecided: If the search takes more than ``MAX_STEPS`` steps.
     """
     dimensions = [_Dimension(stride, n - 1) for n, stride in zip(sizes, strides, strict=True) if n > 1]
     if any(dimension.stride == 0 for dimension in dimensions):
         return True
     dimensions = _entangled(dimensions)
-    if len(dimensions) <= 2:  # the smallest solution in two dimensions is the step that divisibility left
+    if len(dimensions) <= 2:  # in two dimensions the smallest solution is the remaining step
         return bool(dimensions)
     if math.prod(dimension.most + 1 for dimension in dimensions) > 1 + sum(
         dimension.most * dimension.stride for dimension in dimensions
@@ -99,7 +99,7 @@ def _solutions(strides: Sequence[int]) -> list[Vector]:
     """Return a basis of all integer vectors whose products with the strides add up to zero."""
     count = len(strides)
     basis, divisor = [], strides[0]
-    combination = [1] + [0] * (count - 1)  # of the strides so far, that gives their greatest common divisor
+    combination = [1] + [0] * (count - 1)  # coefficients of the previous strides' common divisor
     for axis in range(1, count):
         stride = strides[axis]
         common = math.gcd(divisor, stride)
@@ -121,11 +121,11 @@ def _reduced(basis: list[Vector], bounds: Sequence[int]) -> list[Vector]:
     def product(a: Vector, b: Vector) -> int:
         return sum(x * y * weight * weight for x, y, weight in zip(a, b, weights, strict=True))
 
-    lengths: list[Fraction] = []  # squares, of what is orthogonal to all vectors before
-    shares: list[list[Fraction]] = []  # of what is orthogonal of the vectors before, in each
+    lengths: list[Fraction] = []  # squared lengths of the vectors' components orthogonal to all previous ones
+    shares: list[list[Fraction]] = []  # Gram-Schmidt coefficients
 
     def orthogonalise(row: int) -> None:
-        """Find the shares of vector ``row``, and its length."""
+        """Compute the Gram-Schmidt coefficients of vector ``row`` and its squared length."""
         own: list[Fraction] = []
         for column in range(row):
             known = sum(
@@ -153,8 +153,7 @@ def _reduced(basis: list[Vector], bounds: Sequence[int]) -> list[Vector]:
 
 
 def _vectors_near(basis: list[Vector], bounds: Sequence[int]) -> Iterator[Vector]:
-    """Yield the lattice's vectors of which no coordinate, measured by its bound, can be above 1, and some that are
-    longer (Fincke and Pohst).
+    """Yield the lattice's vectors whose coordinates may be within their bounds, and some longer ones (Fincke-Pohst).
 
     Raises:
         Undecided: After ``MAX_STEPS`` steps.

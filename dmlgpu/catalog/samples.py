@@ -32,20 +32,20 @@ from dmlgpu.catalog.tensor_desc import TensorDesc, packed_strides
 from dmlgpu.common.errors import InvalidArgument
 
 Sizes: TypeAlias = Mapping[str, int]
-"""By name."""
+"""Sizes by name."""
 Operator: TypeAlias = Any
 """A class of descriptions: each sample knows which fields it has."""
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What fills an input.
+    """Contents of an input.
 
     Attributes:
         below: Indices lie in 0 up to this; 0 for arbitrary numbers.
-        distinct: Whether no index occurs twice along the first dimension.
-        scale: What floats of a normal distribution are multiplied by.
-        constant: Every element, in place of all that; None for random ones.
+        distinct: Whether indices along the first dimension are unique.
+        scale: Standard deviation of floats, which are normally distributed.
+        constant: Value of every element, which replaces the above; None for random elements.
         density: The share of elements that are not 0.
         corners: Rows hold regions, two opposite corners within 0 up to this, and a 0 before them in rows of five; 0
             for no regions.
@@ -60,12 +60,12 @@ class Contents:
 
 
 LAYOUTS = ("packed", "strided", "padded", "transposed", "channels-last")
-"""Ways for the tensors of a sample to lie in memory."""
+"""Memory layouts of the tensors of a sample."""
 
 
 @dataclass
 class TensorMaker:
-    """Creates the tensors of a description, with a type and a layout.
+    """Maker of the tensors of a description, with a type and a layout.
 
     Attributes:
         data_type: Default type of tensors.
@@ -80,7 +80,7 @@ class TensorMaker:
         return TensorDesc(type or self.data_type, sizes, laid_out(sizes, self.layout))
 
     def result(self, *sizes: int) -> TensorDesc:
-        """Return an output in the layout; a packed one where inputs are transposed, which has to be undone then."""
+        """Return an output in the layout; a packed one if inputs are transposed, so that operators transpose."""
         return TensorDesc(self.data_type, sizes, None if self.layout == "transposed" else laid_out(sizes, self.layout))
 
     def packed(self, *sizes: int, type: DataType | None = None) -> TensorDesc:
@@ -93,7 +93,7 @@ class TensorMaker:
 
 
 def laid_out(sizes: Sequence[int], layout: str) -> tuple[int, ...] | None:
-    """Return strides in elements for a layout; None for packed ones, and where the layout is none of these sizes.
+    """Return strides in elements for a layout; None if they are packed, or the layout does not apply to the sizes.
 
     Raises:
         InvalidArgument: For a layout that is none of LAYOUTS.
@@ -115,7 +115,7 @@ def laid_out(sizes: Sequence[int], layout: str) -> tuple[int, ...] | None:
 
 
 def folded(elements: int) -> tuple[int, int]:
-    """Return two sizes, as near to each other as powers of two allow, that make up a number of elements."""
+    """Return two sizes whose product is a number of elements, as close to each other as powers of two allow."""
     columns = math.gcd(elements, 1 << (elements.bit_length() // 2))
     return elements // columns, columns
 
@@ -135,10 +135,10 @@ class OperatorSample:
 
     Attributes:
         operator: DirectML's name.
-        sizes: Their names and defaults.
-        build: Makes the description.
-        data_type: The usual one.
-        contents: Makes, from the sizes, the contents of inputs that do not hold arbitrary numbers, by input number.
+        sizes: Names and default values of the sizes.
+        build: Function that makes the description.
+        data_type: Default data type.
+        contents: Function from the sizes to the contents, by input index, of inputs that do not hold arbitrary numbers.
     """
 
     operator: str
@@ -148,7 +148,7 @@ class OperatorSample:
     contents: ContentsBySizes = arbitrary
 
     def with_sizes(self, sizes: Sizes) -> dict[str, int]:
-        """Return the usual sizes, replaced by the given ones.
+        """Return the default sizes, updated with sizes of the caller.
 
         Raises:
             InvalidArgument: For a name that the sample does not have.
@@ -164,17 +164,17 @@ class OperatorSample:
         """Return the description for some sizes, a data type and a layout.
 
         Args:
-            sizes: Replace the usual ones, by name.
-            data_type: Of the main tensors; the usual one by default.
+            sizes: Sizes by name, which replace the defaults.
+            data_type: Data type of the main tensors; defaults to the sample's.
             layout: One of LAYOUTS.
-            attributes: Fields of the description that are to have other values.
+            attributes: Fields of the description with values that replace the sample's.
         """
         desc = self.build(self.with_sizes(sizes), TensorMaker(data_type or self.data_type, layout))
         return desc.replace(**attributes)
 
 
 SAMPLES: dict[str, OperatorSample] = {}
-"""By operator; bounded by the catalog."""
+"""Samples by operator; bounded by the catalog."""
 
 Builder: TypeAlias = Callable[[type[OperatorDesc], Sizes, TensorMaker], OperatorDesc]
 
@@ -221,7 +221,7 @@ def gemm(operator: Operator, n: Sizes, make: TensorMaker) -> OperatorDesc:
 
 @sample(MATRICES, descs.MatrixMultiplyInteger, data_type=DataType.INT8)
 def integer_product(operator: Operator, n: Sizes, make: TensorMaker) -> OperatorDesc:
-    """Likewise, of small integers."""
+    """Matrices of m x k by k x n, of small integers."""
     lead = (n["batch"], 1)
     return descs.MatrixMultiplyInteger(
         a_tensor=make(*lead, n["m"], n["k"]),
@@ -269,7 +269,7 @@ def attention(operator: Operator, n: Sizes, make: TensorMaker) -> OperatorDesc:
     )
 
 
-# ---- reductions, softmax, normalisation
+# ---- reductions, softmax, normalization
 
 
 @sample(LINES, descs.Reduce)
@@ -286,21 +286,21 @@ def reduction(operator: Operator, n: Sizes, make: TensorMaker) -> OperatorDesc:
 
 @sample(LINES, descs.Argmin, descs.Argmax)
 def extreme(operator: Operator, n: Sizes, make: TensorMaker) -> OperatorDesc:
-    """Where the smallest or the largest element of each row is."""
+    """Index of the smallest or the largest element of each row."""
     result = make.packed(n["rows"], 1, type=INDEX)
     return operator(input_tensor=make(n["rows"], n["columns"]), output_tensor=result, axes=(1,))
 
 
 @sample(LINES, descs.ActivationSoftmax1, descs.ActivationLogSoftmax1, descs.ActivationHardmax1)
 def softmax(operator: Operator, n: Sizes, make: TensorMaker) -> OperatorDesc:
-    """Of each row."""
+    """Softmax, or its logarithm or hardmax, of each row."""
     lines = make(n["rows"], n["columns"])
     return operator(input_tensor=lines, output_tensor=make.result(*lines.sizes), axes=(1,))
 
 
 @sample(LINES, descs.MeanVarianceNormalization2)
 def layer_normalization(operator: Operator, n: Sizes, make: TensorMaker) -> OperatorDesc:
-    """Of each row, scaled and shifted per column."""
+    """Each row normalized, then scaled and shifted per column."""
     lines, columns = make(n["rows"], n["columns"]), make.packed(1, n["columns"])
     return descs.MeanVarianceNormalization2(
         input_tensor=lines,
@@ -313,7 +313,7 @@ def layer_normalization(operator: Operator, n: Sizes, make: TensorMaker) -> Oper
 
 @sample(LINES, descs.LpNormalization)
 def lp_normalization(operator: Operator, n: Sizes, make: TensorMaker) -> OperatorDesc:
-    """Of each row, by its Euclidean norm."""
+    """Each row divided by its Euclidean norm."""
     lines = make(n["rows"], n["columns"])
     return descs.LpNormalization(input_tensor=lines, output_tensor=make.result(*lines.sizes), axis=1, p=2)
 
@@ -339,7 +339,7 @@ def batch_normalization(operator: Operator, n: Sizes, make: TensorMaker) -> Oper
 
 @sample({**IMAGES, "height": 56, "width": 56, "window": 5}, descs.LocalResponseNormalization)
 def local_response(operator: Operator, n: Sizes, make: TensorMaker) -> OperatorDesc:
-    """Over neighbouring channels."""
+    """Over adjacent channels."""
     whole = make(n["batch"], n["channels"], n["height"], n["width"])
     return descs.LocalResponseNormalization(
         input_tensor=whole, output_tensor=make.result(*whole.sizes), cross_channel=True, local_size=n["window"]
@@ -455,7 +455,7 @@ def gather_elements(operator: Operator, n: Sizes, make: TensorMaker) -> Operator
 
 @sample(LINES, descs.ScatterElements, contents=lambda sizes: {1: Contents(below=sizes["rows"], distinct=True)})
 def scatter_elements(operator: Operator, n: Sizes, make: TensorMaker) -> OperatorDesc:
-    """Each element to another row of its column, no two to the same place."""
+    """Each element moves to another row of its column, no two to the same place."""
     lines, indices = make(n["rows"], n["columns"]), make.packed(n["rows"], n["columns"], type=INDEX)
     return descs.ScatterElements(
         input_tensor=lines,
@@ -472,7 +472,7 @@ def scatter_elements(operator: Operator, n: Sizes, make: TensorMaker) -> Operato
     contents=lambda sizes: {1: Contents(below=sizes["rows"], distinct=True)},
 )
 def scatter_nd(operator: Operator, n: Sizes, make: TensorMaker) -> OperatorDesc:
-    """Rows of a table in place of others, no two of the same; the rest is copied."""
+    """Some rows of a table, each at most once, are replaced; the others are copied."""
     whole = make(n["rows"], n["columns"])
     return descs.ScatterNd(
         input_tensor=whole,
@@ -486,7 +486,7 @@ def scatter_nd(operator: Operator, n: Sizes, make: TensorMaker) -> OperatorDesc:
 
 @sample({"rows": 256, "columns": 4096, "k": 50}, descs.TopK1)
 def top_k(operator: Operator, n: Sizes, make: TensorMaker) -> OperatorDesc:
-    """The largest elements of each row and where they are."""
+    """The largest elements of each row and their indices."""
     first = (n["rows"], n["k"])
     return descs.TopK1(
         input_tensor=make(n["rows"], n["columns"]),
@@ -540,7 +540,7 @@ def dequantize(operator: Operator, n: Sizes, make: TensorMaker) -> OperatorDesc:
     },
 )
 def lstm(operator: Operator, n: Sizes, make: TensorMaker) -> OperatorDesc:
-    """A layer of one direction with its usual activations."""
+    """A layer of one direction with its default activations."""
     gates = 4 * n["hidden"]
     return descs.Lstm(
         input_tensor=make.packed(1, n["steps"], n["batch"], n["inputs"]),

@@ -18,7 +18,7 @@ from dmlgpu.catalog.model import OperatorSchema
 SOURCES: Mapping[str, str] = MappingProxyType(
     {"onnx": "ONNX", "torch": "PyTorch", "numpy": "NumPy", "webnn": "WebNN", "words": ""}
 )
-"""Where names come from, and how that is written; everyday words come from nowhere."""
+"""Libraries that names come from, with their display names; common words have none."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def synonyms() -> Mapping[str, Synonyms]:
 
 
 def newest(name: str) -> str:
-    """Return the operator that supersedes an operator in the end: itself where none does."""
+    """Return the newest operator that supersedes an operator, or the operator itself."""
     while (newer := catalog()[name].superseded_by) is not None:
         name = newer
     return name
@@ -83,12 +83,12 @@ _FAMILIES = ("ELEMENT_WISE_", "ACTIVATION_")
 """Prefixes of names that users omit."""
 
 _NEAR = 0.75
-"""From which likeness on names are near."""
+"""Minimum similarity of names that count as similar."""
 _NEARLY_AS_NEAR = 0.1
-"""How much less like a word than the nearest name others may be."""
+"""Maximum distance in similarity between the most similar name and others that are suggested."""
 
 NAME, SYNONYM, BEGINNING, PART, SUMMARY = range(5)
-"""Quality of a match: the name, a synonym, a prefix or a part of one of those, or a word of the summary."""
+"""Quality of a match: the name, a synonym, a prefix or part of these, or a word of the summary."""
 
 
 @dataclass(frozen=True)
@@ -117,14 +117,14 @@ def find(word: str) -> tuple[Match, ...]:
     if not key or len(word) > LONGEST:
         return ()
     matches = [match for entry in catalog().values() if (match := _match(entry, key)) is not None]
-    # Sorting keeps the catalog's order where nothing else decides.
+    # Sorting is stable: ties stay in the catalog's order.
     return tuple(
         sorted(matches, key=lambda match: (match.fit, -len(match.names), match.operator.superseded_by is not None))
     )
 
 
 def near(word: str, count: int = 3) -> tuple[str, ...]:
-    """Return the operators whose names, here or elsewhere, are most like a word: the nearest first."""
+    """Return the operators whose names, here or in other libraries, are most similar to a word, best first."""
     if len(word) > LONGEST:
         return ()
     likeness: dict[str, float] = {}
@@ -151,7 +151,7 @@ def hint(word: str) -> str:
 
 
 def _match(entry: OperatorSchema, sought: str) -> Match | None:
-    """Return how a word in the form of ``_key`` fits an operator."""
+    """Return the quality with which a word in the form of ``_key`` matches an operator."""
     own, keys = _own_keys(entry.name), _keys(entry.name)
     if sought in own:
         return Match(entry, NAME, tuple(keys.get(sought, ())))
@@ -190,7 +190,7 @@ def _forms(name: str) -> Iterator[str]:
 
 @functools.cache  # bounded by the catalog
 def _keys(name: str) -> Mapping[str, tuple[str, ...]]:
-    """Return an operator's names elsewhere with what they are written like, by the form of ``_key``."""
+    """Return an operator's names in other libraries as they are written, by the form of ``_key``."""
     keys: dict[str, tuple[str, ...]] = {}
     for source, title in SOURCES.items():
         for synonym in synonyms()[name].of(source):
@@ -200,5 +200,5 @@ def _keys(name: str) -> Mapping[str, tuple[str, ...]]:
 
 
 def _key(word: str) -> str:
-    """Return a word in the form in which words are compared: ``torch.nn.functional.layer_norm`` as ``layernorm``."""
+    """Return the form of a word that is compared: ``torch.nn.functional.layer_norm`` as ``layernorm``."""
     return re.sub(r"[\W_]", "", word.strip().rpartition(".")[2].lower())

@@ -83,7 +83,7 @@ def stubs() -> dict[str, str]:
     types = {single_type(field) for schema in schemas for field in schema.fields if field.type.startswith("DML_")}
     enums = f"from dmlgpu.catalog.enums import {', '.join(sorted({*types, 'DataType'}))}"
     names = "\n".join(f'    "{name}",' for name in FunctionSource.listed())
-    package = sys.modules["dmlgpu"]  # is loaded before its modules
+    package = sys.modules["dmlgpu"]  # loaded before its modules
     aliases = {alias: home for alias, home in package._MODULES.items() if alias != home}
     return {
         "__init__.pyi": "\n".join(_public(package)),

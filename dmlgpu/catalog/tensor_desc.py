@@ -152,7 +152,7 @@ class TensorDesc:
         data_type = coercion.argument("TensorDesc.of", "data_type", coercion.optional(_DATA_TYPE), data_type)
         try:
             sizes, dtype = tuple(array.shape), np.dtype(array.dtype)
-        except Exception:  # whatever a foreign object raises
+        except Exception:  # foreign objects may raise any exception
             raise InvalidArgument(f"TensorDesc.of: array must be a NumPy array, got {shown(array)}") from None
         if data_type is None:
             if dtype != np.bool_ and dtype.name.upper() not in DataType.__members__:

@@ -54,7 +54,7 @@ VALUES: Mapping[str, float | str] = {
     "use_clip_threshold": False,
     "couple_input_forget": False,
 }
-"""Single values by field; of enumerations the member's name."""
+"""Single values by field; enumerations by the member's name."""
 
 VALUES_OF: Mapping[tuple[str, str], float | str] = {
     ("CONVOLUTION", "direction"): "FORWARD",
@@ -89,7 +89,7 @@ WINDOWS = ("window_size", "window_sizes", "sizes", "input_window_sizes")
 
 
 def usual(schema: OperatorSchema, field: FieldSchema) -> float | str | None:
-    """Return the default of an attribute, or of each entry of an array; None if it must be given."""
+    """Return the default of an attribute, or of each entry of an array; None if it is required."""
     name = field.python_name
     if field.is_array:
         return ENTRIES.get(name)
@@ -100,7 +100,7 @@ def usual(schema: OperatorSchema, field: FieldSchema) -> float | str | None:
 
 
 def length(schema: OperatorSchema, field: FieldSchema) -> tuple[str, int]:
-    """Return what tells how many entries an array has: another array, or a tensor and how many dimensions less."""
+    """Return the source of an array's length: another array, or a tensor and its number of dimensions without entry."""
     names = [field.python_name for field in schema.python_fields]
     window = next((name for name in WINDOWS if name in names and name != field.python_name), None)
     if window is not None:

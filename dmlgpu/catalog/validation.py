@@ -85,7 +85,7 @@ def fusable_activations(host: str, level: FeatureLevel) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Checker:
-    """Who is being checked: the operator that messages name, the level, and the path to a nested description."""
+    """Context of a check: the operator that messages name, the level, and the path to a nested description."""
 
     operator: str
     level: FeatureLevel
@@ -306,7 +306,7 @@ def _check_scalar(check: _Checker, field: FieldSchema, value: int | float, data_
     low = -(2 ** (data_type.bits - 1)) if data_type.is_signed else 0
     high = low + 2**data_type.bits - 1
     if field.name == "ValueDelta":
-        low = min(low, -high)  # a sequence of unsigned numbers may fall
+        low = min(low, -high)  # a sequence of unsigned numbers may decrease
     if isinstance(value, float) or not low <= value <= high:
         check.fail(
             label, f"must be an integer between {low} and {high}, the range of {data_type.name}, got {shown(value)}"

@@ -1,1 +1,1 @@
-"""Exceptions, argument coercion, caches and files: what every room needs and none of them owns."""
+"""Exceptions, argument coercion, caches and files, which all other packages use."""

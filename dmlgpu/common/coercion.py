@@ -27,7 +27,7 @@ UINT64_MAX = 2**64 - 1
 """The largest number that DirectML's structures hold."""
 
 MAX_ENTRIES = 2**20
-"""Most entries of a sequence; one that claims more, a ``range`` say, is refused before it is copied."""
+"""Maximum length of a sequence; longer ones, a ``range`` for example, are rejected before they are copied."""
 
 
 class CoercionError(Exception):
@@ -64,12 +64,12 @@ def as_index(value: Any) -> int | None:
         return value
     try:
         return operator.index(value)
-    except Exception:  # whatever a foreign __index__ raises
+    except Exception:  # a foreign __index__ may raise any exception
         return None
 
 
 def integer(value: Any) -> int:
-    """Take integers of up to 64 bits and a sign; no bool."""
+    """Accept integers of up to 64 bits and a sign; no bool."""
     number = as_index(value)
     if number is None:
         raise CoercionError("an integer", value)
@@ -79,7 +79,7 @@ def integer(value: Any) -> int:
 
 
 def between(low: int, high: int) -> Converter[int]:
-    """Take integers of a range; no bool."""
+    """Accept integers of a range; no bool."""
 
     def convert(value: Any) -> int:
         number = as_index(value)
@@ -91,7 +91,7 @@ def between(low: int, high: int) -> Converter[int]:
 
 
 def real(value: Any) -> float:
-    """Take real numbers in the range of a float, infinities and NaN; no bool."""
+    """Accept real numbers in the range of a float, infinities and NaN; no bool."""
     if type(value) is float:
         return value
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
@@ -100,12 +100,12 @@ def real(value: Any) -> float:
         return float(value)
     except OverflowError:
         raise CoercionError("a number in the range of a float", value) from None
-    except Exception:  # whatever a foreign __float__ raises
+    except Exception:  # a foreign __float__ may raise any exception
         raise CoercionError("a number", value) from None
 
 
 def seconds(value: Any) -> float:
-    """Take a time in seconds; infinity too, but not NaN, which no clock ever reaches."""
+    """Accept a time in seconds, including infinity, but not NaN."""
     number = real(value)
     if math.isnan(number):
         raise CoercionError("a number of seconds", number)
@@ -113,7 +113,7 @@ def seconds(value: Any) -> float:
 
 
 def number(value: Any) -> int | float:
-    """Take what ``real`` takes; an integer stays one."""
+    """Accept the values of ``real``; integers stay integers."""
     if type(value) is SymbolicNumber and isinstance(value, int):
         return value
     as_float = real(value)
@@ -122,14 +122,14 @@ def number(value: Any) -> int | float:
 
 
 def boolean(value: Any) -> bool:
-    """Take True and False, also NumPy's."""
+    """Accept True and False, also NumPy's."""
     if not isinstance(value, bool | np.bool_):
         raise CoercionError("a bool", value)
     return bool(value)
 
 
 def text(value: Any) -> str:
-    """Take text that drivers and files can take: without lone surrogates, which UTF-8 cannot encode, and NUL."""
+    """Accept strings that drivers and files accept: without lone surrogates, which UTF-8 cannot encode, and NUL."""
     if not isinstance(value, str):
         raise CoercionError("text", value)
     try:
@@ -142,7 +142,7 @@ def text(value: Any) -> str:
 
 
 def instance_of(cls: type[Coerced], what: str) -> Converter[Coerced]:
-    """Take objects of a class."""
+    """Accept objects of a class."""
 
     def convert(value: Any) -> Coerced:
         if not isinstance(value, cls):
@@ -153,7 +153,7 @@ def instance_of(cls: type[Coerced], what: str) -> Converter[Coerced]:
 
 
 def member_of(cls: type[Member]) -> Converter[Member]:
-    """Take members of an enumeration, also as their numbers."""
+    """Accept members of an enumeration, also by value."""
     expected = f"a member of {cls.__name__} ({', '.join(cls.__members__)})"
 
     def convert(value: Any) -> Member:
@@ -169,7 +169,7 @@ def member_of(cls: type[Member]) -> Converter[Member]:
 
 
 def flags_of(cls: type[Flags]) -> Converter[Flags]:
-    """Take combinations of flags, also as their numbers."""
+    """Accept combinations of flags, also by value."""
     expected = f"a combination of {cls.__name__} ({', '.join(cls.__members__)})"
     highest = sum(cls)
 
@@ -183,12 +183,12 @@ def flags_of(cls: type[Flags]) -> Converter[Flags]:
 
 
 def optional(convert: Converter[Coerced]) -> Converter[Coerced | None]:
-    """Take None too."""
+    """Accept None in addition."""
     return lambda value: None if value is None else convert(value)
 
 
 def tuple_of(convert: Converter[Coerced], what: str) -> Converter[tuple[Coerced, ...]]:
-    """Take sequences and arrays whose entries are of a kind; ``what`` is what messages call these."""
+    """Accept sequences and arrays whose entries are of a kind; messages call the entries ``what``."""
 
     def convert_all(values: Any) -> tuple[Coerced, ...]:
         is_sequence = type(values) is tuple or isinstance(values, Sequence | np.ndarray)

@@ -21,14 +21,14 @@ def connect(address: str) -> Client:
         InvalidArgument: If no scheduler answers there.
     """
     try:
-        get_backend(parse_address(address)[0])  # refuses what a client would choke on
+        get_backend(parse_address(address)[0])  # rejects addresses that a client would fail on
         return Client(address, timeout=CONNECT_LIMIT, set_as_default=False)
     except (OSError, ValueError) as error:
         raise InvalidArgument(f"no Dask scheduler answers at {address!r}: {error}") from error
 
 
 def workers(client: Client) -> dict[str, Any]:
-    """Return what a scheduler reports about its workers, by address; empty while it does not answer."""
+    """Return a scheduler's information about its workers, by address; empty while it does not answer."""
     # Queried directly: `Client.scheduler_info` sometimes returns cached data without workers.
     if client.scheduler is None:  # the connection broke
         return {}

@@ -23,7 +23,7 @@ class DeferredCalls:
         self._actions: deque[Callable[[], None]] = deque()
 
     def add(self, action: Callable[[], None]) -> None:
-        """Run an action now, or let the lock's holder find it. It must not raise."""
+        """Run an action now, or queue it for the lock's holder. It must not raise."""
         self._actions.append(action)
         self.run()
 
@@ -32,7 +32,7 @@ class DeferredCalls:
         while self._actions:
             held: list[bool] = []
             try:
-                # One call of C's takes the lock and notes it: no signal handler can raise between the two.
+                # A single C call acquires the lock and records it: no signal handler can raise in between.
                 held.extend(map(self._lock.acquire, (False,)))
                 if not held[0]:
                     return

@@ -30,14 +30,14 @@ def shown(value: object, typed: bool = False) -> str:
         return f"an integer of {value.bit_length()} bits"
     try:
         text = repr(value)
-    except Exception:  # whatever a foreign __repr__ raises
+    except Exception:  # a foreign __repr__ may raise any exception
         return f"an object of type {type(value).__name__}"
     suffix = f" of type {type(value).__name__}" if typed and value is not None else ""
     return (text if len(text) <= _MAX_CHARACTERS else text[: _MAX_CHARACTERS - 3] + "...") + suffix
 
 
 def choice(names: Sequence[str]) -> str:
-    """Return names as messages list what may be chosen."""
+    """Return the names of the choices as messages list them."""
     return names[0] if len(names) == 1 else f"one of {', '.join(names)}"
 
 
@@ -60,7 +60,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def abridged(text: str) -> str:
-    """Return a text of the caller for messages, truncated."""
+    """Return a string of the caller for messages, truncated."""
     return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 3] + "..."
 
 
@@ -83,7 +83,7 @@ class InvalidArgument(DmlError, ValueError):
 
     Attributes:
         operand: the tensor that the message is about; None for other arguments.
-        operand_name: what the message calls it.
+        operand_name: its name in the message.
     """
 
     operand: Any = None
@@ -104,7 +104,7 @@ class DataTypeMismatch:
         allowed: the names of the dtypes that the operator takes.
         actual: the name of the tensor's dtype.
         equal_to: the tensor whose dtype it must have; empty if that of no other.
-        context: what else the allowed dtypes depend on, as messages say it.
+        context: other conditions that the allowed dtypes depend on, in words.
     """
 
     field: str
@@ -115,7 +115,7 @@ class DataTypeMismatch:
 
     @property
     def target(self) -> str:
-        """The name of the allowed dtype to convert to."""
+        """Name of the allowed dtype to convert to."""
         wide = ("INT64", "UINT64") if self.actual.endswith("INT64") else ()
         integers = (*wide, "INT32", "UINT32", "INT8", "UINT8")
         order = (*integers, "FLOAT32") if "INT" in self.actual else ("FLOAT32", "FLOAT16", *integers)
@@ -123,7 +123,7 @@ class DataTypeMismatch:
 
     @property
     def reason(self) -> str:
-        """What a description's message says."""
+        """Message for an operator's description."""
         expected = f"equal {self.equal_to}.data_type ({self.target})" if self.equal_to else f"be {choice(self.allowed)}"
         cast = f"CAST to {self.target} converts it"
         is_output = self.field.startswith("output")

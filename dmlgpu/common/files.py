@@ -1,4 +1,4 @@
-"""Files that are written atomically, first records of JSON Lines, and images that are read."""
+"""Atomic writing of files, first records of JSON Lines, and reading of images."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 PARTIAL_SUFFIX = ".part"
-"""Ends the names of files that are being written."""
+"""Suffix of files that are being written."""
 
 
 def lfs_advice(head: bytes) -> str:
@@ -54,12 +54,12 @@ def file_stem(text: str) -> str:
 
 
 class NamedFile(io.FileIO):
-    """A file open for writing whose errors name it, which those of ``write`` do not by themselves.
+    """A file open for writing whose errors name it; those of ``write`` do not.
 
     Args:
         file: A path or a descriptor.
         mode: As for ``open``.
-        name: What errors call it.
+        name: Name of the file in errors.
     """
 
     def __init__(self, file: Path | int, mode: str, name: str):
@@ -68,7 +68,7 @@ class NamedFile(io.FileIO):
             super().__init__(file, mode, closefd=not isinstance(file, int))
 
     def write(self, data: Any, /) -> int:
-        """Write bytes; returns how many."""
+        """Write bytes and return their number."""
         with _named(self._name):
             return super().write(data)
 
@@ -131,10 +131,10 @@ def write_bytes(stream: BinaryIO, array: NDArray[Any]) -> None:
 
 
 def _is_special(target: Path) -> bool:
-    """Whether something stands there that no other file can take the place of.
+    """Return whether a path is a pipe, a device or another file that cannot be replaced.
 
     Raises:
-        OSError: A file stands there that may not be written.
+        OSError: If the file exists and may not be written.
     """
     if target.is_file() and not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
@@ -142,7 +142,7 @@ def _is_special(target: Path) -> bool:
 
 
 def _store(stream: IO[Any], target: Path, partial: Path | None, name: str) -> None:
-    """Close a stream, and give its file its name once it is on the disk."""
+    """Close a stream, and rename its file once it is on the disk."""
     stream.flush()
     if partial is None:
         return
@@ -156,7 +156,7 @@ def _store(stream: IO[Any], target: Path, partial: Path | None, name: str) -> No
 
 @contextlib.contextmanager
 def _named(name: str) -> Iterator[None]:
-    """Put a file's name into the errors of the system."""
+    """Add a file's name to errors of the operating system."""
     try:
         yield
     except OSError as error:
@@ -165,15 +165,15 @@ def _named(name: str) -> Iterator[None]:
 
 
 def load_picture(path: Path) -> Image.Image:
-    """Return a picture in RGB, turned as its file says. Needs the ``demo`` extra.
+    """Return an image in RGB, rotated as its metadata says. Needs the ``demo`` extra.
 
     Raises:
-        OSError: If the file is missing or is no picture.
+        OSError: If the file is missing or is not an image.
     """
     from PIL import Image, ImageOps  # noqa: PLC0415 - not installed with dmlgpu
 
     try:
         with Image.open(path) as opened:
             return ImageOps.exif_transpose(opened).convert("RGB")
-    except (Image.DecompressionBombError, SyntaxError, ValueError) as error:  # what Pillow raises beside OSError
+    except (Image.DecompressionBombError, SyntaxError, ValueError) as error:  # exceptions of Pillow besides OSError
         raise OSError(f"{path}: {error}") from error

@@ -1,4 +1,4 @@
-"""The user's folders, if they exist: some processes run for users without a home."""
+"""The user's folders, if they exist: some processes run as users without a home."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 FOLDER_VARIABLE: Final = "DMLGPU_CACHE"
-"""Environment variable with the folder in which programs are kept, or ``off``."""
+"""Environment variable with the folder of the program cache, or ``off``."""
 
 
 def home() -> Path | None:
@@ -33,10 +33,10 @@ def user_caches() -> Path | None:
 
 
 def cache_folder() -> Path:
-    """Return dmlgpu's folder among the user's caches.
+    """Return dmlgpu's folder within the user's cache folder.
 
     Raises:
-        FileNotFoundError: If there is no folder of caches.
+        FileNotFoundError: If there is no cache folder.
     """
     caches = user_caches()
     if caches is None:

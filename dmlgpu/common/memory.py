@@ -9,9 +9,9 @@ from pathlib import Path
 from dmlgpu.common.errors import InvalidArgument, OutOfMemory
 
 BUDGET_VARIABLE = "DMLGPU_MEMORY_BUDGET"
-"""Environment variable with the bytes of the host's memory that may be used."""
+"""Environment variable with the maximum bytes of host memory to use."""
 
-_SHARE = 2  # the other half is for all else, among it NumPy's copies of the same data
+_SHARE = 2  # the other half is for everything else, including NumPy's copies of the same data
 
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 

@@ -24,19 +24,19 @@ from pathlib import Path
 from typing import Any, ClassVar, TextIO
 
 STARTUP_LIMIT = 120.0
-"""Seconds that a child may take more for its first answer: for loading Python, a driver, a device."""
+"""Additional seconds for a child's first answer: it loads Python, a driver and a device."""
 
 PARENT_INTERVAL = 1.0
-"""Seconds between two looks at whether the parent is still there."""
+"""Seconds between checks whether the parent is alive."""
 
 EXIT_LIMIT = 10.0
-"""Seconds that a child may take to end after it closed its answers; drivers can hang while they are unloaded."""
+"""Seconds in which a child must exit after it closed its answers; drivers can hang while they are unloaded."""
 
 LAST_LINES = 5
 """Lines of a crashed child's output that are reported."""
 
 ANSWERS_VARIABLE = "DMLGPU_ANSWERS"
-"""Environment variable that tells a child the file descriptor of its answers; without it, standard output."""
+"""Environment variable with the file descriptor for a child's answers; defaults to standard output."""
 
 _START = """
 import sys
@@ -83,7 +83,7 @@ class NoAnswer(Exception):
 
 
 class ChildLost(Exception):
-    """A child ended before it answered; the text says how.
+    """A child ended before it answered; the message has its exit status.
 
     Args:
         code: Exit code, or minus a signal's number; None if the child was interrupted.
@@ -175,8 +175,8 @@ class ChildProcess:
         self._answers = queue.SimpleQueue()
         self._output.seek(0)
         self._output.truncate()
-        environment = {**os.environ, **self._environment, "PYTHONSAFEPATH": "1"}  # for children of children, too
-        if sys.platform == "win32":  # which hands down standard streams alone
+        environment = {**os.environ, **self._environment, "PYTHONSAFEPATH": "1"}  # also for grandchildren
+        if sys.platform == "win32":  # which inherit only the standard streams
             self._process = process = subprocess.Popen(
                 self._command,
                 stdin=subprocess.PIPE,
@@ -224,7 +224,7 @@ class ChildProcess:
 
 
 class _ProcessGroup(subprocess.Popen[str]):
-    """A process that is killed with its descendants. Ctrl+C in a terminal reaches the parent alone, which kills it."""
+    """A process that is killed with its descendants. Ctrl+C in a terminal reaches only the parent, which kills it."""
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -232,7 +232,7 @@ class _ProcessGroup(subprocess.Popen[str]):
 
 
 def _listen(answers: TextIO, lines: queue.SimpleQueue[str]) -> None:
-    """Hand a child's lines on; an empty one says that it has ended."""
+    """Forward a child's lines; an empty line marks the end of its output."""
     with answers:
         for line in answers:
             lines.put(line)
@@ -240,7 +240,7 @@ def _listen(answers: TextIO, lines: queue.SimpleQueue[str]) -> None:
 
 
 def describe_exit(code: int, printed: str) -> str:
-    """Return a crash in words: the exit code, or the signal if it is negative, and the last lines of the output."""
+    """Describe a crash: the exit code, or the signal if it is negative, and the last lines of the output."""
     ended = f"signal {-code}" if code < 0 else f"exit code {code}"
     return "\n".join([f"the process ended with {ended}", *printed.splitlines()[-LAST_LINES:]])
 
@@ -266,7 +266,7 @@ def send_answer(answers: TextIO, answer: Any) -> None:
 
 
 def exit_with_parent(interval: float = PARENT_INTERVAL) -> None:
-    """End this process and its descendants when its parent is gone, even one that was killed while this one hangs.
+    """End this process and its descendants when its parent is gone, even if it was killed while this one hangs.
 
     Windows does not show that: there an orphan ends when it has no more to do.
     """
@@ -283,7 +283,7 @@ def exit_with_parent(interval: float = PARENT_INTERVAL) -> None:
 
 
 class RequestServer(ABC):
-    """Answers requests, whose ``do`` names the action. An error is an answer too, and does not end the server.
+    """Server that answers requests, whose ``do`` names the action. Errors are answers and do not end the server.
 
     Attributes:
         refusals: Exceptions for unsupported requests.
@@ -299,7 +299,7 @@ class RequestServer(ABC):
 
     def serve(self, requests: TextIO, answers: TextIO) -> None:
         """Answer requests until they end."""
-        gc.disable()  # handlers collect garbage while nothing is measured
+        gc.disable()  # handlers collect garbage between measurements
         for line in requests:
             send_answer(answers, self.answer(json.loads(line)))
 

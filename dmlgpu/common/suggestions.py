@@ -1,4 +1,4 @@
-"""What messages about missing names suggest: where the name is, or a name of which it may be a misspelling."""
+"""Suggestions in messages about missing names: the namespace that has the name, or a similar name."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Collection
 import numpy as np
 
 _NAMESPACES = ("dmlgpu.ops", "dmlgpu.array", "dmlgpu.ops.linalg", "dmlgpu.ops.fft", "dmlgpu")
-"""Where names are looked up, in this order."""
+"""Namespaces in which names are looked up, in this order."""
 
 _LIKENESS = 0.8
-"""Least ratio of ``difflib`` of a misspelling."""
+"""Minimum ratio of ``difflib`` between a name and its misspelling."""
 
 EQUIVALENTS = {
     "absolute": "dmlgpu.ops.abs",
@@ -62,11 +62,11 @@ EQUIVALENTS = {
     "tensor": "dmlgpu.Tensor",
     "uniform": "dmlgpu.random.default_rng(seed).uniform",
 }
-"""What has the purpose of a function of NumPy or PyTorch under another name."""
+"""Equivalents of functions of NumPy or PyTorch that have other names here."""
 
 
 def suggestion(name: str, home: str, with_similar: bool = True) -> str:
-    """Return the end of the message about a name that a namespace lacks: what to use instead, or nothing.
+    """Return the end of the message about a name that a namespace lacks: the name to use instead, or nothing.
 
     Args:
         name: The name.
@@ -85,7 +85,7 @@ def suggestion(name: str, home: str, with_similar: bool = True) -> str:
 
 
 def _similar(name: str, candidates: Collection[str]) -> list[str]:
-    """Return the name of which another may be a misspelling, if there is one.
+    """Return the name that a misspelling resembles, if there is one.
 
     A name of NumPy is no misspelling, nor is one with other digits, or one that contains the candidate.
     """

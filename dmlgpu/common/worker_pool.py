@@ -1,4 +1,4 @@
-"""Items spread over workers of unequal speed that may be lost: each has one result, in order or as they end.
+"""Distribution of items over workers of unequal speed that may be lost; results come in order or as they complete.
 
 Items are read as they are needed, by the thread that takes the results; each worker has a thread of its own.
 """
@@ -15,16 +15,16 @@ from typing import Any, Generic, Protocol, TypeVar
 from dmlgpu.common.errors import DeviceRemoved
 
 ITEMS_PER_WORKER = 4
-"""Items read and not yet handed out as results, for each worker: so far may fast workers be ahead of a slow one."""
+"""Items per worker that are read but not yet returned as results, which bounds how far fast workers get ahead."""
 
 MAX_LOSSES = 3
-"""Workers that an item may cost before it counts as failed; items in a row that may cost a worker its work."""
+"""Number of workers lost on an item before it counts as failed, and of items in a row lost by a worker."""
 
 MAX_STARTS = 2
-"""Times in a row that a worker may fail to start."""
+"""Number of times in a row that a worker may fail to start."""
 
 POLL_INTERVAL = 0.2
-"""Seconds between two looks for new workers."""
+"""Seconds between searches for new workers."""
 
 
 class WorkerLost(Exception):
@@ -36,30 +36,31 @@ class WorkerGone(WorkerLost):
 
 
 class ItemWorker(Protocol):
-    """Something that does one item at a time.
+    """Worker that processes one item at a time.
 
     Attributes:
-        name: For messages.
+        name: Name in messages.
     """
 
     name: str
 
     def start(self) -> None:
-        """Get ready, also after a loss.
+        """Start, also after a loss.
 
         Raises:
-            WorkerLost: If it could not; WorkerGone: nor will it.
+            WorkerLost: If the worker cannot start now.
+            WorkerGone: If it will never start.
         """
 
     def run(self, item: Any) -> Any:
         """Return an item's result.
 
         Raises:
-            WorkerLost: Another should try; any other exception is the item's own.
+            WorkerLost: If another worker should try. Other exceptions are the item's own.
         """
 
     def interrupt(self) -> None:
-        """End what it does, from another thread, for good."""
+        """End the current item and the worker, from another thread."""
 
     def close(self) -> None:
         """Release its resources."""
@@ -77,7 +78,7 @@ class ItemResult(Generic[Value]):
         item: The item.
         worker: The worker that processed it.
         value: Returned value; None if it failed.
-        error: Why it failed.
+        error: The exception if it failed.
     """
 
     index: int
@@ -96,7 +97,7 @@ class _Task:
 
 
 class WorkerPool(Generic[Value]):
-    """Processes items with workers.
+    """Pool of workers that processes items.
 
     Args:
         workers: Workers with unique names.
@@ -170,7 +171,7 @@ class WorkerPool(Generic[Value]):
         return self._in_flight or ITEMS_PER_WORKER * max(1, len(self._live))
 
     def _take(self, following: int, timeout: float) -> list[ItemResult[Value]]:
-        """The results that are to be handed out now; waits so long for the first."""
+        """Return the results that are due; wait up to ``timeout`` seconds for the first."""
 
         def is_ready() -> bool:
             return following in self._done if self._ordered else bool(self._done)
@@ -214,7 +215,7 @@ class WorkerPool(Generic[Value]):
     # ---- in a worker's thread ----------------------------------------------------------------------------------------
 
     def _employ(self, worker: ItemWorker) -> None:
-        """Let a worker do items until there are no more, or it is of no use."""
+        """Run a worker until there are no more items, or it is lost."""
         try:
             self._work(worker)
         except WorkerLost as loss:
@@ -223,7 +224,7 @@ class WorkerPool(Generic[Value]):
             self._note(f"{worker.name} does no more: {type(error).__name__}: {error}")
         finally:
             with self._condition:
-                if self._live.get(worker.name) is worker:  # not one of its name that has come since
+                if self._live.get(worker.name) is worker:  # not a later worker with the same name
                     del self._live[worker.name]
                 self._condition.notify_all()
 
@@ -257,7 +258,7 @@ class WorkerPool(Generic[Value]):
                 self._note(f"{worker.name} was lost, and starts again: {loss}")
 
     def _next(self, worker: ItemWorker) -> _Task | None:
-        """The next item for a worker: one that it lost only where no other is left to try. None when it is to end."""
+        """Return a worker's next item; None if it should end. It gets items that it lost only if no other can try."""
         with self._condition:
             while not self._closing:
                 for task in self._waiting:
@@ -268,7 +269,7 @@ class WorkerPool(Generic[Value]):
             return None
 
     def _put_back(self, worker: ItemWorker, task: _Task, loss: WorkerLost) -> None:
-        """Have another worker do an item again, or none if it has cost too many."""
+        """Give an item to another worker, or fail it if too many workers were lost on it."""
         task.losses += 1
         task.lost_by.add(worker.name)
         if task.losses < MAX_LOSSES:

@@ -18,7 +18,7 @@ from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.program import Bindings, Slot
 
 OFFSET_ALIGNMENT = 256
-"""The largest offset alignment that the WebGPU standard lets an adapter require."""
+"""Largest offset alignment that the WebGPU standard lets an adapter require."""
 
 Range = tuple[Any, int, int]
 """A resource (any hashable value), an offset and a number of bytes."""
@@ -43,9 +43,9 @@ def layout(ranges: Sequence[Range], bindings: Bindings, alignment: int) -> Bindi
 
     Args:
         ranges: of each slot.
-        bindings: those that the kernel is rendered for. Others come back where more ranges meet; the kernel has to be
-            rendered for these then (``wgsl.sharing``).
-        alignment: of the offsets of bindings.
+        bindings: those that the kernel is rendered for. If more ranges overlap, others are returned, for which the
+            kernel has to be rendered again (``wgsl.sharing``).
+        alignment: alignment of the offsets of bindings.
     """
     bound, bases = [], []
     numbers: dict[Any, int] = {}
@@ -71,7 +71,7 @@ def range_of(slot: Slot, resource: Any, offset: int, alignment: int) -> Range:
 
 
 def known_bindings(slots: Sequence[Slot]) -> Bindings:
-    """Return the bindings of a kernel's slots as far as they are known before resources are.
+    """Return the bindings of a kernel's slots as far as they are known before resources are bound.
 
     Temporary and persistent resources begin at multiples of 256 bytes, tensors at multiples of 16.
     """
@@ -87,14 +87,14 @@ def known_bindings(slots: Sequence[Slot]) -> Bindings:
 
 
 class _Span(NamedTuple):
-    """The bytes of a resource that some slots take, from where their binding begins."""
+    """Range of a resource that some slots use, relative to the start of their binding."""
 
     begin: int
     end: int
     slots: tuple[int, ...]
 
     def joined(self, other: _Span) -> _Span:
-        """Return both in one."""
+        """Return the union of two ranges."""
         slots = tuple(sorted(self.slots + other.slots))
         return _Span(min(self.begin, other.begin), max(self.end, other.end), slots)
 
@@ -111,7 +111,7 @@ def _shared_layout(ranges: Sequence[Range], bindings: Bindings, alignment: int) 
 
 
 def _meeting(bound: Sequence[Range], bindings: Bindings) -> list[_Span]:
-    """Return ranges, joined where they meet or share a binding already, by their first slot."""
+    """Return ranges in the order of their first slots; those that overlap or share a binding are joined."""
     by_binding: dict[int, _Span] = {}
     for slot, (binding, (_, begin, size)) in enumerate(zip(bindings or range(len(bound)), bound, strict=True)):
         span = _Span(begin, begin + size, (slot,))

@@ -15,7 +15,7 @@ from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler.target import Profile, Target
 
 STREAMED = 0.9
-"""Share of the published rate of a memory that a copy reaches: a judgement, replaced by a measured copy rate."""
+"""Share of the published rate of a memory that a copy reaches: an estimate, replaced by a measured copy rate."""
 
 MEASURED = ("copy", "multiply_add", "launch")
 """Names of rates that replace published figures: bytes and operations per second, and seconds (``bench.ceilings``)."""
@@ -88,7 +88,7 @@ class GpuCard:
 
     @property
     def is_generic(self) -> bool:
-        """Whether it stands for cards that are not described; its number of cores is not that of a real one."""
+        """Whether the card represents cards without an entry; its number of cores is not that of a real one."""
         return self.name in _GENERIC.values()
 
     @property
@@ -103,7 +103,7 @@ class GpuCard:
 
     @property
     def cache_rate(self) -> float:
-        """Bytes per second of that cache."""
+        """Bytes per second of the last cache before memory."""
         return self.l3_rate or self.l2_rate
 
     def waves_by_registers(self, registers: int) -> int:
@@ -119,7 +119,7 @@ class GpuCard:
         """Return the card with rates that were measured on it.
 
         Args:
-            ceilings: Rates by name, of ``MEASURED``; missing ones are as published.
+            ceilings: Rates by name, one of ``MEASURED``; missing rates are the published ones.
         """
         rate = ceilings.get("multiply_add", 0.0) / 2
         return replace(
@@ -181,7 +181,7 @@ def card_of(target: Target) -> GpuCard:
 
 _MARKS = re.compile(r"\((?:r|tm)\)", re.IGNORECASE)
 _VARIANTS = r"\b(?!\s+(?:gre|laptop|max|mobile|pro|super|ti|ultra|xt|xtx)\b)"
-"""What may not follow a card's name: it would be another card."""
+"""Suffixes that may not follow a card's name, since they denote another card."""
 
 
 @functools.lru_cache(maxsize=64)

@@ -59,13 +59,13 @@ class Traffic:
 
     @property
     def moved(self) -> int:
-        """Both together."""
+        """Sum of both."""
         return self.read + self.written
 
 
 def traffic(step: Step) -> Traffic:
-    """Return the bytes that a step reads and writes, each view of memory once: strides of 0 repeat nothing, and a
-    table that is looked into counts as a whole."""
+    """Return the bytes that a step reads and writes, each view of memory once: strides of 0 count once, and a table
+    that is looked into counts as a whole."""
     if isinstance(step, Repeat):
         turn = sum(map(traffic, step.steps), Traffic())
         return Traffic(step.turns * turn.read, step.turns * turn.written)
@@ -101,7 +101,7 @@ def multiplications(step: Step) -> int | None:
 
 
 Region: TypeAlias = tuple[Memory, int, int]
-"""A part of a resource: where it starts, in bits, and how many elements it has."""
+"""A part of a resource: its start, in bits, and its element count."""
 
 
 def _region(tensor: PlanTensor) -> Region:
@@ -116,7 +116,7 @@ def nodes_of_steps(lowered: Sequence[Sequence[Step]], steps: Sequence[Step]) -> 
     several steps compute is listed for each.
 
     Args:
-        lowered: Steps of each node before fusion, then those of no node.
+        lowered: Steps of each node before fusion, then steps that belong to no node.
         steps: Steps after the passes, on the same memory.
     """
     before = [(index, step) for index, own in enumerate(lowered) for step in own]
@@ -189,23 +189,23 @@ class Explanation:
 
     @property
     def target(self) -> Target:
-        """The target that it is compiled for."""
+        """The compile target."""
         return self.schedule.target
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The steps of the plan, those of the initialization last."""
+        """Steps of the plan, those of the initialization last."""
         return (*self.plan.steps, *self.plan.initialization)
 
     @functools.cached_property
     def kernels(self) -> tuple[ExplainedKernel, ...]:
-        """The kernels of an execution in order, those of steps that repeat once."""
+        """Kernels of an execution in order; kernels of repeated steps are listed once."""
         counts = [(index, len(self._scheduled[index].steps)) for index in range(len(self.plan.steps))]
         return tuple(_explained(self.program.kernels, self.schedule.steps, counts))
 
     @functools.cached_property
     def initialization(self) -> tuple[ExplainedKernel, ...]:
-        """The kernels that run once, when the operator is initialized; at last the copies of owned inputs."""
+        """Kernels that run once, when the operator is initialized; copies of owned inputs come last."""
         counts = [(index, len(kernel.initialization)) for index, kernel in enumerate(self._scheduled)]
         executed = len(self.plan.steps)
         ordered = [*counts[executed:], *counts[:executed]]
@@ -215,14 +215,14 @@ class Explanation:
 
     @functools.cached_property
     def _scheduled(self) -> tuple[ScheduledSteps, ...]:
-        """Each step scheduled by itself, to tell which kernels are whose."""
+        """Schedule of each step by itself, which maps kernels to steps."""
         executed = (schedule_in_parts(step, self.target) for step in self.plan.steps)
         once = (schedule_in_parts(step, self.target).as_initialization for step in self.plan.initialization)
         return (*executed, *once)
 
     @functools.cached_property
     def nodes(self) -> tuple[tuple[NetworkNode, ...], ...]:
-        """For each of ``steps``, the nodes that it computes; none for an operator."""
+        """Nodes that each of ``steps`` computes; none for an operator."""
         if self.graph is None:
             return ((),) * len(self.steps)
         nodes = self.graph.network.nodes
@@ -236,12 +236,12 @@ class Explanation:
 
     @property
     def unfused_traffic(self) -> Traffic:
-        """The same of the steps before they were fused."""
+        """Bytes that the steps of an execution read and write without fusion."""
         return sum(map(traffic, self._unfused), Traffic())
 
     @property
     def unfused_kernels(self) -> int:
-        """Kernels of an execution if nothing were fused."""
+        """Number of kernels of an execution without fusion."""
         steps = [schedule_in_parts(step, self.target).steps for step in self._unfused]
         return sum(turns for step in steps for _, turns in in_turns(step))
 
@@ -341,7 +341,7 @@ def as_json(explanation: Explanation) -> dict[str, Any]:
 
 
 def description(desc: OperatorDesc | GraphDesc) -> dict[str, Any]:
-    """Return a description as JSON knows it: an operator and its fields, or the nodes and sizes of a graph."""
+    """Return a description in JSON types: an operator and its fields, or the nodes and sizes of a graph."""
     if isinstance(desc, OperatorDesc):
         return {"operator": desc.operator, "fields": {name: _value(value) for name, value in desc.values.items()}}
     nodes = [
@@ -354,7 +354,7 @@ def description(desc: OperatorDesc | GraphDesc) -> dict[str, Any]:
 
 
 def _value(value: Any) -> Any:
-    """Return the value of a field as JSON knows it."""
+    """Return the value of a field in JSON types."""
     match value:
         case TensorDesc():
             return {

@@ -16,11 +16,11 @@ from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.target import MAX_SLOTS, PARAMETER_BYTES
 
 Bindings: TypeAlias = tuple[int, ...]
-"""The binding number of each slot, ascending from 0 by first use; empty where each slot has a binding of its own."""
+"""Binding index of each slot, ascending from 0 by first use; empty if each slot has its own binding."""
 
 
 class Checks(enum.StrEnum):
-    """The checks that wgpu adds to a kernel (see ``runtime.wgpu.checks``)."""
+    """Checks that wgpu adds to a kernel (see ``runtime.wgpu.checks``)."""
 
     ALL = "all"  # indices are clamped, and loops end after 2^64 iterations
     LOOPS = "loops"  # loops end, indices are not clamped
@@ -32,7 +32,7 @@ _LOOP_OR_SHARED = re.compile(r"\b(?:for|while|loop) ?[({]|\bvar<workgroup>")
 
 _WORKGROUP = re.compile(r"@workgroup_size\((\d+)")
 _SHADER = re.compile(r"^// ---- shaders/(\S+?)(?:\.wgsl)?$", re.MULTILINE)
-"""The lines that rendering puts over the text of each file (``wgsl.templates``)."""
+"""Header lines that rendering writes before the text of each file (``wgsl.templates``)."""
 
 _UNIFORM = re.compile(
     r"^@group\(0\) @binding\(\d+\) var<uniform> sizes: .*\n|, sizes: array<vec4<u32>, \d+>(?= \}$)", re.M
@@ -68,11 +68,11 @@ class Slot:
 
     @property
     def resource(self) -> tuple[Role, int]:
-        """The resource, regardless of the range."""
+        """Resource, regardless of the range."""
         return self.role, self.index
 
     def __str__(self) -> str:
-        """Return what is bound: ``input 0, 96 bytes``."""
+        """Return resource and size: ``input 0, 96 bytes``."""
         in_arena = self.role in (Role.TEMPORARY, Role.PERSISTENT)
         where = self.role.value if in_arena else f"{self.role} {self.index}"
         return f"{where}, {self.size:,} bytes" + (f" from byte {self.offset:,}" if self.offset else "")
@@ -80,10 +80,10 @@ class Slot:
 
 @dataclass(frozen=True)
 class Copy:
-    """Bytes that a kernel moves as they are, so that a copy from buffer to buffer does the same.
+    """Bytes that a kernel copies unchanged, so that a copy from buffer to buffer is equivalent.
 
     Attributes:
-        source, destination: the slots, by number.
+        source, destination: indices of the slots.
         source_offset, destination_offset: bytes from the start of each, multiples of 4.
         size: bytes, a multiple of 4.
         preferred: a copy from buffer to buffer is faster than the kernel.
@@ -123,35 +123,35 @@ class RenderedKernel:
 
     @property
     def workgroup(self) -> int:
-        """Invocations of a workgroup."""
+        """Number of invocations of a workgroup."""
         match = _WORKGROUP.search(self.wgsl)
         return int(match[1]) if match else 0
 
     @property
     def checks(self) -> Checks:
-        """The checks that wgpu adds to it: a comment at the start of the source names them, if not all."""
+        """Checks that wgpu adds to the kernel: a comment at the start of the source names them, unless all apply."""
         match = _CHECKS.match(self.wgsl)
         return Checks(match[1]) if match else Checks.ALL
 
     @property
     def shaders(self) -> tuple[str, ...]:
-        """The shader files that its text comes from, as paths below ``shaders/`` without suffix; the math library, of
+        """Shader files of its source, as paths below ``shaders/`` without suffix; the math library, of
         which it has single functions, is ``lib``."""
         return _shaders_of(self.wgsl)
 
     @property
     def summary(self) -> str:
-        """The label and the shader files, in a line: ``gather_nd1 gather x4 (indexing/gather_nd1, schedules/map)``.
+        """Label and shader files, in a line: ``gather_nd1 gather x4 (indexing/gather_nd1, schedules/map)``.
         Kernels of a function of the math library have no body; those name all files."""
         return f"{self.label} ({', '.join(self.bodies or self.shaders)})"
 
     @property
     def bodies(self) -> tuple[str, ...]:
-        """The shader files but for the math library and the accessors of memory: bodies and schedules."""
+        """Shader files of bodies and schedules, without the math library and memory accessors."""
         return tuple(file for file in self.shaders if file != "lib" and not file.startswith("access/"))
 
     def __str__(self) -> str:
-        """Return the kernel as people read it, in a few lines."""
+        """Return a readable text of a few lines."""
         grid = " x ".join(map(str, self.grid))
         lines = [f"{self.label}: {grid} workgroups of {self.workgroup}"]
         numbers = self.bindings or range(len(self.slots))
@@ -170,7 +170,7 @@ class RenderedKernel:
 
     @property
     def with_constants(self) -> RenderedKernel:
-        """The kernel with the values of its parameters as constants in its source, and no parameters."""
+        """Return the kernel with the values of its parameters as constants in its source, and no parameters."""
         if not self.parameters:
             return self
 
@@ -190,13 +190,13 @@ class RenderedKernel:
 
     @property
     def binding_count(self) -> int:
-        """The number of storage buffers that are bound."""
+        """Number of storage buffers that are bound."""
         return max(self.bindings) + 1 if self.bindings else len(self.slots)
 
 
-@functools.lru_cache(maxsize=1024)  # texts, most of which many programs have
+@functools.lru_cache(maxsize=1024)  # most sources are shared by many programs
 def _shaders_of(wgsl: str) -> tuple[str, ...]:
-    """Return the shader files of a text, in order."""
+    """Return the shader files of a source, in order."""
     return tuple(dict.fromkeys(_SHADER.findall(wgsl)))
 
 
@@ -227,8 +227,8 @@ class Program:
 
     @functools.cached_property
     def in_place(self) -> Mapping[int, int]:
-        """The outputs that may lie in the memory of an input, which is lost then, and that input: all of it is copied
-        into the output, and nothing else reads it, or writes the output before."""
+        """Outputs that may reuse the memory of an input, which is overwritten, and that input: all of it is copied into
+        the output, and nothing else reads it, or writes the output before."""
         pairs: dict[int, int] = {}
         uses = Counter(slot.resource for kernel in (*self.initialization, *self.kernels) for slot in kernel.slots)
         written: set[tuple[Role, int]] = set()
@@ -244,11 +244,11 @@ class Program:
 
     @property
     def summaries(self) -> tuple[str, ...]:
-        """A line per kernel; kernels that differ only in their bindings are listed once."""
+        """One line per kernel; kernels that differ only in their bindings are listed once."""
         return tuple(dict.fromkeys(kernel.summary for kernel in (*self.initialization, *self.kernels)))
 
     def __str__(self) -> str:
-        """Return the program as people read it: per kernel its grid, what it binds, and the files of its text."""
+        """Return a readable text: grid, bindings and shader files of each kernel."""
         executed, shown = Counter(map(_without_slots, self.kernels)), set[RenderedKernel]()
         count = f"{len(self.kernels)} kernel{'s' if len(self.kernels) != 1 else ''}"
         pipelines = len({(kernel.wgsl, kernel.binding_count) for kernel in self.kernels})
@@ -265,7 +265,7 @@ class Program:
                 again = f"\n       and {more} more times on other ranges" if more else ""
                 lines.append(f"  {index}. {kernel}{again}")
                 shown.add(same)
-        lines += [f"  at initialisation: {kernel}" for kernel in self.initialization]
+        lines += [f"  at initialization: {kernel}" for kernel in self.initialization]
         return "\n".join(lines)
 
 
@@ -278,10 +278,10 @@ def with_checks(wgsl: str, checks: Checks) -> str:
 
 
 def _with_divisions(wgsl: str) -> str:
-    """Return the source of a kernel with divisions by constants, of which compilers know more, in place of
-    multiplications that stand for them."""
+    """Return the source of a kernel with divisions by constants, which compilers optimize better, in place of
+    multiplications that represent them."""
     text = _DIVISION_FILE.sub("", wgsl)
-    for call in reversed([*_DIVISION.finditer(text)]):  # those within an operand first
+    for call in reversed([*_DIVISION.finditer(text)]):  # divisions within an operand first
         depth, end = 1, call.end()
         while depth:
             depth += {"(": 1, ")": -1}.get(text[end], 0)
@@ -296,7 +296,7 @@ def _with_divisions(wgsl: str) -> str:
 
 
 def _without_slots(kernel: RenderedKernel) -> RenderedKernel:
-    """Return a kernel without its bindings: those of different time steps differ in nothing else."""
+    """Return a kernel without its bindings, the only difference between time steps."""
     return replace(kernel, slots=())
 
 

@@ -32,7 +32,7 @@ programs: Final[Cache[tuple[OperatorDesc, Target], Program]] = Cache(CacheLimits
 """Recently used programs of operators, by description and target; devices of the same kind share them."""
 
 _PROGRAM_BYTES = 12 << 10
-"""Bytes of a program and its description, without the source."""
+"""Estimated bytes of a program and its description, without sources."""
 
 OFF = "off"
 
@@ -40,7 +40,7 @@ LIMITS: Final = CacheLimits(entries=1024, size=64 << 20)
 """Limits of a folder; the least recently used programs are evicted."""
 
 _FORMAT = 1
-_MAX_BYTES = 8 << 20  # of one file
+_MAX_BYTES = 8 << 20  # per file
 _SUFFIX = ".json"
 _without_files: list[object] = []
 
@@ -52,7 +52,7 @@ def memory_of(program: Program) -> int:
 
 
 class ProgramFiles:
-    """A folder of programs. Usable from several threads and processes: files appear whole or not at all.
+    """A folder of programs. Safe for several threads and processes: files are written atomically.
 
     Args:
         folder: The folder, created at the first write.
@@ -67,7 +67,7 @@ class ProgramFiles:
         self._entries = self._bytes = -1  # not counted yet
 
     def load(self, key: str) -> Program | None:
-        """Return the program that was saved under a key, which counts as a use; None for none, or a damaged one."""
+        """Return the program that was saved under a key, which counts as a use; None if it is missing or damaged."""
         if _without_files:
             return None
         name = self._name(key)
@@ -93,7 +93,7 @@ class ProgramFiles:
         return program
 
     def save(self, key: str, program: Program) -> None:
-        """Keep a program under a key, unless it is too large."""
+        """Store a program under a key, unless it is too large."""
         if _without_files:
             return
         name = self._name(key)
@@ -105,7 +105,7 @@ class ProgramFiles:
         with contextlib.suppress(OSError):
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
-                # Not brought to the disk at once: what a crash of the machine leaves fails the hash.
+                # Not synchronized to disk: a file truncated by a crash of the machine fails the hash.
                 partial.write_bytes(data)
                 partial.replace(self.folder / f"{name}{_SUFFIX}")
             except OSError:
@@ -123,11 +123,11 @@ class ProgramFiles:
         self._entries, self._bytes = self._entries + 1, self._bytes + added
         if 0 < self._entries <= limits.entries and self._bytes <= limits.size:
             return
-        files = sorted(self._files())  # those used least recently first
+        files = sorted(self._files())  # least recently used first
         self._entries, self._bytes = len(files), sum(size for _, size, _ in files)
         if self._entries <= limits.entries and self._bytes <= limits.size:
             return
-        # Some more than is asked for, so that not every file that is added later has them counted again.
+        # Evict more than necessary, so that not every later addition scans the folder.
         for _, size, path in files:
             if self._entries <= limits.entries * 3 // 4 and self._bytes <= limits.size * 3 // 4:
                 return
@@ -136,8 +136,7 @@ class ProgramFiles:
             self._entries, self._bytes = self._entries - 1, self._bytes - size
 
     def _files(self) -> Iterator[tuple[int, int, Path]]:
-        """Yield when each file was used last, its bytes, and its path; those that another process left half-written
-        too."""
+        """Yield last use, size and path of each file, including partial files that another process left."""
         for entry in os.scandir(self.folder):
             with contextlib.suppress(OSError):
                 if entry.name.endswith((_SUFFIX, ".part")) and entry.is_file(follow_symlinks=False):
@@ -147,8 +146,8 @@ class ProgramFiles:
 
 @contextlib.contextmanager
 def without_files() -> Iterator[None]:
-    """While it lasts, programs neither come from files nor go there: the compiler or its shaders are not those on the
-    disk, or it is the compiler that is tested."""
+    """Disable reading and writing of program files within the context: the compiler or its shaders are not those on the
+    disk, or the compiler is under test."""
     _without_files.append(None)
     try:
         yield
@@ -157,8 +156,8 @@ def without_files() -> Iterator[None]:
 
 
 def default_folder() -> Path | None:
-    """Return where programs are kept: the folder that the environment variable DMLGPU_CACHE names, else ``programs``
-    in dmlgpu's folder among the user's caches; None where it says ``off``, or there is no such folder."""
+    """Return the folder of programs: the one that the environment variable DMLGPU_CACHE names, else ``programs`` in
+    dmlgpu's folder among the user's caches; None if it is ``off``, or there is no such folder."""
     folder = os.environ.get(FOLDER_VARIABLE, "").strip()
     if folder.lower() == OFF:
         return None
@@ -175,7 +174,7 @@ def version_of(folders: Sequence[Path]) -> str | None:
 
     None if they are not folders, as in an archive.
     """
-    facts: list[str] = [np.__version__]  # which computes constants
+    facts: list[str] = [np.__version__]  # it computes constants
     waiting = [str(folder) for folder in folders]
     try:
         while waiting:
@@ -192,7 +191,7 @@ def version_of(folders: Sequence[Path]) -> str | None:
 
 
 def _encoded(program: Program) -> dict[str, Any]:
-    """Return a program as JSON has it; a text of several kernels stands in it once."""
+    """Return a program in JSON types; a source shared by several kernels is stored once."""
     texts: dict[str, int] = {}
 
     def kernels(some: Sequence[RenderedKernel]) -> list[Any]:

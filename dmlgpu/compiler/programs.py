@@ -21,14 +21,14 @@ from dmlgpu.compiler.target import Target
 def _files() -> ProgramFiles | None:
     """Return the files selected by the environment."""
     package = Path(__file__).parents[1]
-    shaders = package.with_name("shaders")  # of a checkout; else they lie inside the package
+    shaders = package.with_name("shaders")  # in a checkout; else they are inside the package
     folder = default_folder()
     version = None if folder is None else version_of([package, shaders] if shaders.is_dir() else [package])
     return None if folder is None or version is None else ProgramFiles(folder, version)
 
 
 files = _files()
-"""The folder of programs that are kept between processes, if any. Resolved at import, so that a source file that is
+"""Folder of programs shared between processes, if any. Resolved at import, so that a source file that is
 edited while the process runs cannot poison the cache."""
 
 
@@ -54,7 +54,7 @@ def of_network(network: Network, target: Target, disabled: Collection[str] = ())
     """Return the program of a network, compiled without the passes in ``disabled``.
 
     Raises:
-        InvalidArgument: for a name that is no pass.
+        InvalidArgument: for an unknown pass.
         NotSupported: when the adapter lacks what a node needs.
     """
 
@@ -92,7 +92,8 @@ def of_sized(sized: SizedNetwork, target: Target, disabled: Collection[str] = ()
 
 
 def _found_or_made(key: str, make: Callable[[], Program]) -> Program:
-    """Return the program of a key, from the cache or compiled and cached; all that is not rendering is planning."""
+    """Return the program of a key, from the cache or compiled and cached; time not spent rendering counts as
+    planning."""
     start = time.perf_counter()
     program = None if files is None else files.load(key)
     if program is not None:
@@ -106,11 +107,11 @@ def _found_or_made(key: str, make: Callable[[], Program]) -> Program:
 
 
 def _text_of_target(target: Target) -> str:
-    """Return a text that is the same for equal targets, in any process."""
+    """Return a key that is the same for equal targets in any process."""
     return f"{replace(target, features=frozenset())!r} {sorted(target.features)}"
 
 
 def _text_of_network(network: Network) -> str:
-    """Return a text that is the same for equal networks, in any process; data stand in it as hashes."""
+    """Return a key that is the same for equal networks in any process; data are hashed."""
     constants = [hashlib.sha256(data).hexdigest() for data in network.constants]
     return f"{replace(network, constants=(), initial=frozenset())!r} {constants} {sorted(network.initial)}"

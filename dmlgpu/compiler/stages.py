@@ -1,4 +1,4 @@
-"""From an operator's description to its program: upgrade, lower, schedule, render, share bindings."""
+"""Compilation of an operator's description to its program: upgrade, lower, schedule, render, share bindings."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def compile_operator(desc: OperatorDesc, target: Target) -> Program:
 
 @dataclass(frozen=True)
 class Stages:
-    """The stages of an operator on a target.
+    """Stages of an operator on a target.
 
     Attributes:
-        plan: what is computed.
-        schedule: how; inputs that the device owns are read from the persistent resource.
-        program: what runs.
+        plan: the plan.
+        schedule: the schedule; inputs that the device owns are read from the persistent resource.
+        program: the program.
     """
 
     plan: Plan
@@ -46,7 +46,7 @@ class Stages:
 
 
 def stages(desc: OperatorDesc, target: Target) -> Stages:
-    """Return everything that a checked description becomes; it is not kept.
+    """Return all stages of a checked description, without caching.
 
     Raises: as ``compile_operator``.
     """

@@ -39,7 +39,7 @@ class Tuned:
         return cls(tuple(sorted(answers.items())), tuple(sorted((ceilings or {}).items())))
 
     def with_answers(self, answers: Mapping[str, str]) -> Tuned:
-        """Return the same measured rates with other answers."""
+        """Return the table with other answers and the same measured rates."""
         return Tuned.of(answers, dict(self.ceilings))
 
     def answer(self, question: str, possible: Callable[[], Sequence[str]]) -> str:
@@ -139,7 +139,7 @@ FLOAT16_VARIABLE = "DMLGPU_FLOAT16"
 
 
 class Float16Encoding(enum.StrEnum):
-    """How kernels convert float32 to float16."""
+    """Method of conversion from float32 to float16 in kernels."""
 
     SOFTWARE = "software"  # by integer arithmetic
     PACK = "pack"  # pack2x16float
@@ -148,7 +148,7 @@ class Float16Encoding(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Float16Conversions:
-    """Conversions between float16 and float32 that an adapter does exactly.
+    """Conversions between float16 and float32 that are exact on an adapter.
 
     Attributes:
         decodes: Whether ``unpack2x16float`` is exact, subnormal numbers included.
@@ -168,7 +168,7 @@ DIVISION_VARIABLE = "DMLGPU_DIVISION"
 
 
 class Division(enum.StrEnum):
-    """How kernels compute quotients and square roots of float32 that have to be rounded correctly."""
+    """Method for correctly rounded quotients and square roots of float32 in kernels."""
 
     SOFTWARE = "software"  # by integer arithmetic
     FUSED = "fused"  # by the adapter's own operations, corrected by fused multiply-adds
@@ -183,9 +183,9 @@ CHECKS_VARIABLE = "DMLGPU_CHECKS"
 
 
 class TrustPolicy(enum.StrEnum):
-    """Which kernels are compiled with all checks that wgpu adds to shaders."""
+    """Kernels that are compiled with all checks that wgpu adds to shaders."""
 
-    AUTO = "auto"  # those of adapters that do not limit accesses of buffers by themselves
+    AUTO = "auto"  # kernels of adapters that do not bound buffer accesses themselves
     ALWAYS = "always"
     NEVER = "never"  # none on Vulkan, for tests and listings
 
@@ -195,7 +195,7 @@ SUBGROUPS_VARIABLE = "DMLGPU_SUBGROUPS"
 
 
 class SubgroupPolicy(enum.StrEnum):
-    """Which adapters use the feature ``subgroup``, of those that have it."""
+    """Adapters that use the feature ``subgroup``, among those that have it."""
 
     AUTO = "auto"  # CPU adapters, and GPUs whose subgroups are full
     ALWAYS = "always"
@@ -261,12 +261,12 @@ class Target:
 
     @property
     def slots(self) -> int:
-        """How many resources a kernel may have."""
+        """Maximum number of resources of a kernel."""
         return min(self.max_storage_buffers, MAX_SLOTS)
 
     @property
     def bindings(self) -> int:
-        """How many bindings a kernel may have, with those of resources in several parts."""
+        """Maximum number of bindings of a kernel, including those of resources in several parts."""
         return min(self.max_storage_buffers, MAX_BINDINGS)
 
     @property
@@ -292,10 +292,10 @@ class Target:
 
     @functools.cached_property
     def general(self) -> Target:
-        """The same for kernels that read sizes from their parameters."""
+        """Return the target for kernels that read sizes from their parameters."""
         return replace(self, specialized=False)
 
     @functools.cached_property
     def exact(self) -> Target:
-        """The same target without float16 arithmetic, for operators that do not allow it."""
+        """Return the target without float16 arithmetic, for operators that do not allow it."""
         return replace(self, features=self.features - {"shader-f16"})

@@ -1,4 +1,4 @@
-"""The files that keep tuned choices, one per adapter and driver in the user's cache folder, and reading them."""
+"""Files of tuned choices, one per adapter and driver in the user's cache folder."""
 
 from __future__ import annotations
 
@@ -18,35 +18,33 @@ from dmlgpu.common.folders import cache_folder
 from dmlgpu.compiler.target import UNTUNED, AdapterInfo, Tuned
 
 FORMAT = 1
-"""Of the files, and of the questions and answers in them: others are refused."""
+"""Format version of the files and their questions and answers; other versions are rejected."""
 
 VARIABLE, OFF = "DMLGPU_TUNED", "off"
-"""The environment variable that names another folder, and its value that has no file read."""
+"""Environment variable with another folder, and its value that disables reading files."""
 
 MAX_BYTES = 4 << 20
 
 
 class TunedFileWarning(UserWarning):
-    """A file of tuned choices is ignored."""
+    """Warning that a file of tuned choices is ignored."""
 
 
 def tuned_folder() -> Path:
-    """Return the folder of the files.
-
-    Raises:
-        FileNotFoundError: the variable names none, and there is no folder of caches.
+    """Return the folder of the files. Raises:
+    FileNotFoundError: the variable names none, and there is no folder of caches.
     """
     folder = os.environ.get(VARIABLE, "")
     return Path(folder) if folder and folder != OFF else cache_folder() / "tuned"
 
 
 def identity(info: AdapterInfo) -> dict[str, str]:
-    """Return the adapter and driver that tuned choices belong to."""
+    """Return the adapter and driver of tuned choices."""
     return {"backend": info.backend, "vendor": info.vendor, "device": info.name, "driver": info.driver}
 
 
 def tuned_file(info: AdapterInfo, folder: Path | None = None) -> Path:
-    """Return where an adapter's choices are kept. Raises FileNotFoundError as ``tuned_folder`` does."""
+    """Return the path of an adapter's file. Raises FileNotFoundError as ``tuned_folder`` does."""
     digest = hashlib.sha256(json.dumps(identity(info), sort_keys=True).encode()).hexdigest()[:12]
     name = re.sub(r"[^a-z0-9]+", "-", f"{info.backend} {info.name}".lower()).strip("-")[:60]
     return (folder or tuned_folder()) / f"{name}-{digest}.json"
@@ -54,7 +52,7 @@ def tuned_file(info: AdapterInfo, folder: Path | None = None) -> Path:
 
 @dataclass(frozen=True)
 class TunedFile:
-    """The content of a file.
+    """Content of a file.
 
     Attributes:
         adapter: The adapter, as returned by ``identity``.
@@ -71,7 +69,7 @@ class TunedFile:
     ceilings: Mapping[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The file's content."""
+        """Text of the file."""
         choices = {
             question: {"choice": answer, **({"ratio": self.ratios[question]} if question in self.ratios else {})}
             for question, answer in sorted(self.answers.items())

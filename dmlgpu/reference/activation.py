@@ -16,7 +16,7 @@ from dmlgpu.reference.registry import Array, reference
 Wide = NDArray[np.float64]
 
 erfc: Callable[[Any], Wide] = np.vectorize(math.erfc, otypes=[np.float64])
-"""The complement of the error function, of each element."""
+"""Complementary error function, elementwise."""
 
 
 def sigmoid(x: Wide) -> Wide:
@@ -96,7 +96,7 @@ def activation_gelu(desc: descs.ActivationGelu, input_tensor: Array) -> Array:
 
 @reference(descs.ActivationIdentity)
 def activation_identity(desc: descs.ActivationIdentity, input_tensor: Array) -> Array:
-    """The input's bits."""
+    """The input, bit for bit."""
     return as_bits(input_tensor).copy().view(input_tensor.dtype)
 
 
@@ -108,7 +108,7 @@ def activation_relu(desc: descs.ActivationRelu, input_tensor: Array) -> Array:
 
 @reference(descs.ActivationReluGrad)
 def activation_relu_grad(desc: descs.ActivationReluGrad, input_tensor: Array, input_gradient_tensor: Array) -> Array:
-    """The gradient where ``x > 0``, else 0."""
+    """The gradient if ``x > 0``, else 0."""
     return np.where(input_tensor > 0, input_gradient_tensor, input_gradient_tensor.dtype.type(0))
 
 
@@ -116,7 +116,7 @@ def activation_relu_grad(desc: descs.ActivationReluGrad, input_tensor: Array, in
 def activation_parameterized_relu(
     desc: descs.ActivationParameterizedRelu, input_tensor: Array, slope_tensor: Array
 ) -> Array:
-    """``x`` where it is at least 0, else ``slope * x``; float32 products of float16 are exact, integers wrap."""
+    """``x`` if it is at least 0, else ``slope * x``; float32 products of float16 are exact, integers wrap."""
     wide = np.float64 if input_tensor.dtype.kind == "f" else np.int64
     x = input_tensor.astype(wide)
     return np.where(x >= 0, x, slope_tensor.astype(wide) * x).astype(input_tensor.dtype)
@@ -151,7 +151,7 @@ def _log_softmax(array: Array, axes: Sequence[int]) -> Array:
 
 
 def _first_largest(array: Array, axes: Sequence[int]) -> NDArray[np.bool_]:
-    """Return where the first largest element of each row lies; NaN is skipped, a row of NaN has it at the start."""
+    """Return the index of the first largest element of each row; NaN is skipped, and rows of only NaN give 0."""
     along = sorted(axes)
     across = [axis for axis in range(array.ndim) if axis not in along]
     moved = array.transpose(*across, *along)

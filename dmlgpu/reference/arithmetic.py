@@ -56,7 +56,7 @@ def element_wise_difference_square(desc: descs.ElementWiseDifferenceSquare, a_te
 
 @reference(descs.ElementWiseDivide)
 def element_wise_divide(desc: descs.ElementWiseDivide, a_tensor: Array, b_tensor: Array) -> Array:
-    """``a / b``; of integers the integer part, all ones for division by zero."""
+    """``a / b``; for integers the integer part, and all ones for division by zero."""
     if a_tensor.dtype.kind == "f":
         return (wide(a_tensor) / wide(b_tensor)).astype(a_tensor.dtype)
     return _quotient(a_tensor, b_tensor)
@@ -64,13 +64,13 @@ def element_wise_divide(desc: descs.ElementWiseDivide, a_tensor: Array, b_tensor
 
 @reference(descs.ElementWiseModulusTruncate)
 def element_wise_modulus_truncate(desc: descs.ElementWiseModulusTruncate, a_tensor: Array, b_tensor: Array) -> Array:
-    """``a - b * trunc(a / b)``; all ones of an integer division by zero."""
+    """``a - b * trunc(a / b)``; all ones for an integer division by zero."""
     return _remainder(np.fmod, a_tensor, b_tensor)
 
 
 @reference(descs.ElementWiseModulusFloor)
 def element_wise_modulus_floor(desc: descs.ElementWiseModulusFloor, a_tensor: Array, b_tensor: Array) -> Array:
-    """``a - b * floor(a / b)``; all ones of an integer division by zero."""
+    """``a - b * floor(a / b)``; all ones for an integer division by zero."""
     return _remainder(np.mod, a_tensor, b_tensor)
 
 
@@ -95,7 +95,7 @@ def element_wise_sqrt(desc: descs.ElementWiseSqrt, input_tensor: Array) -> Array
 
 
 def _quotient(a: Array, b: Array) -> Array:
-    """Integers divided: cut towards zero, all ones for a divisor of zero, the smallest by -1 wraps."""
+    """Divide integers: truncated towards zero, all ones for a divisor of zero; the smallest by -1 wraps."""
     divisor = np.where(_is_awkward(b), b.dtype.type(1), b)
     quotient = a // divisor
     is_cut_down = (quotient * divisor != a) & ((a < 0) != (divisor < 0))  # rounded down, past the integer part
@@ -113,17 +113,17 @@ def _remainder(function: Any, a: Array, b: Array) -> Array:
 
 
 def _is_awkward(b: Array) -> Array:
-    """Return which divisors NumPy must not see: zero, and -1 (or the largest unsigned number)."""
+    """Return a mask of divisors that NumPy must not divide by: zero, and -1 (or the largest unsigned number)."""
     return (b == 0) | (b == _all_ones(b))
 
 
 def _by_all_ones(a: Array) -> Array:
-    """Quotients by -1, or by the largest unsigned number."""
+    """Divide by -1, or by the largest unsigned number."""
     return (0 - a).astype(a.dtype) if a.dtype.kind == "i" else (a == _all_ones(a)).astype(a.dtype)
 
 
 def _all_ones(array: Array) -> Any:
-    """Return the integer of an array's type whose bits are all 1."""
+    """Return the integer of an array's dtype whose bits are all 1."""
     return array.dtype.type(-1 if array.dtype.kind == "i" else np.iinfo(array.dtype).max)
 
 
@@ -132,7 +132,7 @@ def _all_ones(array: Array) -> Any:
 
 @reference(descs.ElementWiseAbs)
 def element_wise_abs(desc: descs.ElementWiseAbs, input_tensor: Array) -> Array:
-    """``|x|``; the smallest integer stays what it is."""
+    """``|x|``; the smallest integer is unchanged."""
     return np.abs(scaled(input_tensor, desc.scale_bias)).astype(input_tensor.dtype)
 
 
@@ -145,7 +145,7 @@ def element_wise_sign(desc: descs.ElementWiseSign, input_tensor: Array) -> Array
 
 @reference(descs.ElementWiseNegate)
 def element_wise_negate(desc: descs.ElementWiseNegate, input_tensor: Array) -> Array:
-    """``-x``; the smallest integer stays what it is."""
+    """``-x``; the smallest integer is unchanged."""
     return -input_tensor
 
 
@@ -180,7 +180,7 @@ def element_wise_clip1(desc: descs.ElementWiseClip1, input_tensor: Array) -> Arr
 
 @reference(descs.ElementWiseClipGrad)
 def element_wise_clip_grad(desc: descs.ElementWiseClipGrad, input_tensor: Array, input_gradient_tensor: Array) -> Array:
-    """The gradient, but 0 where ``x <= min`` or ``x >= max``, with float32 bounds, cast to the tensor's type."""
+    """The gradient, or 0 if ``x <= min`` or ``x >= max``, with float32 bounds, cast to the tensor's dtype."""
     low, high = _cast(desc.min, input_tensor), _cast(desc.max, input_tensor)
     return _inside(input_tensor, low, high, input_gradient_tensor)
 
@@ -189,7 +189,7 @@ def element_wise_clip_grad(desc: descs.ElementWiseClipGrad, input_tensor: Array,
 def element_wise_clip_grad1(
     desc: descs.ElementWiseClipGrad1, input_tensor: Array, input_gradient_tensor: Array
 ) -> Array:
-    """The gradient, but 0 where ``x <= min`` or ``x >= max``."""
+    """The gradient, or 0 if ``x <= min`` or ``x >= max``."""
     low, high = (np.array(bound, input_tensor.dtype) for bound in (desc.min, desc.max))
     return _inside(input_tensor, low, high, input_gradient_tensor)
 
@@ -215,7 +215,7 @@ def _inside(x: Array, low: Array, high: Array, gradient: Array) -> Array:
 
 
 def _smaller(a: Array, b: Array) -> Array:
-    """NumPy's minimum, which lets either of two zeros through, with -0 below 0."""
+    """NumPy's minimum, but with -0 below 0."""
     smaller = np.minimum(a, b)
     if smaller.dtype.kind != "f":
         return smaller

@@ -23,13 +23,13 @@ def _without_ones(array: Array, rank: int) -> Array:
 
 
 def _by_head(array: Array, heads: int) -> Array:
-    """{batch, row, head * size} as {batch, head, row, size}."""
+    """Reshape {batch, row, head * size} to {batch, head, row, size}."""
     flat = _without_ones(array, 3)
     return flat.reshape(*flat.shape[:2], heads, -1).swapaxes(1, 2)
 
 
 def _stacked(array: Optional, which: int) -> Optional:
-    """One of the tensors stacked in {batch, row, head, n, size}, as {batch, head, row, size}."""
+    """Return one of the tensors stacked in {batch, row, head, n, size}, as {batch, head, row, size}."""
     return None if array is None else array[:, :, :, which].swapaxes(1, 2)
 
 
@@ -38,7 +38,7 @@ def _first(*arrays: Optional) -> Optional:
 
 
 def _biased(array: Optional, bias: Optional, before: int) -> Optional:
-    """New rows with their part of the bias, rounded to their type, as present outputs hold them."""
+    """Add the bias to new rows, rounded to their dtype, as in the present outputs."""
     if array is None or bias is None:
         return array
     _, heads, _, size = array.shape
@@ -67,7 +67,7 @@ def _cached(past: Optional, new: Optional, lengths: Array, before: Optional) -> 
 
 
 def _inside(mask_type: MaskType, mask: Array, batch: int, keys: int) -> NDArray[np.bool_]:
-    """Return which keys are no padding, {batch, 1, 1, keys}."""
+    """Return a mask of the keys that are not padding, {batch, 1, 1, keys}."""
     flat = mask.reshape(-1)
     start = flat[batch : 2 * batch] if mask_type is MaskType.KEY_SEQUENCE_END_START else np.zeros(batch)
     place = np.arange(keys)
@@ -76,7 +76,7 @@ def _inside(mask_type: MaskType, mask: Array, batch: int, keys: int) -> NDArray[
 
 
 def _masked(desc: Any, scores: Wide, mask: Optional) -> Wide:
-    """Scores with the mask: BOOLEAN adds to them, the other types replace them."""
+    """Apply the mask to scores: BOOLEAN adds to them, the other types replace them."""
     if mask is None:
         return scores
     value = attribute(desc.mask_filter_value)
@@ -94,12 +94,12 @@ def _weights(scores: Wide) -> Wide:
 def operands(
     desc: Any, inputs: Sequence[Optional], before: Sequence[Optional] | None = None
 ) -> tuple[Array, Array, Array]:
-    """Queries, and all keys and values, as {batch, head, row, size}.
+    """Return queries, and all keys and values, as {batch, head, row, size}.
 
     Args:
         desc: Either description.
         inputs: One array per flat input.
-        before: What the outputs held, among them a cache; None for zeros.
+        before: Former contents of the outputs, including a cache; None for zeros.
     """
     query, key, value, query_key, key_value, query_key_value, bias, _, _, past_key, past_value, *lengths = inputs
     count, shared = _head_counts(desc)
@@ -125,7 +125,7 @@ def operands(
 
 
 def _head_counts(desc: Any) -> tuple[int, int]:
-    """Heads of queries, and of keys and values."""
+    """Return the head counts of queries, and of keys and values."""
     if isinstance(desc, descs.MultiheadAttention):
         return desc.head_count, desc.head_count
     return desc.query_head_count, desc.key_value_head_count
@@ -156,7 +156,7 @@ def _output(
 
 
 def _unseen(queries: int, keys: int, lengths: Optional) -> NDArray[np.bool_] | None:
-    """Return which keys come after a query, {batch, 1, queries, keys}."""
+    """Return a mask of the keys that come after a query, {batch, 1, queries, keys}."""
     if lengths is None:
         return None
     last = np.clip(lengths.reshape(-1, 1, 1, 1), 0, keys) + np.arange(queries)[:, np.newaxis]
@@ -172,7 +172,7 @@ def _attention(desc: Any, *tensors: Optional, before: Sequence[Optional] | None 
 
 @reference(descs.MultiheadAttention)
 def multihead_attention(desc: descs.MultiheadAttention, *tensors: Optional) -> tuple[Array, ...]:
-    """As many heads of keys and values as of queries."""
+    """Attention whose keys and values have the head count of queries."""
     return _attention(desc, *tensors)
 
 
@@ -180,7 +180,7 @@ def multihead_attention(desc: descs.MultiheadAttention, *tensors: Optional) -> t
 def multihead_attention1(
     desc: descs.MultiheadAttention1, *tensors: Optional, before: Sequence[Optional] | None = None
 ) -> tuple[Array, ...]:
-    """Heads of queries share those of keys and values; a cache keeps what is not written."""
+    """Attention whose query heads share key and value heads; unwritten elements of a cache are unchanged."""
     return _attention(desc, *tensors, before=before)
 
 

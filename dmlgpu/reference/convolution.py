@@ -22,7 +22,7 @@ LETTERS = "xyz"
 
 
 def _places(desc: Any, window: tuple[int, ...], positions: tuple[int, ...]) -> Iterator[tuple[Any, Any]]:
-    """Yield each place of the window with the part of the padded image that it sees: one element per position."""
+    """Yield each window offset with the elements of the padded image at it, one per position."""
     for place in itertools.product(*map(range, window)):
         axes = zip(place, desc.dilations, desc.strides, positions, strict=True)
         part = (slice(k * d, k * d + s * (count - 1) + 1, s) for k, d, s, count in axes)
@@ -49,7 +49,7 @@ def _forward(desc: Any, source: Array, filters: Array) -> Array:
 
 
 def _backward(desc: Any, source: Array, filters: Array) -> Array:
-    """Scatter, place by place of the window, all elements of the input; what falls into the padding is lost."""
+    """Scatter all elements of the input, one window offset at a time; those in the padding are dropped."""
     batch, _, *spatial = source.shape
     letters, sizes = LETTERS[: len(spatial)], desc.output_tensor.sizes
     inputs, weights = _grouped(source, 1, desc.group_count), _grouped(filters, 0, desc.group_count)
@@ -70,7 +70,7 @@ def _backward(desc: Any, source: Array, filters: Array) -> Array:
 
 @reference(descs.Convolution)
 def convolution(desc: descs.Convolution, input_tensor: Array, filter_tensor: Array, bias_tensor: Optional) -> Array:
-    """Sums and bias, rounded before the activation."""
+    """Convolution with bias, rounded before the activation."""
     filters = filter_tensor.astype(np.float64)
     if desc.mode is ConvolutionMode.CONVOLUTION:
         filters = np.flip(filters, tuple(range(2, filters.ndim)))
@@ -91,7 +91,7 @@ def _less_zero(values: Array, zero_point: Optional, axis: int) -> Array:
 
 
 def _sums(desc: Any, source: Array, source_zero: Optional, filters: Array, filter_zero: Optional) -> Array:
-    """Sums of integers in int64, which holds those of any length."""
+    """Return integer sums in int64, which cannot overflow."""
     return _forward(desc, _less_zero(source, source_zero, 1), _less_zero(filters, filter_zero, 0))
 
 
@@ -99,12 +99,12 @@ def _sums(desc: Any, source: Array, source_zero: Optional, filters: Array, filte
 def convolution_integer(
     desc: descs.ConvolutionInteger, source: Array, source_zero: Optional, filters: Array, filter_zero: Optional
 ) -> Array:
-    """The sums modulo 2**32."""
+    """Integer convolution modulo 2**32."""
     return _sums(desc, source, source_zero, filters, filter_zero).astype(np.int32)
 
 
 def _channels(parameter: Array, rank: int) -> Array:
-    """View a parameter, one for all or one per channel, over the output."""
+    """Reshape a parameter, one for all or one per channel, to broadcast over the output."""
     return parameter.reshape(1, -1, *[1] * (rank - 2))
 
 
@@ -132,7 +132,7 @@ def _positions(desc: Any, spatial: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _window_positions(desc: Any, positions: tuple[int, ...]) -> Iterator[tuple[int, tuple[slice, ...]]]:
-    """Yield each place of the window, in row-major order, with the slices of the padded images that it sees."""
+    """Yield the index of each window offset, in row-major order, with its slices of the padded images."""
     for index, place in enumerate(itertools.product(*map(range, desc.window_sizes))):
         starts = [k * d for k, d in zip(place, desc.dilations, strict=True)]
         axes = zip(starts, desc.strides, positions, strict=True)
@@ -150,7 +150,7 @@ def _padded(desc: Any, sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 @reference(descs.Unfold)
 def unfold(desc: descs.Unfold, input_tensor: Array) -> Array:
-    """The columns of all windows."""
+    """Columns of all windows."""
     batch, channels = input_tensor.shape[:2]
     positions = _positions(desc, input_tensor.shape[2:])
     claim("the padded images", *_padded(desc, input_tensor.shape))

@@ -38,7 +38,7 @@ def convert(array: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _saturate(values: NDArray[np.float64], dtype: np.dtype[Any]) -> Array:
-    """Truncated integers; both limits are compared as floats, where max + 1 is a power of two and exact."""
+    """Truncate to integers; limits are compared as floats, in which max + 1 is a power of two and exact."""
     limits = np.iinfo(dtype)
     too_low, too_high = values < float(limits.min), values >= float(limits.max + 1)
     ordinary = ~(too_low | too_high | np.isnan(values))
@@ -89,12 +89,12 @@ def element_wise_bit_not(desc: descs.ElementWiseBitNot, input_tensor: Array) -> 
 
 @reference(descs.ElementWiseBitCount)
 def element_wise_bit_count(desc: descs.ElementWiseBitCount, input_tensor: Array) -> Array:
-    """How many bits are 1."""
+    """Number of bits that are 1."""
     return np.bitwise_count(as_bits(input_tensor)).astype(desc.output_tensor.data_type.numpy)
 
 
 def wide(array: Array) -> Array:
-    """Return the array in the type to compute in: float64 for floats, integers as they are."""
+    """Return the array in the dtype to compute in: float64 for floats, integers as they are."""
     return array.astype(np.float64) if array.dtype.kind == "f" else array
 
 
@@ -115,7 +115,7 @@ def scaled(array: Array, scale_bias: ScaleBias | None) -> Array:
 
 @reference(descs.ElementWiseIdentity)
 def element_wise_identity(desc: descs.ElementWiseIdentity, input_tensor: Array) -> Array:
-    """The input's bits, or what ``scaled`` makes of it."""
+    """The input, bit for bit, or the result of ``scaled``."""
     if desc.scale_bias is None:
         return as_bits(input_tensor).copy().view(input_tensor.dtype)
     return scaled(input_tensor, desc.scale_bias).astype(input_tensor.dtype)
@@ -156,7 +156,7 @@ def element_wise_is_nan(desc: descs.ElementWiseIsNan, input_tensor: Array) -> Ar
 
 @reference(descs.ElementWiseIsInfinity)
 def element_wise_is_infinity(desc: descs.ElementWiseIsInfinity, input_tensor: Array) -> Array:
-    """Whether the element is an infinity of the sign that is sought."""
+    """Whether the element is an infinity of the requested sign."""
     is_infinite = np.isinf(input_tensor)
     if desc.infinity_mode is not IsInfinityMode.EITHER:
         is_infinite &= np.signbit(input_tensor) == (desc.infinity_mode is IsInfinityMode.NEGATIVE)
@@ -165,11 +165,11 @@ def element_wise_is_infinity(desc: descs.ElementWiseIsInfinity, input_tensor: Ar
 
 @reference(descs.ElementWiseIf)
 def element_wise_if(desc: descs.ElementWiseIf, condition_tensor: Array, a_tensor: Array, b_tensor: Array) -> Array:
-    """The bits of ``a`` where the condition is not 0, else those of ``b``."""
+    """The bits of ``a`` if the condition is not 0, else those of ``b``."""
     return np.where(condition_tensor != 0, as_bits(a_tensor), as_bits(b_tensor)).view(a_tensor.dtype)
 
 
-# ---- functions of analysis
+# ---- elementary functions
 
 erf: Callable[[Any], Wide] = np.vectorize(math.erf, otypes=[np.float64])
 """The error function of each element."""
@@ -205,7 +205,7 @@ element_wise_atanh = _function(descs.ElementWiseAtanh, np.arctanh)
 
 @reference(descs.ElementWiseAtanYx)
 def element_wise_atan_yx(desc: descs.ElementWiseAtanYx, a_tensor: Array, b_tensor: Array) -> Array:
-    """The angle of the point (b, a); where both are zeros, by their signs."""
+    """The angle of the point (b, a); if both are zeros, by their signs."""
     return np.arctan2(a_tensor.astype(np.float64), b_tensor.astype(np.float64)).astype(a_tensor.dtype)
 
 
@@ -219,7 +219,7 @@ def element_wise_constant_pow(desc: descs.ElementWiseConstantPow, input_tensor: 
 
 @reference(descs.ElementWisePow)
 def element_wise_pow(desc: descs.ElementWisePow, input_tensor: Array, exponent_tensor: Array) -> Array:
-    """``x ** exponent``; exact modulo 2**width where both are integers, else in float64.
+    """``x ** exponent``; exact modulo 2**width if both are integers, else in float64.
 
     An integer's power to a float exponent is that of its float32 value, rounded to float32, converted as CAST does.
     """
@@ -234,7 +234,7 @@ def element_wise_pow(desc: descs.ElementWisePow, input_tensor: Array, exponent_t
 
 
 def _integer_power(base: NDArray[np.int64], exponent: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Powers modulo 2**64; negative exponents give the integer part of the reciprocal, for 0 all ones."""
+    """Compute powers modulo 2**64; negative exponents give the integer part of the reciprocal, or all ones for 0."""
     power = np.power(base, np.abs(exponent))
     reciprocal = np.select([base == 0, np.abs(base) == 1], [np.full_like(base, -1), power], 0)
     return np.where(exponent < 0, reciprocal, power)

@@ -14,7 +14,7 @@ from dmlgpu.reference.registry import Array, reference
 
 @reference(descs.FillValueConstant)
 def fill_value_constant(desc: descs.FillValueConstant) -> Array:
-    """One number everywhere."""
+    """The same value in every element."""
     return np.full(desc.output_tensor.sizes, desc.value, desc.output_tensor.data_type.numpy)
 
 
@@ -31,13 +31,13 @@ def fill_value_sequence(desc: descs.FillValueSequence) -> Array:
 
 
 def _distances(sizes: tuple[int, ...]) -> NDArray[np.int64]:
-    """Return how far right of the main diagonal each element of a matrix lies: x - y."""
+    """Return the offset of each matrix element from the main diagonal: x - y."""
     return np.arange(sizes[-1])[None, :] - np.arange(sizes[-2])[:, None]
 
 
 @reference(descs.DiagonalMatrix1)
 def diagonal_matrix1(desc: descs.DiagonalMatrix1, input_tensor: Array | None) -> Array:
-    """A value in a band of diagonals, or outside it where the band ends before it begins; else the input, or zero."""
+    """A value in a band of diagonals, or outside it if the band ends before it begins; else the input, or zero."""
     sizes, dtype = desc.output_tensor.sizes, desc.output_tensor.data_type.numpy
     begin, end = desc.diagonal_fill_begin, desc.diagonal_fill_end
     distance = _distances(sizes)
@@ -49,7 +49,7 @@ def diagonal_matrix1(desc: descs.DiagonalMatrix1, input_tensor: Array | None) ->
 
 @reference(descs.DiagonalMatrix)
 def diagonal_matrix(desc: descs.DiagonalMatrix) -> Array:
-    """A value where ``y + offset == x``, zeros elsewhere; the value, a float32, is converted as CAST does."""
+    """A value if ``y + offset == x``, else zero; the value, a float32, is converted as by CAST."""
     sizes, dtype = desc.output_tensor.sizes, desc.output_tensor.data_type.numpy
     value = convert(np.full((), desc.value, np.float32), dtype)
     on_diagonal = _distances(sizes) == desc.offset
@@ -62,7 +62,7 @@ _KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
 
 
 def _blocks(counters: list[Array], key: list[int]) -> list[Array]:
-    """Philox 4x32-10 of many counters: four arrays of words, each number a word in 64 bits."""
+    """Compute Philox 4x32-10 of many counters: four arrays of 32-bit words in uint64."""
     a, b, c, d = counters
     for turn in range(10):
         first, second = ((word + turn * step) & _WORD for word, step in zip(key, _KEY_STEPS, strict=True))
@@ -77,7 +77,7 @@ def _blocks(counters: list[Array], key: list[int]) -> list[Array]:
 
 
 def _counters(start: int, count: int) -> list[Array]:
-    """Return the words, the lowest first, of the ``count`` 128-bit numbers from ``start`` on."""
+    """Return the words, lowest first, of ``count`` consecutive 128-bit integers from ``start``."""
     low = np.uint64(start % (1 << 64)) + np.arange(count, dtype=np.uint64)
     high = np.uint64(start >> 64) + (low < np.uint64(start % (1 << 64))).astype(np.uint64)
     return [half >> np.uint64(shift) & np.uint64(_WORD) for half in (low, high) for shift in (0, 32)]

@@ -17,7 +17,7 @@ from dmlgpu.reference.registry import Array, reference
 
 
 def _positions(indices: Array, extent: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Indices into a dimension of ``extent`` as positions from 0 on, and which of them lie inside; others become 0."""
+    """Return indices into a dimension of ``extent``, 0 for those outside, and a mask of those inside."""
     if indices.dtype.kind == "u":
         positions = np.minimum(indices, indices.dtype.type(extent)).astype(np.int64)  # UINT64 may exceed int64
     else:
@@ -33,7 +33,7 @@ def _last_dimensions(array: Array, count: int) -> Array:
 
 
 def _zero_outside(gathered: Array, inside: NDArray[np.bool_]) -> Array:
-    """Return the bits, 0 where not inside; ``inside`` lacks the last dimensions."""
+    """Return the array with zeros where ``inside``, which lacks the last dimensions, is false."""
     mask = inside.reshape(inside.shape + (1,) * (gathered.ndim - inside.ndim))
     return np.where(mask, gathered, gathered.dtype.type(0))
 
@@ -86,7 +86,7 @@ def gather_nd(desc: descs.GatherNd, input_tensor: Array, indices_tensor: Array) 
 
 
 def _last_of_each(places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return, for each place that occurs, where it occurs last."""
+    """Return the index of the last occurrence of each place."""
     _, from_end = np.unique(places[::-1], return_index=True)
     return places.size - 1 - from_end
 
@@ -127,7 +127,7 @@ def scatter_nd(desc: descs.ScatterNd, input_tensor: Array, indices_tensor: Array
 
 @reference(descs.OneHot)
 def one_hot(desc: descs.OneHot, indices_tensor: Array, values_tensor: Array) -> Array:
-    """The second value where the index along the axis says, the first elsewhere; all off for an index outside."""
+    """The on value at each index along the axis, else the off value; all off for an index outside."""
     sizes = desc.output_tensor.sizes
     positions, inside = _positions(indices_tensor, sizes[desc.axis])
     places = np.arange(sizes[desc.axis]).reshape([-1 if d == desc.axis else 1 for d in range(len(sizes))])
@@ -137,7 +137,7 @@ def one_hot(desc: descs.OneHot, indices_tensor: Array, values_tensor: Array) -> 
 
 @reference(descs.ReverseSubsequences)
 def reverse_subsequences(desc: descs.ReverseSubsequences, input_tensor: Array, sequence_lengths_tensor: Array) -> Array:
-    """The first elements of each line in reverse order, the rest as they are."""
+    """The first elements of each line in reverse order, the others unchanged."""
     size = input_tensor.shape[desc.axis]
     lengths = np.minimum(sequence_lengths_tensor, sequence_lengths_tensor.dtype.type(size)).astype(np.int64)
     places = np.arange(size).reshape([-1 if d == desc.axis else 1 for d in range(input_tensor.ndim)])

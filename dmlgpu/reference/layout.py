@@ -26,7 +26,7 @@ def slice(desc: descs.Slice, input_tensor: Array) -> Array:
 
 
 def window_starts(desc: descs.Slice1 | descs.SliceGrad) -> list[int]:
-    """Return the first element of each window's walk."""
+    """Return the first element of each window."""
     windows = zip(desc.input_window_offsets, desc.input_window_sizes, desc.input_window_strides, strict=True)
     return [offset + (size - 1 if stride < 0 else 0) for offset, size, stride in windows]
 
@@ -37,13 +37,13 @@ def _walk(array: Array, starts: Sequence[int], strides: Sequence[int], sizes: Se
 
 
 def walks(starts: Sequence[int], strides: Sequence[int], sizes: Sequence[int]) -> tuple[Array, ...]:
-    """Return per dimension the places ``start + stride * o``, as NumPy's indexing takes them."""
+    """Return the indices ``start + stride * o`` of each dimension, for NumPy's indexing."""
     places = zip(starts, strides, sizes, strict=True)
     return np.ix_(*(start + stride * np.arange(size) for start, stride, size in places))
 
 
 def picked(array: Array, places: tuple[Array, ...]) -> Array:
-    """Return elements of an array, to the bit."""
+    """Return elements of an array, bit for bit."""
     return as_bits(array)[places].view(array.dtype)
 
 
@@ -103,7 +103,7 @@ def depth_to_space(desc: descs.DepthToSpace, input_tensor: Array) -> Array:
 
 
 def _channels(order: DepthSpaceOrder, block: int, channels: int) -> Array:
-    """Return the channel on the side of depth of each (y, x, c)."""
+    """Return the channel of the depth side for each (y, x, c)."""
     if order is DepthSpaceOrder.DEPTH_COLUMN_ROW:
         return np.arange(block * block * channels).reshape(block, block, channels)
     return np.arange(block * block * channels).reshape(channels, block, block).transpose(1, 2, 0)
@@ -159,7 +159,7 @@ def _padded(desc: descs.Padding | descs.Padding1, array: Array, value: int | flo
 
 
 def _places(mode: PaddingMode, size: int, index: Array) -> Array:
-    """Return where coordinates of the output, counted from the input's first element, lie in it along one dimension."""
+    """Return the input indices along one dimension of output coordinates relative to the input's first element."""
     if mode is PaddingMode.EDGE:
         return np.clip(index, 0, size - 1)
     if mode is PaddingMode.WRAP:
@@ -175,7 +175,7 @@ def _places(mode: PaddingMode, size: int, index: Array) -> Array:
 
 @reference(descs.SliceGrad)
 def slice_grad(desc: descs.SliceGrad, input_gradient_tensor: Array) -> Array:
-    """Zeros, and each element where SLICE1 reads it."""
+    """Zeros, with each element at the position from which SLICE1 reads it."""
     gradient = input_gradient_tensor
     output = np.zeros(desc.output_gradient_tensor.sizes, gradient.dtype)
     places = walks(window_starts(desc), desc.input_window_strides, gradient.shape)

@@ -36,17 +36,17 @@ def gemm(desc: descs.Gemm, a_tensor: Array, b_tensor: Array, c_tensor: Optional)
 
 
 def _rows(parameter: Array) -> Array:
-    """Return a scale or zero point of rows: {.., M, 1}, or {M}."""
+    """Reshape a scale or zero point of rows: {.., M, 1}, or {M}."""
     return parameter.reshape(-1, 1)
 
 
 def _columns(parameter: Array) -> Array:
-    """Return a scale or zero point of columns: {.., 1, N}, or {N}."""
+    """Reshape a scale or zero point of columns: {.., 1, N}, or {N}."""
     return parameter.reshape(1, -1)
 
 
 def _less_zero(values: Array, zero_point: Optional, shape: Any) -> Array:
-    """Integers less their zero points, as Python's or NumPy's integers that hold them."""
+    """Subtract zero points, in integers wide enough for the differences."""
     wide = values.astype(np.int64)
     return wide if zero_point is None else wide - shape(zero_point).astype(np.int64)
 

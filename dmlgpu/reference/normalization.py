@@ -26,11 +26,11 @@ def _normalized(x: Wide, mean: Any, variance: Any, scale: Array | None, bias: Ar
     return result if bias is None else result + bias.astype(np.float64)
 
 
-# ---- batch normalisation
+# ---- batch normalization
 
 
 def _batch_axes(statistic: Array) -> tuple[int, ...]:
-    """Return the dimensions that the statistics run over."""
+    """Return the dimensions of the statistics."""
     return tuple(axis for axis, size in enumerate(statistic.shape) if size == 1)
 
 
@@ -57,7 +57,7 @@ def batch_normalization_training(
     bias_tensor: Array,
     fused_add_tensor: Array | None,
 ) -> tuple[Array, ...]:
-    """The same with the batch's own mean and variance, and something added before the activation; and these two."""
+    """Normalized by the batch's own mean and variance, plus a tensor before the activation; and mean and variance."""
     (x,) = _wide(input_tensor)
     axes = _batch_axes(scale_tensor)
     mean, variance = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
@@ -145,7 +145,7 @@ def mean_variance_normalization2(
 def mean_variance_normalization1(
     desc: descs.MeanVarianceNormalization1, input_tensor: Array, scale_tensor: Array | None, bias_tensor: Array | None
 ) -> Array:
-    """The same; the mean is always in use."""
+    """MEAN_VARIANCE_NORMALIZATION2 that always subtracts the mean."""
     switches = {"use_mean": True, "use_variance": desc.normalize_variance}
     result = _own_statistics(input_tensor, scale_tensor, bias_tensor, desc.axes, desc.epsilon, **switches)
     return activated(result, desc.fused_activation, desc.output_tensor)
@@ -155,7 +155,7 @@ def mean_variance_normalization1(
 def mean_variance_normalization(
     desc: descs.MeanVarianceNormalization, input_tensor: Array, scale_tensor: Array | None, bias_tensor: Array | None
 ) -> Array:
-    """The same over height and width, and over channels if they are crossed."""
+    """MEAN_VARIANCE_NORMALIZATION1 over height and width, and over channels if they are crossed."""
     axes = (1, 2, 3) if desc.cross_channel else (2, 3)
     switches = {"use_mean": True, "use_variance": desc.normalize_variance}
     result = _own_statistics(input_tensor, scale_tensor, bias_tensor, axes, desc.epsilon, **switches)
@@ -164,7 +164,7 @@ def mean_variance_normalization(
 
 @reference(descs.LpNormalization)
 def lp_normalization(desc: descs.LpNormalization, input_tensor: Array) -> Array:
-    """``x / max(norm, epsilon)``, the norm being the sum of ``|x|`` along the axis, or the root of that of squares."""
+    """``x / max(norm, epsilon)``; the norm is the sum of ``|x|`` along the axis, or the root of the sum of squares."""
     (x,) = _wide(input_tensor)
     norm = (np.abs(x) ** desc.p).sum(desc.axis, keepdims=True) ** (1 / desc.p)
     return (x / np.maximum(norm, attribute(desc.epsilon))).astype(input_tensor.dtype)
@@ -181,7 +181,7 @@ def value_scale_2d(desc: descs.ValueScale2d, input_tensor: Array) -> Array:
 
 
 def _window_sum(x: Wide, axis: int, before: int, after: int) -> Wide:
-    """Return the sums of windows from ``before`` elements before each element to ``after`` after it, clipped to x."""
+    """Return the sums of windows that extend ``before`` and ``after`` each element, clipped to x."""
     moved, size = np.moveaxis(x, axis, 0), x.shape[axis]
     total = np.zeros_like(moved)
     for place in range(size):
@@ -190,7 +190,7 @@ def _window_sum(x: Wide, axis: int, before: int, after: int) -> Wide:
 
 
 def _region_sum(desc: Any, x: Wide, *, mirrored: bool = False) -> Wide:
-    """Return the sum over the region of each element; mirrored, over all elements in whose region it lies."""
+    """Return the sum over the region of each element; if mirrored, over all elements whose region contains it."""
     before, after = (desc.local_size - 1) // 2, desc.local_size // 2
     if mirrored:
         before, after = after, before
@@ -205,7 +205,7 @@ def _share(desc: Any) -> np.float64:
 
 @reference(descs.LocalResponseNormalization)
 def local_response_normalization(desc: descs.LocalResponseNormalization, input_tensor: Array) -> Array:
-    """``x / s**beta`` with ``s = bias + alpha / local_size * sum(x**2)``, the sum running over the region."""
+    """``x / s**beta`` with ``s = bias + alpha / local_size * sum(x**2)``, summed over the region."""
     (x,) = _wide(input_tensor)
     s = attribute(desc.bias) + _share(desc) * _region_sum(desc, x * x)
     return (x / np.float_power(s, attribute(desc.beta))).astype(input_tensor.dtype)
@@ -215,8 +215,10 @@ def local_response_normalization(desc: descs.LocalResponseNormalization, input_t
 def local_response_normalization_grad(
     desc: descs.LocalResponseNormalizationGrad, input_tensor: Array, input_gradient_tensor: Array
 ) -> Array:
-    """``g * s**-beta - 2 * beta * alpha / local_size * x * sum(g * x * s**(-beta - 1))``, the sum running over all
-    elements in whose region the element lies."""
+    """``g * s**-beta - 2 * beta * alpha / local_size * x * sum(g * x * s**(-beta - 1))``.
+
+    The sum runs over all elements whose region contains the element.
+    """
     x, g = _wide(input_tensor, input_gradient_tensor)
     beta = attribute(desc.beta)
     s = attribute(desc.bias) + _share(desc) * _region_sum(desc, x * x)

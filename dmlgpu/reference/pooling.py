@@ -12,7 +12,7 @@ from dmlgpu.reference.registry import Array, claim, reference
 
 
 def _axis(desc: Any, axis: int, spatial: int) -> Array:
-    """Return the element of the input under each place (columns) at each position (rows); -1 in the padding."""
+    """Return the input index for each position (rows) and window offset (columns); -1 in the padding."""
     dilation = desc.dilations[axis] if hasattr(desc, "dilations") else 1
     size, padding = desc.window_size[axis], desc.start_padding[axis]
     room = spatial + padding + desc.end_padding[axis] - dilation * (size - 1) - 1
@@ -22,7 +22,7 @@ def _axis(desc: Any, axis: int, spatial: int) -> Array:
 
 
 def _windows(desc: Any, sizes: tuple[int, ...]) -> Array:
-    """Return the flat numbers within {spatial..} that each position sees: {positions.., places}; -1 is padding."""
+    """Return the flat indices within {spatial..} of each window: {positions.., offsets}; -1 is padding."""
     spatial, places = sizes[2:], math.prod(desc.window_size)
     pooled = getattr(desc, "input_gradient_tensor", None) or desc.output_tensor
     claim("what windows see", math.prod(pooled.sizes) + math.prod(pooled.sizes[2:]), places, each=160)
@@ -39,7 +39,7 @@ def _windows(desc: Any, sizes: tuple[int, ...]) -> Array:
 
 
 def _seen(x: Array, windows: Array, padding: Any) -> Array:
-    """{N, C, positions.., places}, with a value in the padding."""
+    """Return the elements of windows, {N, C, positions.., offsets}, with a value in the padding."""
     flat = x.reshape(*x.shape[:2], -1)
     padded = np.concatenate([flat, np.full((*flat.shape[:2], 1), padding, flat.dtype)], axis=2)
     return padded[:, :, windows]
@@ -66,7 +66,7 @@ def average_pooling(desc: descs.AveragePooling, input_tensor: Array) -> Array:
 
 @reference(descs.AveragePoolingGrad)
 def average_pooling_grad(desc: descs.AveragePoolingGrad, input_gradient_tensor: Array) -> Array:
-    """Every position's gradient, divided, added to all that its window sees."""
+    """Every position's gradient, divided, added to all elements of its window."""
     sizes = desc.output_gradient_tensor.sizes
     windows = _windows(desc, sizes)
     shares = input_gradient_tensor.astype(np.float64) / _divisors(desc, windows)
@@ -75,7 +75,7 @@ def average_pooling_grad(desc: descs.AveragePoolingGrad, input_gradient_tensor: 
 
 
 def _added(sizes: tuple[int, ...], numbers: Array, values: Array) -> Array:
-    """Values summed at flat indices within {spatial..}; those with the index -1 are dropped."""
+    """Sum values at flat indices within {spatial..}; those with the index -1 are dropped."""
     total = np.zeros((sizes[0] * sizes[1], int(np.prod(sizes[2:])) + 1))
     rows = np.arange(len(total))[:, None]
     np.add.at(total, (rows, numbers.reshape(len(total), -1)), values.reshape(len(total), -1))
@@ -98,16 +98,16 @@ def lp_pooling(desc: descs.LpPooling, input_tensor: Array) -> Array:
 
 
 def _chosen(desc: Any, x: Array) -> Array:
-    """Return the flat number within {spatial..} of each window's largest element: {N, C, positions..}."""
+    """Return the flat index within {spatial..} of each window's largest element: {N, C, positions..}."""
     windows = _windows(desc, x.shape)
     worth = _worth(x)
     seen = _seen(worth, windows, -2)
-    places = seen.argmax(-1)  # the first of equal ones
+    places = seen.argmax(-1)  # the first of equal elements
     return np.take_along_axis(np.broadcast_to(windows, seen.shape), places[..., None], -1)[..., 0]
 
 
 def _worth(x: Array) -> Array:
-    """Integers in the order of the elements; NaN, at -1, below all others."""
+    """Return integers in the order of the elements; NaN is -1, below all others."""
     flat = x.ravel()
     numbers = np.unique(flat[~np.isnan(flat)] if x.dtype.kind == "f" else flat)
     worth = np.searchsorted(numbers, flat)
@@ -116,7 +116,7 @@ def _worth(x: Array) -> Array:
 
 @reference(descs.MaxPooling2)
 def max_pooling2(desc: descs.MaxPooling2, input_tensor: Array) -> tuple[Array, ...]:
-    """The largest element of every window, and its number in the whole input."""
+    """The largest element of every window, and its index in the whole input."""
     chosen = _chosen(desc, input_tensor)
     planes = input_tensor.shape[0] * input_tensor.shape[1]
     flat = input_tensor.reshape(planes, -1)
@@ -130,7 +130,7 @@ def max_pooling2(desc: descs.MaxPooling2, input_tensor: Array) -> tuple[Array, .
 
 @reference(descs.MaxPooling1)
 def max_pooling1(desc: descs.MaxPooling1, input_tensor: Array) -> tuple[Array, ...]:
-    """The largest element of every window, and its number in the whole input."""
+    """The largest element of every window, and its index in the whole input."""
     return max_pooling2(desc, input_tensor)  # type: ignore[arg-type]
 
 
@@ -144,14 +144,14 @@ def max_pooling(desc: descs.MaxPooling, input_tensor: Array) -> Array:
 
 @reference(descs.MaxPoolingGrad)
 def max_pooling_grad(desc: descs.MaxPoolingGrad, input_tensor: Array, input_gradient_tensor: Array) -> Array:
-    """Every position's gradient added to the element that it chose."""
+    """Every position's gradient, added to the element with the largest value."""
     gradient = input_gradient_tensor.astype(np.float64)
     return _added(input_tensor.shape, _chosen(desc, input_tensor), gradient).astype(input_tensor.dtype)
 
 
 @reference(descs.MaxUnpooling)
 def max_unpooling(desc: descs.MaxUnpooling, input_tensor: Array, indices_tensor: Array) -> Array:
-    """Elements at the flat numbers that the indices name, the last of several; those beyond the output are dropped."""
+    """Elements moved to flat indices; the last of several wins, and those beyond the output are dropped."""
     output = np.zeros(desc.output_tensor.sizes, input_tensor.dtype)
     numbers = indices_tensor.ravel()
     inside = numbers < output.size
@@ -169,7 +169,7 @@ def quantized_linear_average_pooling(
     output_scale_tensor: Array,
     output_zero_point_tensor: Array | None,
 ) -> Array:
-    """Integer sums; the average, times a scale, by a scale: float32, rounded at every step. NaN counts as 0."""
+    """Integer averages, requantized in float32, rounded at every step. NaN counts as 0."""
     rank = input_tensor.ndim
     windows = _windows(desc, input_tensor.shape)
     values = input_tensor.astype(np.int64) - _per_channel(input_zero_point_tensor, rank).astype(np.int64)
@@ -184,7 +184,7 @@ def quantized_linear_average_pooling(
 
 
 def _per_channel(parameter: Array | None, rank: int) -> Array:
-    """Return a scale or zero point over {N, C, spatial..}."""
+    """Reshape a scale or zero point to {N, C, spatial..}."""
     if parameter is None:
         return np.zeros((1,) * rank, np.int64)
     return parameter.reshape(1, -1, *(1,) * (rank - 2))

@@ -23,7 +23,7 @@ def _limits(data_type: DataType) -> tuple[int, int]:
 
 
 def quantized(quotient: Array, zero_point: Array | int, data_type: DataType) -> Array:
-    """Rounded (ties to even), shifted, saturated; NaN counts as 0."""
+    """Round (ties to even), add the zero point, saturate; NaN counts as 0."""
     whole = np.clip(np.nan_to_num(np.rint(quotient), nan=0.0), -(2.0**20), 2.0**20).astype(np.int64)
     return np.clip(whole + np.int64(zero_point), *_limits(data_type)).astype(data_type.numpy)
 
@@ -55,7 +55,7 @@ def element_wise_dequantize_linear(
 
 
 def _enlarged(per_block: Array, sizes: tuple[int, ...]) -> Array:
-    """Element i of each dimension is entry i div (size / entries)."""
+    """Repeat the entries of each dimension: element i is entry i div (size / entries)."""
     for axis, size in enumerate(sizes):
         per_block = np.repeat(per_block, size // per_block.shape[axis], axis)
     return per_block
@@ -78,7 +78,7 @@ def dequantize(desc: descs.Dequantize, input_tensor: Array, quantization_tensors
 
 @reference(descs.ElementWiseQuantizedLinearAdd)
 def element_wise_quantized_linear_add(desc: descs.ElementWiseQuantizedLinearAdd, *tensors: Any) -> Array:
-    """``clamp(round(((a - za) * sa + (b - zb) * sb) / s) + z)``; each tensor's scale and zero point come after it."""
+    """``clamp(round(((a - za) * sa + (b - zb) * sb) / s) + z)``; scale and zero point follow each tensor."""
     a, a_scale, a_zero, b, b_scale, b_zero, scale, zero = tensors
     first = (a.astype(np.int64) - _or_zero(a_zero)).astype(F32) * a_scale
     second = (b.astype(np.int64) - _or_zero(b_zero)).astype(F32) * b_scale

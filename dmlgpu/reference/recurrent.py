@@ -19,7 +19,7 @@ from dmlgpu.reference.registry import Array, activated, claim, reference
 Wide = NDArray[np.float64]
 Optional = Array | None
 States = tuple[Wide, ...]
-"""The hidden state first."""
+"""States of a layer, the hidden state first."""
 
 
 def _wide(array: Array) -> Wide:
@@ -33,7 +33,7 @@ def _function(desc: OperatorDesc) -> Callable[[Wide], Wide]:
 
 @dataclass(frozen=True)
 class _Direction:
-    """What belongs to one direction of a layer.
+    """Parameters of one direction of a layer.
 
     Attributes:
         index: Index of the direction.
@@ -58,7 +58,7 @@ class _Direction:
 
 
 Step = Callable[[_Direction, Wide, States], States]
-"""The states of sequences after a step, from its inputs and the states before."""
+"""Function of a direction, the inputs of a time step and the previous states that returns the next states."""
 
 
 def _direction(desc: Any, index: int, weights: Array, recurrence: Array, bias: Optional) -> _Direction:
@@ -76,7 +76,7 @@ def _direction(desc: Any, index: int, weights: Array, recurrence: Array, bias: O
 def _layer(
     desc: Any, step: Step, tensors: tuple[Array, Array, Array, Optional], initial: Sequence[Optional], lengths: Optional
 ) -> tuple[Optional, ...]:
-    """Return the hidden states of every step, 0 if a sequence is over, then each state after the last."""
+    """Return the hidden states of every step, 0 after the end of a sequence, then each final state."""
     x, weights, recurrence, bias = tensors
     (_, steps, sequences, _), (_, directions, _, hidden) = x.shape, recurrence.shape
     shape = (directions, sequences, hidden)
@@ -116,7 +116,7 @@ def rnn(desc: descs.Rnn, x: Array, w: Array, r: Array, bias: Optional, hidden: O
 
 @reference(descs.Lstm)
 def lstm(desc: descs.Lstm, x: Array, w: Array, r: Array, *optional: Optional) -> Any:
-    """Gates i, o, f, c; the output gate's peephole looks at the new cell state."""
+    """Gates i, o, f, c; the output gate's peephole reads the new cell state."""
     bias, hidden, cell, lengths, peephole = optional
     bound = attribute(desc.clip_threshold) if desc.use_clip_threshold else np.inf
 
@@ -139,7 +139,7 @@ def lstm(desc: descs.Lstm, x: Array, w: Array, r: Array, *optional: Optional) ->
 
 @reference(descs.Gru)
 def gru(desc: descs.Gru, x: Array, w: Array, r: Array, bias: Optional, hidden: Optional, lengths: Optional) -> Any:
-    """Gates z, r, h; LinearBeforeReset says whether the reset gate scales the product or the hidden state in it."""
+    """Gates z, r, h; with LinearBeforeReset the reset gate scales the product, else the hidden state."""
 
     def step(own: _Direction, now: Wide, states: States) -> States:
         (f, g), (before,) = own.functions, states

@@ -23,7 +23,7 @@ def _rows(array: Array, axes: Sequence[int]) -> Array:
 
 
 def _position(rows: Array, best: Array, direction: AxisDirection) -> Array:
-    """Return where each row first (DECREASING: last) equals its best value; if nowhere, its first (last) place."""
+    """Return the first (DECREASING: last) index of each row's best value; if there is none, the first (last) index."""
     candidates = rows == best[..., np.newaxis]
     if direction is AxisDirection.INCREASING:
         return candidates.argmax(-1)
@@ -32,7 +32,7 @@ def _position(rows: Array, best: Array, direction: AxisDirection) -> Array:
 
 def _place(rows: Array, extreme: np.ufunc, direction: AxisDirection = AxisDirection.INCREASING) -> Array:
     if rows.dtype.kind == "f":
-        rows = np.where(np.isnan(rows), np.nan, rows)  # fmin and fmax skip quiet NaN only
+        rows = np.where(np.isnan(rows), np.nan, rows)  # fmin and fmax skip only quiet NaN
     return _position(rows, extreme.reduce(rows, -1), direction)
 
 
@@ -42,13 +42,13 @@ def _shaped(result: Array, output: TensorDesc) -> Array:
 
 @reference(descs.Argmin)
 def argmin(desc: descs.Argmin, input_tensor: Array) -> Array:
-    """Place of the smallest element along the axes. NaN is skipped; in a line of NaN the first (last) place wins."""
+    """Index of the smallest element along the axes. NaN is skipped; lines of only NaN give the first (last) index."""
     return _shaped(_place(_rows(input_tensor, desc.axes), np.fmin, desc.axis_direction), desc.output_tensor)
 
 
 @reference(descs.Argmax)
 def argmax(desc: descs.Argmax, input_tensor: Array) -> Array:
-    """Place of the largest element along the axes. NaN is skipped; in a line of NaN the first (last) place wins."""
+    """Index of the largest element along the axes. NaN is skipped; lines of only NaN give the first (last) index."""
     return _shaped(_place(_rows(input_tensor, desc.axes), np.fmax, desc.axis_direction), desc.output_tensor)
 
 
@@ -56,7 +56,7 @@ def argmax(desc: descs.Argmax, input_tensor: Array) -> Array:
 
 
 def _sum(rows: Array) -> Array:
-    """Return the sum; that of integers modulo 2^bits."""
+    """Return the sum; of integers modulo 2^bits."""
     return rows.sum(-1, dtype=rows.dtype)
 
 
@@ -75,7 +75,7 @@ def _product(rows: Array) -> Array:
 
 
 def _split(array: Array) -> tuple[Array, Array]:
-    """Split numbers into significands and exponents; what is not finite stays a significand."""
+    """Split numbers into significands and exponents; infinities and NaN stay significands."""
     significands, exponents = np.frexp(array)
     return significands, np.where(np.isfinite(array), exponents, 0)
 
@@ -95,7 +95,7 @@ def _largest(rows: Array) -> Array:
 
 
 def _log_sum_exp(rows: Array) -> Array:
-    """log(sum(e^x)), by the largest element m: m + log(1 + the sum of e^(x - m) over the others)."""
+    """Return log(sum(e^x)) as m + log(1 + the sum of e^(x - m) over the other elements), m the largest element."""
     place = rows.argmax(-1)[..., np.newaxis]  # NaN is largest for NumPy
     largest = np.take_along_axis(rows, place, -1)
     terms = np.exp(rows - largest)
@@ -121,21 +121,20 @@ _FUNCTIONS: dict[ReduceFunction, Callable[[Array], Array]] = {
 
 @reference(descs.Reduce)
 def reduce(desc: descs.Reduce, input_tensor: Array) -> Array:
-    """The function of the elements along the axes: floats in float64, rounded once; integers wrap."""
+    """The function's reduction along the axes: floats in float64, rounded once; integers wrap."""
     rows = _rows(input_tensor, desc.axes)
     rows = rows.astype(np.float64) if rows.dtype.kind == "f" else rows
     return _shaped(_FUNCTIONS[desc.function](rows), desc.output_tensor)
 
 
 AT_ONCE = 512
-"""Significands from 1/2 to 1 whose product a float64 surely holds."""
+"""Number of significands from 1/2 to 1 whose product cannot underflow in float64."""
 
 
 def _scanned(
     array: Array, axis: int, direction: AxisDirection, running: Callable[[Array], Array], *, start: int, exclusive: bool
 ) -> Array:
-    """What ``running`` makes of lines along the last axis, visited in a direction; the element itself omitted if
-    exclusive."""
+    """Apply ``running`` to lines along the last axis in a direction; exclusive results omit the element itself."""
     lines = np.moveaxis(array, axis, -1)
     if direction is AxisDirection.DECREASING:
         lines = lines[..., ::-1]
@@ -148,14 +147,14 @@ def _scanned(
 
 
 def _sums(lines: Array) -> Array:
-    """Running sums from 0 on: floats in float64, integers wrap."""
+    """Compute running sums from 0: floats in float64, integers wrap."""
     if lines.dtype.kind == "f":
         return 0.0 + lines.cumsum(-1, np.float64)
     return lines.cumsum(-1, lines.dtype)
 
 
 def _products(lines: Array) -> Array:
-    """Running products: floats as significands in float64 and exponents apart, integers wrap."""
+    """Compute running products: floats as significands in float64 and separate exponents, integers wrap."""
     if lines.dtype.kind != "f":
         return lines.cumprod(-1, lines.dtype)
     significands, exponents = np.frexp(lines.astype(np.float64))
@@ -186,7 +185,7 @@ def cumulative_product(desc: descs.CumulativeProduct, input_tensor: Array) -> Ar
 
 @reference(descs.NonzeroCoordinates)
 def nonzero_coordinates(desc: descs.NonzeroCoordinates, input_tensor: Array) -> tuple[Array, Array]:
-    """How many elements are not zero, and their last coordinates in row-major order; rows of 0 after them."""
+    """Number of nonzero elements, and their coordinates in row-major order, followed by rows of 0."""
     coordinates = np.zeros(desc.output_coordinates_tensor.sizes, np.uint32)
     nonzero = np.argwhere(input_tensor != 0)
     coordinates.reshape(coordinates.shape[-2:])[: len(nonzero)] = nonzero[:, -coordinates.shape[-1] :]
@@ -206,7 +205,7 @@ def _places(array: Array, axis: int, direction: AxisDirection) -> NDArray[np.int
 
 
 def _first(desc: Any, array: Array, direction: AxisDirection) -> tuple[Array, Array]:
-    """Return the first K values of every line, bit for bit, and their places."""
+    """Return the first K values of every line, bit for bit, and their indices."""
     places = np.take(_places(array, desc.axis, direction), np.arange(desc.k), desc.axis)
     values = np.take_along_axis(as_bits(array), places, desc.axis).view(array.dtype)
     return values, places.astype(desc.output_index_tensor.data_type.numpy)
@@ -214,11 +213,11 @@ def _first(desc: Any, array: Array, direction: AxisDirection) -> tuple[Array, Ar
 
 @reference(descs.TopK1)
 def top_k1(desc: descs.TopK1, input_tensor: Array) -> tuple[Array, Array]:
-    """The first K elements along the axis in the order of the direction, and their places."""
+    """The first K elements along the axis in the order of the direction, and their indices."""
     return _first(desc, input_tensor, desc.axis_direction)
 
 
 @reference(descs.TopK)
 def top_k(desc: descs.TopK, input_tensor: Array) -> tuple[Array, Array]:
-    """The largest K elements along the axis, and their places."""
+    """The largest K elements along the axis, and their indices."""
     return _first(desc, input_tensor, AxisDirection.DECREASING)

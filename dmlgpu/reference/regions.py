@@ -55,7 +55,7 @@ def _bin(near: int, far: int, index: int, bins: int, size: int) -> slice:
 
 @dataclass(frozen=True)
 class _RegionAxis:
-    """Samples of a region along one axis: {output elements, samples of each}.
+    """Samples of a region along one axis: {output elements, samples per element}.
 
     Attributes:
         fraction: Positions in the region.
@@ -72,7 +72,7 @@ class _RegionAxis:
 
 
 def _axis(desc: Any, near: Any, far: Any, size: int, outputs: int) -> _RegionAxis:
-    """Return the samples between two ends, in the numbers' own type."""
+    """Return the samples between two ends, in their own dtype."""
     real = near.dtype.type
     fewest, most = max(desc.minimum_samples_per_output, 1), desc.maximum_samples_per_output
     span = far - near
@@ -123,7 +123,7 @@ class _InputRegion:
 
     @property
     def corners(self) -> list[tuple[Array, Array, Array]]:
-        """Row, column and weight of the four elements around each sample: {rows, samples, columns, samples}."""
+        """Yield row, column and weight of the four elements around each sample: {rows, samples, columns, samples}."""
         y, x = self.y, self.x
         rows = ((y.low, 1 - y.rest), (y.high, y.rest))
         columns = ((x.low, 1 - x.rest), (x.high, x.rest))
@@ -135,12 +135,12 @@ class _InputRegion:
 
     @property
     def inside(self) -> Array:
-        """Which samples lie on the input."""
+        """Return a mask of the samples that lie on the input."""
         claim("samples of a region", self.y.inside.size, self.x.inside.size, each=256)
         return np.logical_and.outer(self.y.inside, self.x.inside)
 
     def values(self, image: Array, outside: float) -> Array:
-        """{channels, rows, samples, columns, samples} of {batch, channels, height, width}."""
+        """Interpolate {batch, channels, height, width} at the samples: {channels, rows, samples, columns, samples}."""
         plane = image[self.batch].astype(np.float64)
         claim("samples of a region", len(plane), self.y.inside.size, self.x.inside.size, each=128)
         total = sum(plane[:, row, column] * weight for row, column, weight in self.corners)
@@ -173,7 +173,7 @@ def roi_align1(desc: descs.RoiAlign1, input_tensor: Array, roi_tensor: Array, ba
 
 @reference(descs.RoiAlign)
 def roi_align(desc: descs.RoiAlign, input_tensor: Array, roi_tensor: Array, batch_indices_tensor: Array) -> Array:
-    """ROI_ALIGN1 with pixels at their centres."""
+    """ROI_ALIGN1 with pixels at their centers."""
     fields: dict[str, Any] = {name: getattr(desc, name) for name in desc.field_names}
     newer = descs.RoiAlign1(**fields, input_pixel_offset=0.5, output_pixel_offset=-0.5, align_regions_to_corners=False)
     return roi_align1(newer, input_tensor, roi_tensor, batch_indices_tensor)
@@ -190,7 +190,7 @@ def roi_align_grad(
     roi_tensor: Array,
     batch_indices_tensor: Array,
 ) -> tuple[Array | None, ...]:
-    """What reaches the elements of the input, and the numbers of the regions."""
+    """Gradients of the input and of the regions."""
     whole = desc.output_gradient_tensor or desc.input_tensor
     assert whole is not None
     gradient = input_gradient_tensor.astype(np.float64)
@@ -213,7 +213,7 @@ def roi_align_grad(
 
 
 def _shares(desc: descs.RoiAlignGrad, region: _InputRegion, image: Array | None) -> Array:
-    """Which part of an output element's gradient each sample gets: {channels or 1, rows, samples, columns, samples}."""
+    """Return each sample's share of its output element's gradient: {channels or 1, rows, samples, columns, samples}."""
     if desc.reduction_function is ReduceFunction.AVERAGE:
         return np.asarray(region.inside[None] / (region.inside.shape[1] * region.inside.shape[3]))
     assert image is not None
@@ -226,7 +226,7 @@ def _shares(desc: descs.RoiAlignGrad, region: _InputRegion, image: Array | None)
 
 
 def _moved(desc: descs.RoiAlignGrad, region: _InputRegion, plane: Array, shares: Array) -> Array:
-    """Return what reaches x1, y1, x2, y2: the slopes of the input, by how much a sample moves with each of them."""
+    """Return the gradients of x1, y1, x2, y2: slopes of the input times the derivatives of the samples' positions."""
     (row, column, _), (_, right, _), (below, _, _), _ = region.corners
     top_left, top_right = plane[:, row, column], plane[:, row, right]
     bottom_left, bottom_right = plane[:, below, column], plane[:, below, right]

@@ -1,4 +1,4 @@
-"""Which NumPy function computes which operator, within which memory; fused activations."""
+"""Registry of the NumPy functions of operators, memory limits, and fused activations."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def claim(what: str, *sizes: int, each: int = 8) -> None:
 
 
 def check_memory(desc: OperatorDesc, budget: int | None) -> None:
-    """Raise OutOfMemory if an operator needs more than a number of bytes, as far as its description tells."""
+    """Raise OutOfMemory if an operator's description shows that it needs more than a number of bytes."""
     with allowing(desc.operator, budget):
         claim_tensors(desc)
 
@@ -64,11 +64,11 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {}
 _KEEPING: set[str] = set()
-"""The operators that leave part of an output as it was."""
+"""Operators that leave part of an output unchanged."""
 
 
 def reference(desc_class: type[OperatorDesc], *, keeps: bool = False) -> Callable[[Function], Function]:
-    """Register a function ``(desc, input, ...) -> output`` as what ``desc_class`` computes.
+    """Register a function ``(desc, input, ...) -> output`` as the reference of ``desc_class``.
 
     The function gets one argument per input field, in struct order: an array, None for an absent tensor, a tuple of
     arrays for an array of tensors. It returns one array, or a tuple of arrays in the order of the flat outputs.
@@ -98,7 +98,7 @@ def find(operator: str) -> Callable[..., Any] | None:
 
 
 def keeps_outputs(operator: str) -> bool:
-    """Return whether an operator leaves part of an output as it was."""
+    """Return whether an operator leaves part of an output unchanged."""
     return operator in _KEEPING
 
 
@@ -126,7 +126,7 @@ def evaluate(
     if desc.operator not in _FUNCTIONS:
         raise OperatorNotImplemented(desc.operator)
     extra = {"before": before} if keeps_outputs(desc.operator) else {}
-    # Overflow, wrapping and NaN are results here, not accidents.
+    # Overflow, wrapping and NaN are expected results.
     with np.errstate(all="ignore"), allowing(desc.operator, host_budget() if budget is None else budget):
         claim_tensors(desc)
         result = _FUNCTIONS[desc.operator](desc, *_by_field(desc, inputs), **extra)
@@ -142,7 +142,7 @@ def _by_field(desc: OperatorDesc, inputs: Sequence[Array | None]) -> list[Any]:
 
 
 def activated(values: Array, activation: OperatorDesc | None, output: TensorDesc) -> Array:
-    """Apply a fused activation to an operator's rounded result, as that of two operators in turn."""
+    """Apply a fused activation to an operator's rounded result, as a separate operator would."""
     if activation is None:
         return values
     (result,) = evaluate(activation.replace(input_tensor=output, output_tensor=output), [values])

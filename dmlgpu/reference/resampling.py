@@ -17,7 +17,7 @@ Sizes = tuple[int, ...]
 
 @dataclass(frozen=True)
 class _ResampledAxis:
-    """One dimension: elements of the input and of the output, and the numbers that place the latter on the former."""
+    """One dimension: sizes of input and output, and the scale and offsets that map output to input coordinates."""
 
     size: int
     count: int
@@ -32,14 +32,14 @@ class _ResampledAxis:
 
 
 Taps: TypeAlias = Iterator[tuple[Array, Array]]
-"""Elements of the input with their weights, one of each per output element of an axis."""
+"""Indices of the input and their weights, one each per output element of an axis."""
 
 Taking: TypeAlias = Callable[[_ResampledAxis], Taps]
-"""Which elements an axis takes."""
+"""Function from an axis to its indices and weights."""
 
 
 def _axes(desc: Any, sizes: Sizes, counts: Sizes) -> list[_ResampledAxis]:
-    """Return the dimensions of a description; pixel centres where it names no offsets."""
+    """Return the axes of a description; pixel centers if it has no offsets."""
     names = [name for name in ("scales", "input_pixel_offsets", "output_pixel_offsets") if hasattr(desc, name)]
     return [
         _ResampledAxis(*numbers)
@@ -47,7 +47,7 @@ def _axes(desc: Any, sizes: Sizes, counts: Sizes) -> list[_ResampledAxis]:
     ]
 
 
-# ---- what an axis takes
+# ---- indices and weights of an axis
 
 
 def _nearest(rounded: Callable[[Array], Array]) -> Taking:
@@ -75,7 +75,7 @@ def _antialiased(axis: _ResampledAxis) -> Taps:
     x = np.clip(axis.coordinates().astype(np.float64), -reach, edge + reach)
 
     def weight_from(distance: Array) -> Array:
-        """Sum the weights on one side, of the position at a distance and of those further away."""
+        """Sum the weights of the position at a distance and of all positions further away on that side."""
         count = np.maximum(np.floor(reach - distance) + 1, 0)
         return np.asarray(count * (1 - (distance + (count - 1) / 2) / reach))
 
@@ -110,7 +110,7 @@ def _resampled(x: Array, axes: Sequence[_ResampledAxis], taking: Taking) -> Arra
 
 
 def _moved(x: Array, axes: Sequence[_ResampledAxis], taking: Taking) -> Array:
-    """Take elements as they are."""
+    """Gather elements without weights."""
     for dimension, axis in enumerate(axes):
         ((elements, _),) = taking(axis)
         x = np.take(x, elements, dimension)
@@ -125,7 +125,7 @@ def _run(desc: Any, x: Array, nearest: Taking, smooth: Taking = _linear) -> Arra
 
 
 def _directed(desc: Any) -> Taking:
-    """Return how the operators that name a direction take the nearest neighbour."""
+    """Return the nearest-neighbor rounding of operators that have a rounding direction."""
     return _nearest(np.ceil if desc.rounding_direction == AxisDirection.INCREASING else np.floor)
 
 
@@ -149,13 +149,13 @@ def resample1(desc: descs.Resample1, input_tensor: Array) -> Array:
 
 @reference(descs.Resample)
 def resample(desc: descs.Resample, input_tensor: Array) -> Array:
-    """The same between pixel centres."""
+    """RESAMPLE1 between pixel centers."""
     return _run(desc, input_tensor, _nearest(_half_up))
 
 
 @reference(descs.Upsample2d)
 def upsample_2d(desc: descs.Upsample2d, input_tensor: Array) -> Array:
-    """Elements repeated, or linear between pixel centres."""
+    """Elements repeated, or linear between pixel centers."""
     scales = (desc.scale_size.height, desc.scale_size.width)
     if desc.interpolation_mode == InterpolationMode.NEAREST_NEIGHBOR:
         return input_tensor.repeat(scales[0], -2).repeat(scales[1], -1)
@@ -170,7 +170,7 @@ def upsample_2d(desc: descs.Upsample2d, input_tensor: Array) -> Array:
 
 
 def _added(gradient: Array, axes: Sequence[_ResampledAxis], taking: Taking) -> Array:
-    """Add every output element's gradient, times its weights, to the elements that it took."""
+    """Add every output element's gradient, times its weights, to the elements that it read."""
     total = gradient.astype(np.float64)
     for dimension, axis in enumerate(axes):
         source = np.moveaxis(total, dimension, 0)

@@ -7,7 +7,7 @@ fn handle(number: u32) {
     var at: output_at;
     if (locate(number, &at)) { exchange(output_unit(at), output_bits(element(at))); }
 }
-{% elif walk.keeps_neighbours %}
+{% elif walk.keeps_neighbors %}
 {% include "schedules/kept_words" %}
 {% elif walk.by_words %}
 fn part(number: u32) -> u32 {

@@ -25,7 +25,7 @@ fn handle(number: u32) {
         # endfor
         if (own == 0u) { continue; }
         var bits = input_words1(at)[0] & own;
-        # if keeps_neighbours
+        # if keeps_neighbors
         if (own != {{ 2 ** 32 - 1 }}u) { bits |= buffer{{ slot }}[there + place] & ~own; }
         # endif
         buffer{{ slot }}[there + place] = bits;

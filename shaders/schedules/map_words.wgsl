@@ -23,7 +23,7 @@ fn store_word(number: u32, there: u32) {
     for (var place = select(0u, {{ count }}u, whole); place < {{ count }}u; place++) {
         part(unit + place, place * {{ unit_bits }}u, &bits, &own);
     }
-    # if walk.keeps_neighbours
+    # if walk.keeps_neighbors
     if (own == 0u) { return; }
     if (own != {{ 2 ** 32 - 1 }}u) { bits |= buffer{{ slot }}[there] & ~own; }
     # endif

@@ -12,11 +12,11 @@ fn row(at: units_at) -> row_t {
     let middle = {{ "" if is_raw else "vec4<f32>" }}(units_load(at));
     let first = at[{{ columns.dimension }}] * {{ lanes }}u;
     var beside = at;
-    # if -1 in columns.neighbours
+    # if -1 in columns.neighbors
     beside[{{ columns.dimension }}] = max(first, 1u) - 1u;
     let left = {{ "" if is_raw else "f32" }}(source_load(beside));
     # endif
-    # if 1 in columns.neighbours
+    # if 1 in columns.neighbors
     beside[{{ columns.dimension }}] = min(first + {{ lanes }}u, {{ columns.size - 1 }}u);
     let right = {{ "" if is_raw else "f32" }}(source_load(beside));
     # endif
@@ -41,7 +41,7 @@ fn handle(number: u32) {
     # set arguments = "taken, part" if split else "taken"
     # if rows
     let here = at[{{ rows.dimension }}];
-    # for neighbour in rows.neighbours
+    # for neighbour in rows.neighbors
     taken[{{ rows.dimension }}] = {{ ["max(here, 1u) - 1u", "here", "min(here + 1u, %su)" % (rows.size - 1)][neighbour + 1] }};
     let row{{ neighbour + 1 }} = row({{ arguments }});
     # endfor

@@ -50,7 +50,7 @@ def test_schedules_write_no_wgsl():
 @pytest.mark.parametrize(
     "text", ["'rank(bits)'", "f'bitcast<f32>({x})'", "f'seen{n}.{\"xyzw\"[lane]}'", "'let x'", "'x[0]'"]
 )
-def test_wgsl_is_recognised(text):
+def test_wgsl_is_recognized(text):
     assert wgsl_in(f"value = {text}")
 
 

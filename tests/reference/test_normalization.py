@@ -1,4 +1,4 @@
-"""Normalisations against onnxruntime, ONNX's evaluator and plain loops; gradients against central differences."""
+"""Normalizations against onnxruntime, ONNX's evaluator and plain loops; gradients against central differences."""
 
 import itertools
 
@@ -34,7 +34,7 @@ def channels(values, rank=4):
     return values.reshape(1, -1, *(1,) * (rank - 2))
 
 
-# ---- batch normalisation
+# ---- batch normalization
 
 
 def batch_normalization(x, mean, variance, scale, bias, *, activation=None):

@@ -198,7 +198,7 @@ def test_max_pooling_grad_is_the_derivative(dilations):
 
 @pytest.mark.parametrize("include_padding", [False, True])
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
-def test_quantized_average_pooling_like_dequantising_averaging_quantising(include_padding, dtype):
+def test_quantized_average_pooling_like_dequantizing_averaging_quantizing(include_padding, dtype):
     sizes, fields = SHAPES["two axes"]
     rng = np.random.default_rng(3)
     q = rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max + 1, sizes).astype(dtype)

@@ -1,4 +1,4 @@
-"""Quantisation against exact fractions, ONNX's evaluator and onnxruntime."""
+"""Quantization against exact fractions, ONNX's evaluator and onnxruntime."""
 
 import math
 from fractions import Fraction
@@ -214,7 +214,7 @@ RANGES = {"both signs": (-3, 5), "positive": (2, 5), "negative": (-7, -1)}
 
 @pytest.mark.parametrize("evaluate", [ReferenceEvaluator, None], ids=["onnx", "onnxruntime"])
 @pytest.mark.parametrize("name", RANGES)
-def test_dynamic_quantisation_agrees_with_onnx(name, evaluate):
+def test_dynamic_quantization_agrees_with_onnx(name, evaluate):
     values = np.random.default_rng(10).uniform(*RANGES[name], (7, 9)).astype(np.float32)
     node = helper.make_node("DynamicQuantizeLinear", ["x"], ["y", "scale", "zero"])
     outputs = [helper.make_tensor_value_info(n, kind, None) for n, kind in (("y", 2), ("scale", 1), ("zero", 2))]

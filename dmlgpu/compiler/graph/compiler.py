@@ -1,4 +1,4 @@
-"""From a network to its program: passes over nodes, one plan, passes over steps, then as for a single operator."""
+"""Compile a network to a program: passes over nodes, one plan, passes over steps, then schedule and kernels."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def lower_nodes(network: Network, target: Target) -> tuple[tuple[Step, ...], ...
 
 
 def as_plan(network: Network, lowered: Sequence[Sequence[Step]]) -> Plan:
-    """Return the plan of a network from the steps of its nodes, those of initial nodes executed once."""
+    """Return the plan of a network from the steps of its nodes; steps of initial nodes are executed once."""
     places: dict[bool, list[Step]] = {True: [], False: []}
     for index, steps in enumerate(lowered):
         places[index in network.initial] += steps
@@ -79,7 +79,7 @@ def _small_constants(network: Network) -> list[int]:
 
 
 def _with_small_constants(step: Step, network: Network) -> Step:
-    """Return a map that reads small constants where they lie together, so that they take one binding, however many."""
+    """Return a map that reads small constants from their common buffer, so that they take one binding."""
     if not isinstance(step, Map):
         return step
     order = {index: place for place, index in enumerate(_small_constants(network))}
@@ -117,7 +117,7 @@ def _places(network: Network) -> dict[Value, PlanBinding]:
 def _steps(
     node: NetworkNode, inputs: list[PlanBinding | None], outputs: list[PlanBinding | None], target: Target
 ) -> tuple[Step, ...]:
-    """Return a node's steps where its tensors lie."""
+    """Return a node's steps, bound to the locations of its tensors."""
 
     def place(binding: PlanBinding) -> PlanBinding:
         bindings = {Role.INPUT: inputs, Role.OUTPUT: outputs}.get(binding.role)
@@ -138,7 +138,7 @@ def _steps(
 
 
 def _copies(network: Network, places: dict[Value, PlanBinding]) -> list[Step]:
-    """Return the copies into outputs of the graph whose value another output has, or data."""
+    """Return the copies into graph outputs whose value is a constant or another output."""
     copies: list[Step] = []
     for index, (value, tensor) in enumerate(zip(network.outputs, network.output_tensors, strict=True)):
         binding = PlanBinding(Role.OUTPUT, index)
@@ -178,9 +178,9 @@ class CompiledGraph:
     """A compiled network.
 
     Attributes:
-        network: After the passes over nodes.
+        network: The network after the passes over nodes.
         lowered: Steps of each node before the passes over steps (``lower_nodes``).
-        plan: After the passes over steps.
+        plan: The plan after the passes over steps.
         schedule: Schedule of the plan.
         program: The program.
         notes: Notes of the passes, in order.
@@ -249,7 +249,7 @@ def _rewritten(plan: Plan, network: Network, target: Target, disabled: Collectio
 
     def rewritten(steps: Sequence[Step]) -> tuple[Step, ...]:
         fits = functools.partial(can_bind, target=target)
-        # Passes see through maps that read tensors in memory, not views of them.
+        # Passes only inline maps that read tensors in memory, not views of them.
         plain = [
             replace(step, body=as_body(simplified(step.body))) if isinstance(step, Map) else step for step in steps
         ]
@@ -277,14 +277,14 @@ def _program(schedule: Schedule, network: Network) -> Program:
 
 
 def _scheduled(plan: Plan, target: Target, network: Network) -> Schedule:
-    """Return the schedule of a plan, its kernels labelled with the steps they belong to."""
+    """Return the schedule of a plan, with kernels labeled by their steps."""
     once = sum((schedule_named(step, target).as_initialization for step in plan.initialization), ScheduledSteps())
     steps = once + sum((schedule_named(step, target) for step in plan.steps), ScheduledSteps())
     return as_schedule(plan.operator, steps, target, network.inputs)
 
 
 def schedule_named(step: Step, target: Target) -> ScheduledSteps:
-    """Schedule a step, its kernels labelled with the step that they belong to."""
+    """Schedule a step, with kernels labeled by the step."""
     try:
         steps = schedule_in_parts(step, target)
     except NotSupported as error:

@@ -1,4 +1,4 @@
-"""Checked graphs in the compiler: nodes in topological order with their inputs."""
+"""Validated graphs: nodes in topological order with their inputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class NetworkInput:
 
 @dataclass(frozen=True)
 class Constant:
-    """Data of the network, by index."""
+    """A constant of the network, by index."""
 
     index: int
 

@@ -26,12 +26,12 @@ from dmlgpu.compiler.operators import check_rules
 
 
 def resolve(graph: GraphDesc) -> Network:
-    """Check a graph whose operators are checked each by itself, and put its nodes in an order of execution.
+    """Check a graph whose operators are already checked, and sort its nodes topologically.
 
-    Where several orders are possible, nodes stand as the description lists them.
+    If several orders are possible, nodes keep the order of the description.
 
     Raises:
-        InvalidGraph: For a number that names nothing, an input that nothing or more than one edge feeds, a required
+        InvalidGraph: For an invalid index, an input that no edge or more than one feeds, a required
             output that nothing reads, a cycle, sizes in bytes that differ, OWNED_BY_DML off a graph input or not on all
             that it feeds.
     """
@@ -85,13 +85,13 @@ class _Resolver:
     # ---- names ------------------------------------------------------------------------------------------------------
 
     def node_name(self, index: int) -> str:
-        """Return a node as messages call it: ``node 2 'conv1' (CONVOLUTION)``."""
+        """Return the name of a node in messages: ``node 2 'conv1' (CONVOLUTION)``."""
         node = self.graph.nodes[index]
         kind = node.desc.operator if isinstance(node, OperatorNode) else "constant"
         return f"node {index} {abridged(node.name)!r} ({kind})" if node.name else f"node {index} ({kind})"
 
     def edge_name(self, edge: InputEdge | IntermediateEdge | OutputEdge) -> str:
-        """Return an edge as messages call it: ``intermediate edge 'x' (node 0 output 0 to node 1 input 0)``."""
+        """Return the name of an edge in messages: ``intermediate edge 'x' (node 0 output 0 to node 1 input 0)``."""
         named = f" {abridged(edge.name)!r}" if edge.name else ""
         match edge:
             case InputEdge():
@@ -117,7 +117,7 @@ class _Resolver:
             self.fail(f"{self.edge_name(edge)}: {field} must be one of {of}, below {count}, got {index}")
 
     def _feed(self, edge: InputEdge | IntermediateEdge) -> None:
-        """Note what feeds an input of a node."""
+        """Record the source of an input of a node."""
         self._expect_index(edge, "to_node", edge.to_node, len(self.graph.nodes), "the nodes")
         slots = self._slots(edge.to_node, "inputs")
         where = self.node_name(edge.to_node)
@@ -136,7 +136,7 @@ class _Resolver:
         self.feeds[edge.to_node, edge.to_input] = edge
 
     def _read(self, edge: IntermediateEdge | OutputEdge) -> None:
-        """Note that an output of a node is read."""
+        """Record that an output of a node is read."""
         self._expect_index(edge, "from_node", edge.from_node, len(self.graph.nodes), "the nodes")
         where = self.node_name(edge.from_node)
         if isinstance(self.graph.nodes[edge.from_node], ConstantNode):
@@ -171,7 +171,7 @@ class _Resolver:
         return getattr(node.desc, which) if isinstance(node, OperatorNode) else ()
 
     def _check_connected(self) -> None:
-        """Refuse inputs that nothing feeds, required outputs that nothing reads, and missing outputs of the graph."""
+        """Reject inputs without an edge, required outputs that nothing reads, and missing outputs of the graph."""
         for index, node in enumerate(self.graph.nodes):
             if not isinstance(node, OperatorNode):
                 continue
@@ -190,7 +190,7 @@ class _Resolver:
     # ---- order ------------------------------------------------------------------------------------------------------
 
     def _order(self) -> list[int]:
-        """Return the operators' indices, each after those that it reads."""
+        """Return the operators' indices, each after its producers."""
         readers: dict[int, list[int]] = defaultdict(list)
         waiting = {index: 0 for index, node in enumerate(self.graph.nodes) if isinstance(node, OperatorNode)}
         for edge in self.graph.intermediate_edges:
@@ -211,7 +211,7 @@ class _Resolver:
         return order
 
     def _cycle(self, stuck: set[int]) -> str:
-        """Return a cycle among nodes each of which reads another of them."""
+        """Return a cycle among nodes, each of which reads another of them."""
         reads = {edge.to_node: edge.from_node for edge in self.graph.intermediate_edges if edge.from_node in stuck}
         path = {min(stuck): None}  # in order
         while (last := reads[next(reversed(path))]) not in path:
@@ -231,7 +231,7 @@ class _Resolver:
         return tensor
 
     def _check_bytes(self) -> None:
-        """Refuse edges between tensors of different sizes in bytes, and owned tensors that no graph input feeds."""
+        """Reject edges between tensors of different sizes in bytes, and owned tensors that no graph input feeds."""
         for edge in self.graph.intermediate_edges:
             node, tensor = self.graph.nodes[edge.from_node], self._to(edge)
             slot = self._slots(edge.to_node, "inputs")[edge.to_input]
@@ -251,7 +251,7 @@ class _Resolver:
                 )
 
     def _graph_inputs(self) -> tuple[TensorDesc | None, ...]:
-        """Return the tensor to bind to each input of the graph: the largest of those that it feeds."""
+        """Return the tensor to bind to each input of the graph: the largest that it feeds."""
         largest: list[tuple[TensorDesc, InputEdge] | None] = [None] * self.graph.input_count
         for edge in self.graph.input_edges:
             tensor, before = self._to(edge), largest[edge.graph_input]

@@ -1,4 +1,4 @@
-"""Per operator what a table cannot say: relations between fields, output sizes, upgrade, lowering.
+"""Rules of operators that a table cannot express: relations between fields, output sizes, upgrade, lowering.
 
 One module per family; a module's classes register themselves, so that adding an operator touches no list.
 """
@@ -29,7 +29,7 @@ def check(desc: OperatorDesc, level: FeatureLevel = FeatureLevel.LEVEL_6_4) -> N
 
     Args:
         desc: a description that ``validation.validate`` accepts.
-        level: the feature level whose rules hold.
+        level: the feature level whose rules apply.
 
     Raises:
         InvalidDescription: when one is broken.
@@ -51,7 +51,7 @@ def check_rules(desc: OperatorDesc, level: FeatureLevel) -> None:
 
 
 def upgrade(desc: OperatorDesc) -> OperatorDesc:
-    """Return the description as the newest operator of its line."""
+    """Return an equivalent description of the newest operator of its line."""
     newer = lowering(desc.operator).upgrade(desc)
     return desc if newer is None else upgrade(newer)
 
@@ -70,12 +70,12 @@ def lower(desc: OperatorDesc) -> Plan:
     """Return the plan of a checked description, older operators upgraded first; it is the same for every adapter.
 
     Raises:
-        NotSupported: when the operator would not end within any reasonable time.
+        NotSupported: when the operator would not finish within a reasonable time.
     """
     newest = upgrade(desc)
     return lowering(newest.operator).lower(newest)
 
 
 def shader_files(operator: str) -> tuple[str, ...]:
-    """Return the files below ``shaders/`` that hold an operator's bodies; none where it upgrades to another."""
+    """Return the files below ``shaders/`` that hold an operator's bodies; none if it upgrades to another."""
     return lowering(operator).shaders

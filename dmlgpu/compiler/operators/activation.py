@@ -1,7 +1,7 @@
-"""Activations, by themselves on a tensor or fused onto what another operator computes, and softmax of rows.
+"""Activations, applied to a tensor or fused into another operator, and softmax of rows.
 
 All are computed in float32, float16 as well, and rounded to the output's type once. NaN stays NaN where the formula
-lets it through: comparisons with it are false. No attribute value is refused: the formula is followed, in float32.
+lets it through: comparisons with it are false. No attribute value is rejected: the formula is followed, in float32.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ Activation.rows(
 
 
 class ActivationIdentity(Activation):
-    """By itself a copy of bits, fused nothing at all."""
+    """A copy of bits as an operator, and no code at all if fused."""
 
     desc = descs.ActivationIdentity
     shaders = (IDENTITY,)
@@ -115,7 +115,7 @@ class ActivationIdentity(Activation):
 
 
 class ActivationLinear(Activation):
-    """A line: the same as a ScaleBias."""
+    """Linear function, the same as a ScaleBias."""
 
     desc = descs.ActivationLinear
     shaders = (SCALE_BIAS,)
@@ -167,7 +167,7 @@ class ActivationTanh(Activation):
 
 
 class _WithAxes(Lowering):
-    """Base of the operators with axes. Unsorted axes are taken as a set; none at all and repeated ones are refused
+    """Base of the operators with axes. Unsorted axes are taken as a set; none at all and repeated ones are rejected
     (the pages are silent)."""
 
     @classmethod
@@ -187,7 +187,7 @@ class _Stable(_WithAxes):
 
     @classmethod
     def lower(cls, desc: Any) -> Plan:
-        """One kernel where rows are short enough; else reductions and a map."""
+        """Lower to one kernel if rows are short enough, else to reductions and a map."""
         source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
         return Plan(desc.operator, (cls.of_rows(source, desc.axes, output),))
 
@@ -205,7 +205,7 @@ _MAXIMUM = Stage("maximum", "softmax/maximum", 1)
 
 
 class ActivationSoftmax1(_Stable):
-    """e^(x - maximum) over its sum along the axes, in float32."""
+    """e^(x - maximum) divided by its sum along the axes, in float32."""
 
     desc = descs.ActivationSoftmax1
     shaders = (
@@ -237,7 +237,7 @@ class ActivationHardmax1(_WithAxes):
 
     @classmethod
     def lower(cls, desc: descs.ActivationHardmax1) -> Plan:
-        """ARGMAX, then a map that compares places and does not read the input again."""
+        """Lower to ARGMAX and a map that compares indices without reading the input again."""
         source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
         across, along = row_groups(source.sizes, sorted(desc.axes), [source, output])
         source, output = merge_tensor(source, across + along), merge_tensor(output, across + along)
@@ -258,7 +258,7 @@ class ActivationHardmax1(_WithAxes):
 
 
 class _OfRows(Lowering):
-    """The older operators: rows lie along the last dimension, and at most one other is larger than 1."""
+    """Older operators: rows lie along the last dimension, and at most one other is larger than 1."""
 
     newer: ClassVar[type[OperatorDesc]]
 

@@ -1,4 +1,4 @@
-"""Element-wise arithmetic and functions of analysis: sums, extremes, rounding, exponentials, trigonometry, powers.
+"""Element-wise arithmetic and elementary functions: sums, extremes, rounding, exponentials, trigonometry, powers.
 
 Integers wrap around; floats are what the formula in IEEE arithmetic gives, rounded once. Functions are computed in
 float32, half precision as well, and rounded to the output's type once; domains, infinities, signed zeros and NaN are
@@ -172,7 +172,7 @@ class ElementWiseThreshold(_Scalable):
 
 
 def _bounds(desc: Any, data_type: DataType) -> Constants:
-    """Return the bounds ``min`` and ``max``, as numbers of the tensor's type."""
+    """Return the bounds ``min`` and ``max`` as numbers of the tensor's data type."""
     return constants(min=converted(desc.min, data_type), max=converted(desc.max, data_type))
 
 
@@ -198,7 +198,7 @@ class ElementWiseRound(ElementWise):
 
 
 class FloatFunction(ElementWise):
-    """A function whose body works on float32."""
+    """A function whose body computes in float32."""
 
     portable = True
 
@@ -227,7 +227,7 @@ FloatFunction.rows(
 class ElementWiseAtanYx(Binary):
     """Arc tangent of a / b in the right quadrant.
 
-    The page leaves open what it is where both are 0: by the signs of the zeros, as C's atan2, so 0, -0, pi or -pi.
+    The page leaves open the result if both are 0: by the signs of the zeros, as C's atan2, so 0, -0, pi or -pi.
     """
 
     desc = descs.ElementWiseAtanYx
@@ -267,7 +267,7 @@ class ElementWisePow(FloatFunction):
 
     @classmethod
     def constants(cls, desc: descs.ElementWisePow) -> Constants:
-        """Return the type to compute in, and the type of an exponent's remainder in it."""
+        """Return the data type to compute in, and the data type of an exponent's remainder in it."""
         return constants(compute=DataType.FLOAT32, signed=DataType.INT32)
 
     @classmethod

@@ -46,21 +46,21 @@ SOURCES: Mapping[str, Mapping[str, int]] = {
     },
     "value": {"value_tensor": 0, "stacked_key_value_tensor": 1, "stacked_query_key_value_tensor": 2},
 }
-"""The tensors that may hold a part, and which of those stacked in them it is."""
+"""Tensors that may hold a part, and the index of the part among those stacked in them."""
 
 PAIRS = (("past_key_tensor", "past_value_tensor"), ("output_present_key_tensor", "output_present_value_tensor"))
 
 
-# ---- where the parts come from
+# ---- sources of the parts
 
 
 def source_of(desc: Any, part: str) -> str | None:
-    """Return the field of the tensor that holds ``query``, ``key`` or ``value``; None where there is only a past."""
+    """Return the field of the tensor that holds ``query``, ``key`` or ``value``; None if there is only a past."""
     return next((field for field in SOURCES[part] if getattr(desc, field) is not None), None)
 
 
 def check_sources(desc: Any) -> None:
-    """Raise InvalidDescription unless each part has one source, and a past of keys one of values."""
+    """Raise InvalidDescription unless each part has one source, and past keys come with past values."""
     for part, fields in SOURCES.items():
         present = [field for field in fields if getattr(desc, field) is not None]
         if len(present) > 1:
@@ -90,11 +90,11 @@ class Heads:
     """The sizes of attention.
 
     Attributes:
-        batch: how many sequences.
+        batch: number of sequences.
         queries, new, past: rows of the queries, of the keys that come with them, of the keys before these.
         keys: rows of all keys.
-        heads, shared: how many heads queries have, and keys and values.
-        size, value_size: numbers of a head of queries and keys, and of one of values.
+        heads, shared: head count of queries, and of keys and values.
+        size, value_size: head size of queries and keys, and of values.
     """
 
     batch: int
@@ -126,11 +126,11 @@ class Heads:
 
     @property
     def group(self) -> int:
-        """Heads of queries that share one of keys and values."""
+        """Number of query heads that share a head of keys and values."""
         return self.heads // self.shared
 
     def of_part(self, part: str) -> tuple[int, int, int]:
-        """Heads, rows and size of a head of ``query``, ``key`` or ``value``."""
+        """Return heads, rows and head size of ``query``, ``key`` or ``value``."""
         return {
             "query": (self.heads, self.queries, self.size),
             "key": (self.shared, self.new, self.size),
@@ -139,19 +139,19 @@ class Heads:
 
 
 def head_counts(desc: Any) -> tuple[int, int]:
-    """Heads of queries, and of keys and values."""
+    """Return the head counts of queries, and of keys and values."""
     if hasattr(desc, "head_count"):
         return desc.head_count, desc.head_count
     return desc.query_head_count, desc.key_value_head_count
 
 
 def counts_past(desc: Any) -> bool:
-    """Return whether a tensor says how much of the past each sequence has."""
+    """Return whether a tensor has the past length of each sequence."""
     return getattr(desc, "past_sequence_lengths_tensor", None) is not None
 
 
 def _rows(desc: Any, part: str, heads: int) -> tuple[int, int, int]:
-    """Return batch, rows and size of a head of the tensor that holds a part."""
+    """Return batch, rows and head size of the tensor that holds a part."""
     field = source_of(desc, part)
     assert field is not None
     sizes = getattr(desc, field).sizes
@@ -163,7 +163,7 @@ def _rows(desc: Any, part: str, heads: int) -> tuple[int, int, int]:
 
 
 def expected_sizes(desc: Any, heads: Heads) -> dict[str, tuple[Sizes, str]]:
-    """Return the sizes of every tensor, without leading 1s, and what they are."""
+    """Return the sizes of every tensor, without leading 1s, and their names for messages."""
     h = heads
     stack = (h.batch, h.queries, h.heads)
     expected: dict[str, tuple[Sizes, str]] = {
@@ -200,7 +200,7 @@ def _mask_sizes(mask_type: MultiheadAttentionMaskType, h: Heads) -> tuple[Sizes,
 
 
 def check_tensors(desc: Any) -> None:
-    """Raise InvalidDescription unless all tensors have the sizes that go with the sources, after leading 1s."""
+    """Raise InvalidDescription unless all tensors have the expected sizes, after leading 1s."""
     heads = Heads.of(desc)
     for field, (sizes, why) in expected_sizes(desc, heads).items():
         tensor = getattr(desc, field, None)
@@ -213,7 +213,7 @@ def check_tensors(desc: Any) -> None:
 
 
 def part_of(desc: Any, part: str, heads: Heads) -> PlanTensor | None:
-    """``query``, ``key`` or ``value`` as {batch, head, row, size of a head}; None where the past is all there is."""
+    """``query``, ``key`` or ``value`` as {batch, head, row, size of a head}; None if there is only a past."""
     field = source_of(desc, part)
     if field is None:
         return None
@@ -234,7 +234,7 @@ def of_heads(tensor: PlanTensor, count: int) -> PlanTensor:
 
 
 def bias_part(desc: Any, part: str, heads: Heads) -> PlanTensor:
-    """Return the part's bias over the part's dimensions."""
+    """Return the bias of a part, broadcast over its dimensions."""
     tensor = last_dimensions(input_tensor(desc, "bias_tensor"), 1)
     (step,) = tensor.strides
     count, rows, size = heads.of_part(part)
@@ -244,7 +244,7 @@ def bias_part(desc: Any, part: str, heads: Heads) -> PlanTensor:
 
 
 def grouped(source: Source, group: int) -> Source:
-    """View bodies over {batch, head, ..} as bodies over {batch, shared head, head that shares it, ..}."""
+    """View bodies over {batch, head, ..} as bodies over {batch, shared head, query head of the group, ..}."""
 
     def split(node: Source) -> Source:
         sizes = (node.sizes[0], node.sizes[1] // group, group, *node.sizes[2:])
@@ -257,7 +257,7 @@ def grouped(source: Source, group: int) -> Source:
 
 
 def per_batch(tensor: PlanTensor, sizes: Sizes, first: int = 0) -> PlanTensor:
-    """Return one number per sequence, the first at an offset, repeated over all other dimensions."""
+    """Return one number per sequence, from an offset, broadcast over all other dimensions."""
     strides = (tensor.strides[-1], *(0 for _ in sizes[1:]))
     return replace(tensor, sizes=sizes, strides=strides, offset=tensor.offset + first * tensor.strides[-1])
 
@@ -360,7 +360,7 @@ class MultiheadAttention1(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.MultiheadAttention1) -> Plan:
-        """Copies into the present keys and values, then attention, in parts where rows are few."""
+        """Lower to copies into the present keys and values, then attention, split along the keys if rows are few."""
         planner = _AttentionLowering(desc)
         key, value = planner.rows("key"), planner.rows("value")
         attention = Attend(
@@ -376,7 +376,7 @@ class MultiheadAttention1(Lowering):
 
 
 class _AttentionLowering:
-    """The operands of one attention, and the steps that keep keys and values."""
+    """Operands of one attention, and the steps that store keys and values."""
 
     def __init__(self, desc: descs.MultiheadAttention1):
         self.desc, self.heads = desc, Heads.of(desc)
@@ -394,7 +394,7 @@ class _AttentionLowering:
     # ---- keys and values
 
     def rows(self, part: str) -> PlanTensor | Body:
-        """Return all keys or values: as given, or past and new ones copied side by side."""
+        """Return all keys or values: the caller's, or past and new ones, concatenated."""
         present, past = f"output_present_{part}_tensor", f"past_{part}_tensor"
         pieces: list[tuple[PlanTensor | Body, int]] = []
         if getattr(self.desc, past) is not None:
@@ -411,29 +411,29 @@ class _AttentionLowering:
             rows = self._temporary((batch, heads, self.heads.keys, size))
         if self.desc.past_sequence_lengths_tensor is None:
             for source, start in pieces:
-                self._copy(source, rows, start, keeps_neighbours=len(pieces) > 1)
+                self._copy(source, rows, start, keeps_neighbors=len(pieces) > 1)
             return rows
         return self._cached(pieces, rows)
 
     def _temporary(self, sizes: tuple[int, ...]) -> PlanTensor:
         return PlanTensor.temporary("rows", self.desc.output_tensor.data_type, sizes)
 
-    def _copy(self, source: PlanTensor | Body, whole: PlanTensor, start: int, *, keeps_neighbours: bool) -> None:
+    def _copy(self, source: PlanTensor | Body, whole: PlanTensor, start: int, *, keeps_neighbors: bool) -> None:
         """Add a copy of some rows into a tensor of all rows, from a row on."""
         body = identity(replace(source, view=View.RAW)) if isinstance(source, PlanTensor) else source
         rows = replace(whole, sizes=source.sizes, offset=whole.offset + start * whole.strides[2])
-        self.steps.append(Map("keep rows", body, rows, keeps_neighbours))
+        self.steps.append(Map("keep rows", body, rows, keeps_neighbors))
 
     def _cached(self, pieces: list[tuple[PlanTensor | Body, int]], cache: PlanTensor) -> PlanTensor:
         """Add copies of past and new rows into the cache, and return it."""
         assert self.desc.past_sequence_lengths_tensor is not None
         for source, start in pieces:
             if start == 0 and len(pieces) == 2:
-                self._copy(source, cache, 0, keeps_neighbours=True)
+                self._copy(source, cache, 0, keeps_neighbors=True)
         source, _ = pieces[-1]
         if isinstance(source, Body):
             stored = self._temporary(source.sizes)
-            self._copy(source, stored, 0, keeps_neighbours=False)
+            self._copy(source, stored, 0, keeps_neighbors=False)
             source = stored
         new, rows = replace(source, view=View.RAW), replace(cache, view=View.RAW)
         past = per_batch(input_tensor(self.desc, "past_sequence_lengths_tensor"), new.sizes)
@@ -444,7 +444,7 @@ class _AttentionLowering:
     # ---- scores
 
     def score(self) -> Body:
-        """Return the body that makes a score of the product of query and key."""
+        """Return the body that computes a score from the product of query and key."""
         heads, desc = self.heads, self.desc
         sizes = (heads.batch, heads.shared, heads.group, heads.queries, heads.keys)
         score = in_float32(
@@ -466,7 +466,7 @@ class _AttentionLowering:
         return last_dimensions(input_tensor(self.desc, field), 4)
 
     def _bounds(self, sizes: tuple[int, ...]) -> dict[str, PlanTensor]:
-        """Return where each sequence's keys end, and where they start if the mask has that."""
+        """Return the end of each sequence's keys, and their start if the mask has it."""
         mask = input_tensor(self.desc, "mask_tensor")
         end = per_batch(mask, sizes)
         if self.desc.mask_type is not MaskType.KEY_SEQUENCE_END_START:
@@ -474,7 +474,7 @@ class _AttentionLowering:
         return {"end": end, "start": replace(end, offset=end.offset + mask.strides[-2])}
 
     def visible(self) -> Body | None:
-        """Return how many keys a query sees."""
+        """Return the number of keys that a query attends to."""
         heads = self.heads
         if self.desc.past_sequence_lengths_tensor is None:
             return None
@@ -485,7 +485,7 @@ class _AttentionLowering:
     # ---- output
 
     def output(self) -> PlanTensor:
-        """Return the output as {batch, shared head, head that shares it, query, value head size}."""
+        """Return the output as {batch, shared head, query head of the group, query, value head size}."""
         output = of_heads(last_dimensions(output_tensor(self.desc), 3), self.heads.heads)
         tensor = grouped(output, self.heads.group)
         assert isinstance(tensor, PlanTensor)
@@ -497,7 +497,7 @@ def _numbers(**values: float) -> Any:
 
 
 class MultiheadAttention(Lowering):
-    """MULTIHEAD_ATTENTION1 with as many heads of keys and values as of queries."""
+    """MULTIHEAD_ATTENTION1 whose keys and values have the head count of queries."""
 
     desc = descs.MultiheadAttention
     newer = descs.MultiheadAttention1

@@ -1,4 +1,4 @@
-"""Batch normalisation, with given statistics or with those of the batch, and the gradients of both.
+"""Batch normalization, with given statistics or with those of the batch, and the gradients of both.
 
 All compute in float32, float16 as well, and round once to the output's type; sums keep the rounding error of every
 addition. Variances divide by the count, as the gradient's formula has it.
@@ -99,7 +99,7 @@ class _Batch:
 
     @classmethod
     def of(cls, desc: Any, inputs: Mapping[str, str], outputs: Mapping[str, str]) -> _Batch:
-        """Return the batch of a description whose scale has size 1 along the axes.
+        """Return the batch of a description, whose axes are those along which the scale has size 1.
 
         Args:
             inputs, outputs: fields by the names that bodies use.
@@ -123,7 +123,7 @@ class _Batch:
 
     @property
     def count(self) -> int:
-        """Elements that the statistics run over."""
+        """Number of elements per statistic."""
         return math.prod(self.sizes[axis] for axis in self.axes)
 
     def named(self, *names: str) -> dict[str, Source]:
@@ -188,7 +188,7 @@ class BatchNormalizationTraining(Lowering):
 
     @classmethod
     def _body(cls, desc: descs.BatchNormalizationTraining, batch: _Batch, moments: Mapping[str, PlanTensor]) -> Body:
-        """Return the normalised elements, plus the fused addend if the description has one."""
+        """Return the normalized elements, plus the fused addend if the description has one."""
         data_type = desc.output_tensor.data_type
         added = batch.tensors.get("fused_add")
         sources = {**batch.named("input", "scale", "bias"), **moments}
@@ -247,7 +247,7 @@ class BatchNormalizationGrad(_Gradient):
 
 class BatchNormalizationTrainingGrad(_Gradient):
     """Gradients of BATCH_NORMALIZATION_TRAINING. As the page has it, the input's gradient takes the input's own mean
-    (its formula for the centred input refers to itself; input - mean(input) is meant), the scale's the given one."""
+    (its formula for the centered input refers to itself; input - mean(input) is meant), the scale's the given one."""
 
     desc = descs.BatchNormalizationTrainingGrad
     shaders = (

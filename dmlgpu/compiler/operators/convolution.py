@@ -1,4 +1,4 @@
-"""Convolutions: of floats, in both directions, of integers, of quantised numbers.
+"""Convolutions: of floats, in both directions, of integers, of quantized numbers.
 
 All become a ``plan.Convolution``: groups are a dimension of their own, a flipped filter is a view, a transposed
 convolution is one or several plain ones (schedule/transposed.py). Everything after the sum is the epilogue of the same
@@ -44,14 +44,14 @@ from dmlgpu.compiler.rewrites.sources import CONVERT, permuted, stepped
 FLOAT32, INT32 = DataType.FLOAT32, DataType.INT32
 QUANTIZED_PRODUCT = "quantization/quantized_product"
 LEAD = 2
-"""Batch and channel, outputs and channels come before the spatial dimensions."""
+"""Number of dimensions before the spatial ones: batch and channel, or outputs and channels."""
 
 
 # ---- sizes
 
 
 GIVEN = "what input, filter, strides, dilations and padding give"
-"""The origin of an output's sizes, for messages."""
+"""Explanation of an output's sizes, for messages."""
 
 
 class _Forward(Lowering):
@@ -60,7 +60,7 @@ class _Forward(Lowering):
 
     @classmethod
     def windows(cls, desc: Any) -> Windows:
-        """Return how the filter slides over the input of a forward convolution."""
+        """Return the windows of the filter over the input of a forward convolution."""
         return windows_over(
             desc.input_tensor.sizes[LEAD:],
             size=desc.filter_tensor.sizes[LEAD:],
@@ -72,7 +72,7 @@ class _Forward(Lowering):
 
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, Sizes]:
-        """Images of the input, outputs of the filter, positions of the window."""
+        """Return the output sizes: images of the input, outputs of the filter, positions of the window."""
         sizes = (desc.input_tensor.sizes[0], desc.filter_tensor.sizes[0], *positions_of(cls.windows(desc)))
         return {"output_tensor": sizes}
 
@@ -175,7 +175,7 @@ class ConvolutionOperator(_Forward):
 
     @classmethod
     def output_sizes(cls, desc: descs.Convolution) -> Mapping[str, Sizes]:
-        """For BACKWARD all that windows at all positions cover, less the padding."""
+        """Return the output sizes; for BACKWARD the range covered by windows at all positions, less the padding."""
         if desc.direction is ConvolutionDirection.FORWARD:
             return super().output_sizes(desc)
         batch, _, *spatial = desc.input_tensor.sizes
@@ -190,7 +190,7 @@ class ConvolutionOperator(_Forward):
 
     @classmethod
     def check_output_sizes(cls, desc: descs.Convolution, expected: Sizes) -> None:
-        """For BACKWARD any of the sizes that a convolution forward would bring to the input's."""
+        """Check output sizes; BACKWARD accepts all sizes from which a forward convolution gives the input's."""
         if desc.direction is ConvolutionDirection.FORWARD:
             super().check_output_sizes(desc, expected)
             return
@@ -231,7 +231,7 @@ class ConvolutionOperator(_Forward):
 
     @classmethod
     def lower(cls, desc: descs.Convolution) -> Plan:
-        """One convolution, or one per phase, with its epilogue."""
+        """Lower to one convolution, or one per phase, with its epilogue."""
         output = _grouped_output(desc)
         forward = desc.direction is ConvolutionDirection.FORWARD
         convolution = _plain(desc) if forward else _transposed(desc)
@@ -319,7 +319,7 @@ class _Integers(_Forward):
 
 
 class ConvolutionInteger(_Integers):
-    """The sums themselves."""
+    """The plain sums."""
 
     desc = descs.ConvolutionInteger
     shaders = ("convolution/convolution_integer", DIFFERENCE, CONVERT, "window/taken")
@@ -354,7 +354,7 @@ class QuantizedLinearConvolution(_Integers):
 
     @classmethod
     def lower(cls, desc: descs.QuantizedLinearConvolution) -> Plan:
-        """The parameters side by side; the convolution, and everything else in its epilogue."""
+        """Lower to a copy of the parameters into one tensor, and the convolution with an epilogue."""
         parameters = parameters_of(desc, cls.gathered)
         step, buffer = gather(parameters)
         views = {parameter.field: _of_output(parameter.view(buffer), desc) for parameter in parameters}

@@ -1,4 +1,4 @@
-"""Element-wise operators: identity, casts, bits, comparisons, choices; fused activations; what all of them share.
+"""Element-wise operators: identity, casts, bits, comparisons, choices; fused activations; their common base.
 
 The families that build on this: ``arithmetic`` and ``activation``.
 """
@@ -43,12 +43,12 @@ class ElementWise(Lowering):
 
     @classmethod
     def body(cls, desc: Any) -> str:
-        """Return the shader file, where it depends on the description."""
+        """Return the shader file, which may depend on the description."""
         return cls.shaders[0]
 
     @classmethod
     def lower(cls, desc: Any) -> Plan:
-        """One map over the operator's own body; a ScaleBias is a virtual tensor before it."""
+        """Lower to one map over the operator's own body; a ScaleBias is a virtual tensor before it."""
         output = getattr(desc, cls.result)
         inputs: dict[str, Source] = {name: input_tensor(desc, field) for name, field in cls.operands.items()}
         scale_bias = getattr(desc, "scale_bias", None)
@@ -88,14 +88,14 @@ def cast(source: Source, data_type: DataType) -> Body:
 
 
 class ElementWiseIdentity(Lowering):
-    """Moves bits, unless a ScaleBias makes it compute."""
+    """A copy of bits unless there is a ScaleBias."""
 
     desc = descs.ElementWiseIdentity
     shaders = (IDENTITY, SCALE_BIAS)
 
     @classmethod
     def lower(cls, desc: descs.ElementWiseIdentity) -> Plan:
-        """One map: a copy of raw units, or the scaled values."""
+        """Lower to one map: a copy of raw units, or the scaled values."""
         output = output_tensor(desc)
         if desc.scale_bias is None:
             copy = identity(input_tensor(desc, "input_tensor", View.RAW))
@@ -105,10 +105,8 @@ class ElementWiseIdentity(Lowering):
 
 
 def activated(body: Body, activation: OperatorDesc | None) -> Body:
-    """Return a body with an activation after it, if there is one.
-
-    The result is that of two operators in turn: the body's value is rounded to its type before the activation.
-    """
+    """Return a body followed by an activation, if there is one. The result is that of two separate operators: the
+    body's value is rounded to its type before the activation."""
     if activation is None:
         return body
     operator: Any = lowering(activation.operator)
@@ -189,7 +187,7 @@ class ElementWiseBitNot(_Bitwise):
 
 
 class ElementWiseBitCount(_Bitwise):
-    """How many bits are 1."""
+    """Number of bits that are 1."""
 
     desc = descs.ElementWiseBitCount
     operands: ClassVar[dict[str, str]] = {"input": "input_tensor"}
@@ -218,7 +216,7 @@ ElementWise.rows(
 
 
 class ElementWiseIsInfinity(ElementWise):
-    """Whether the element is an infinity of a sign that is sought, by its bits."""
+    """Whether the element is an infinity of a requested sign, by its bits."""
 
     desc = descs.ElementWiseIsInfinity
 

@@ -32,12 +32,12 @@ PLACE = "fill/place"
 
 
 def places(sizes: tuple[int, ...], steps: tuple[int, ...]) -> Body:
-    """Return a virtual tensor of these sizes that counts up by so much along each dimension, modulo 2^32."""
+    """Return a virtual tensor that increases by ``steps`` along each dimension, modulo 2^32."""
     return Element(PLACE, DataType.UINT32, sizes, constants=constants(steps=steps))
 
 
 class FillValueConstant(Lowering):
-    """One number everywhere, as bits: on every adapter, in every type."""
+    """The same number in every element, as bits: on every adapter, in every type."""
 
     desc = descs.FillValueConstant
 
@@ -58,7 +58,7 @@ class FillValueSequence(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.FillValueSequence) -> Plan:
-        """One map over the places of the elements."""
+        """Lower to one map over the indices of the elements."""
         output = output_tensor(desc)
         sizes, (strides, steps) = merge_dimensions(output.sizes, output.strides, packed_strides(output.sizes))
         output = replace(output, sizes=sizes, strides=strides)
@@ -73,12 +73,12 @@ class FillValueSequence(Lowering):
 
 
 def _number(number: float, data_type: DataType) -> int | float:
-    """Return a number in the tensor's type; integers stay as they are and are taken modulo their width later."""
+    """Return a number in the tensor's type; integers are reduced modulo their width later."""
     return converted(number, data_type) if data_type.is_float else int(number)
 
 
 MINUS_ONE = 0xBF800000
-"""The word of the float32 number -1."""
+"""Bits of the float32 number -1."""
 
 
 class OneHot(Lowering):
@@ -101,7 +101,7 @@ class OneHot(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.OneHot) -> Plan:
-        """One map, on bits, in units of several elements where the output has them."""
+        """Lower to one map on bits, in units of several elements if the output has them."""
         indices = input_tensor(desc, "indices_tensor", View.INDEX)
         axis, (output, indices) = merged_around_axis(desc.axis, as_bits(output_tensor(desc)), indices)
         indices = replace(
@@ -146,7 +146,7 @@ class DiagonalMatrix1(Lowering):
 
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
-        """The input's sizes; DIAGONAL_MATRIX has no input."""
+        """Return the input's sizes; DIAGONAL_MATRIX has no input."""
         source = getattr(desc, "input_tensor", None)
         return {} if source is None else {"output_tensor": source.sizes}
 
@@ -184,7 +184,7 @@ class DiagonalMatrix1(Lowering):
 
 
 def _constant_bits(words: tuple[int, ...], output: PlanTensor) -> Body:
-    """Return a virtual tensor that has the same bits everywhere, for a choice between it and another one.
+    """Return a virtual tensor with the same bits in every element, for a choice between it and another one.
 
     Mesa takes a choice between the words of -1.0 and 0.0 for the negative of a boolean, which is -0.0 and not 0.0.
     """
@@ -215,7 +215,7 @@ class DiagonalMatrix(Lowering):
 
 
 STATE_WORDS = 6
-"""Words of the state: four of the counter, the lowest first, two of the key."""
+"""Number of words of the state: four of the counter, the lowest first, and two of the key."""
 BLOCK_WORDS = 4
 
 
@@ -241,7 +241,8 @@ class RandomGenerator(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.RandomGenerator) -> Plan:
-        """One map over the elements, and one over the words of the next state if the description has that output."""
+        """Lower to a map over the elements, and one over the words of the next state if the description has that
+        output."""
         steps = [Map("generate", *cls._elements(desc))]
         if desc.output_state_tensor is not None:
             steps.append(Map("next state", *cls._next_state(desc)))
@@ -268,6 +269,6 @@ class RandomGenerator(Lowering):
 
     @classmethod
     def _state(cls, desc: descs.RandomGenerator, sizes: tuple[int, ...]) -> dict[str, PlanTensor]:
-        """Return the words of the state, each a tensor of those sizes that repeats it."""
+        """Return the words of the state, each as a tensor that repeats it."""
         state = input_tensor(desc, "input_state_tensor")
         return {f"state{word}": everywhere(state, sizes, word * state.strides[-1]) for word in range(STATE_WORDS)}

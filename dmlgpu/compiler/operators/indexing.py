@@ -1,4 +1,4 @@
-"""Operators that read or write where indices say."""
+"""Operators that read or write at indices."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check_single_along_axis(desc: Any, field: str, like: str) -> None:
 
 
 def check_dimension_count(desc: Any, name: str) -> None:
-    """Raise InvalidDescription unless a dimension count lies within the tensor's, and what it leaves out has size 1."""
+    """Raise InvalidDescription unless a dimension count is within the tensor's, and omitted dimensions have size 1."""
     tensor, count = getattr(desc, f"{name}_tensor"), getattr(desc, f"{name}_dimension_count")
     if not 1 <= count <= tensor.dimension_count:
         raise invalid(
@@ -54,7 +54,7 @@ def check_dimension_count(desc: Any, name: str) -> None:
 
 
 def check_left_out(desc: Any, field: str, count_field: str) -> None:
-    """Raise InvalidDescription unless the leading dimensions that a count leaves out have size 1."""
+    """Raise InvalidDescription unless the leading dimensions that a count omits have size 1."""
     tensor, count = getattr(desc, field), getattr(desc, count_field)
     left_out = tensor.sizes[: tensor.dimension_count - count]
     if any(size != 1 for size in left_out):
@@ -133,7 +133,8 @@ class GatherNd1(Lowering):
 
     @classmethod
     def output_sizes(cls, desc: descs.GatherNd | descs.GatherNd1) -> Mapping[str, tuple[int, ...]]:
-        """Leading 1s, the index tensor's dimensions but its last, the input's dimensions that no index selects."""
+        """Return leading 1s, the index tensor's dimensions but its last, and the input's dimensions that no index
+        selects."""
         data = desc.input_tensor.sizes[-desc.input_dimension_count :]
         indices = desc.indices_tensor.sizes[-desc.indices_dimension_count :]
         picked = indices[:-1] + data[_batch_dimensions(desc) + indices[-1] :]
@@ -192,7 +193,7 @@ class Gather(Lowering):
 
     @classmethod
     def output_sizes(cls, desc: descs.Gather) -> Mapping[str, tuple[int, ...]]:
-        """The input's sizes with the index dimensions in place of the axis; leading 1s are dropped or added."""
+        """Return the input's sizes with the index dimensions in place of the axis; leading 1s are removed or added."""
         picked, rank = cls._picked_sizes(desc), desc.output_tensor.dimension_count
         return {"output_tensor": (1,) * (rank - len(picked)) + picked[max(len(picked) - rank, 0) :]}
 
@@ -242,7 +243,7 @@ def _gather(data: PlanTensor, indices: PlanTensor, output: PlanTensor, batch: in
     selected = batch + length
     output = last_dimensions(output, max(lead + data.rank - selected, 1))
     window_strides = output.strides[lead:]
-    if lead + data.rank == selected:  # a single element: give it a window of one
+    if lead + data.rank == selected:  # a single element gets a window of size 1
         data = viewed(data, (*data.sizes, 1), (*data.strides, 0))
         window_strides = (0,)
     batches, batch_strides = merge_dimensions(
@@ -313,7 +314,7 @@ class ReverseSubsequences(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.ReverseSubsequences) -> Plan:
-        """One map. Lengths are read as indices into the axis: those beyond it come out as the largest number."""
+        """Lower to one map. Lengths are read as indices into the axis; those beyond it become the largest number."""
         data = input_tensor(desc, "input_tensor", View.RAW)
         lengths = input_tensor(desc, "sequence_lengths_tensor", View.INDEX)
         axis, (data, lengths, output) = merged_around_axis(desc.axis, data, lengths, output_tensor(desc))
@@ -322,7 +323,7 @@ class ReverseSubsequences(Lowering):
 
 
 def _along_axis(file: str, axis: int, output: PlanTensor, data: PlanTensor, lookup: tuple[str, PlanTensor]) -> Body:
-    """Return a body that moves elements along an axis to where a tensor of lookups says."""
+    """Return a body that moves elements along an axis to the indices in a tensor of lookups."""
     return Lookup(
         file,
         output.data_type,
@@ -353,7 +354,7 @@ class ScatterElements(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.ScatterElements) -> Plan:
-        """A copy, then a scatter; dimensions before and after the axis are merged among themselves."""
+        """Lower to a copy and a scatter; dimensions before and after the axis are merged."""
         axis, (updates, indices, output) = merged_around_axis(
             desc.axis,
             input_tensor(desc, "updates_tensor", View.RAW),
@@ -392,7 +393,7 @@ class ScatterNd(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.ScatterNd) -> Plan:
-        """A copy, then a scatter; tuple and window dimensions are merged among themselves."""
+        """Lower to a copy and a scatter; tuple and window dimensions are merged."""
         output = last_dimensions(output_tensor(desc, view=View.RAW), desc.input_dimension_count)
         indices = last_dimensions(input_tensor(desc, "indices_tensor", View.INDEX), desc.indices_dimension_count)
         length, lead = indices.sizes[-1], indices.rank - 1

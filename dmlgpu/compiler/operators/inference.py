@@ -19,7 +19,7 @@ from dmlgpu.common.errors import InvalidDescription, shown
 from dmlgpu.compiler.operators.lowering import lowering
 
 ASKED = ("CAST", "FILL_VALUE_CONSTANT", "FILL_VALUE_SEQUENCE", "DIAGONAL_MATRIX", "DIAGONAL_MATRIX1")
-"""Operators whose output's type is the caller's choice alone."""
+"""Operators whose output type is chosen by the caller."""
 
 
 def complete(
@@ -35,7 +35,7 @@ def complete(
     Args:
         op_cls: The operator.
         values: Inputs and attributes by field. None for an attribute means its default: strides of 1, no padding, all
-            axes, pixels at their centres, scales that result in ``sizes``, the output's data type.
+            axes, pixels at their centers, scales that result in ``sizes``, the output's data type.
         types: Data types of outputs, by field, if several are allowed.
         sizes: Sizes of outputs, by field, if they do not follow from the inputs; a tuple of sizes for SPLIT.
         absent: Optional outputs to omit.
@@ -48,7 +48,7 @@ def complete(
 
 
 class _Completion:
-    """One description on its way."""
+    """A description under construction."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class _Completion:
         return value if isinstance(value, TensorDesc) else None
 
     def desc(self) -> OperatorDesc:
-        """Return the description, its outputs' sizes first guessed, then as they follow from it."""
+        """Return the description, with outputs' sizes first guessed, then inferred from it."""
         for name, sizes in self.sizes.items():
             if not isinstance(sizes, Sequence) or not all(isinstance(size, int | np.integer) for size in _flat(sizes)):
                 reason = f"must be a sequence of integers, got {shown(sizes)}"
@@ -90,14 +90,14 @@ class _Completion:
         return self._with(types, sizes_of_outputs)
 
     def _follow(self, types: Mapping[str, DataType], guess: dict[str, Any], tentative: OperatorDesc) -> dict[str, Any]:
-        """Return the sizes of all outputs, those that follow from the description instead of guesses."""
+        """Return the sizes of all outputs, inferred from the description instead of guessed."""
         known = lowering(self.op_cls.operator)
         try:
             usual = {name: sizes for name, sizes in known.usual_sizes(tentative).items() if name in guess}
             guess = {**guess, **usual, **self.sizes}
             due = known.output_sizes(self._with(types, guess))
         except (ArithmeticError, AssertionError, LookupError, ValueError):
-            # The attributes do not fit: their rules come before those of the outputs' sizes.
+            # Attributes are invalid: their errors take precedence over those of output sizes.
             self._refuse(tentative)
             raise
         for field in self.outputs:
@@ -135,7 +135,7 @@ class _Completion:
         return self._usual_type(field)
 
     def _usual_type(self, field: FieldSchema) -> DataType:
-        """Return what DirectMLX takes: UINT8 for booleans and quantized numbers, UINT32 for indices."""
+        """Return DirectMLX's default: UINT8 for booleans and quantized numbers, UINT32 for indices."""
         allowed = self.schema.support[max(self.schema.support)][field.name].types
         if self.op_cls.operator in ASKED:
             raise self._missing(field, "data_type", "several are allowed")
@@ -151,7 +151,7 @@ class _Completion:
     # ---- sizes ------------------------------------------------------------------------------------------------------
 
     def _guess(self, field: FieldSchema) -> Any:
-        """Return an output's sizes as they are given or related to an input's; else ones, of the right rank."""
+        """Return an output's sizes from the caller or a related input; else ones, of the right rank."""
         if field.python_name in self.sizes:
             return self.sizes[field.python_name]
         if field.is_array:
@@ -163,7 +163,7 @@ class _Completion:
         return (1,) if like is None else (1,) * like.dimension_count
 
     def _related(self, what: str, field: FieldSchema) -> TensorDesc | None:
-        """Return the first input that must agree with an output in something."""
+        """Return the first input that must agree with an output in a property."""
         for relation in self.schema.relations:
             if what in relation.same and field.name in relation.tensors:
                 for name in relation.tensors:
@@ -193,7 +193,7 @@ class _Completion:
                 self.values[name] = self._scales()
 
     def _scales(self) -> tuple[float, ...] | None:
-        """Return the scales between the sizes before and after resampling, where these are given."""
+        """Return the scales from the sizes before to those after resampling, if the caller passed these."""
         after = self.sizes.get("output_tensor") or self.inputs["InputGradientTensor"].sizes if self.sizes else None
         before = self.sizes.get("output_gradient_tensor") or next(iter(self.inputs.values())).sizes
         if after is None or len(after) != len(before):

@@ -35,7 +35,7 @@ class Moving(Lowering):
         inputs = [PlanTensor.of(Role.INPUT, index, slot.tensor, View.RAW) for index, slot in enumerate(desc.inputs)]
         outputs = [PlanTensor.of(Role.OUTPUT, index, slot.tensor) for index, slot in enumerate(desc.outputs)]
         steps = tuple(
-            copy(move, inputs[move.input], outputs[move.output], keeps_neighbours=pieces[move.output] > 1)
+            copy(move, inputs[move.input], outputs[move.output], keeps_neighbors=pieces[move.output] > 1)
             for move in moves
         )
         return Plan(desc.operator, steps)
@@ -51,7 +51,7 @@ class Slice1(Moving):
 
     @classmethod
     def usual_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
-        """All that the window offers."""
+        """Return all elements of the window."""
         windows = zip(desc.input_window_sizes, desc.input_window_strides, strict=True)
         return {"output_tensor": tuple(offered(window, stride) for window, stride in windows)}
 
@@ -67,7 +67,7 @@ class Slice1(Moving):
 
 
 class SliceOperator(Lowering):
-    """A box of the input with positive strides; strides of 0 are refused (the page is silent)."""
+    """A box of the input with positive strides; strides of 0 are rejected (the page is silent)."""
 
     desc = descs.Slice
     newer = descs.Slice1
@@ -109,7 +109,7 @@ class SliceOperator(Lowering):
 
 
 class Tile(Moving):
-    """The input as often as ``repeats`` says along each dimension."""
+    """The input, repeated ``repeats`` times along each dimension."""
 
     desc = descs.Tile
 
@@ -139,18 +139,18 @@ class Tile(Moving):
 
 
 def window_start(desc: descs.Slice1 | descs.SliceGrad) -> tuple[int, ...]:
-    """Return the first element that each window's walk takes: its last one where the stride is negative."""
+    """Return the first element of each window in the order of its stride: the last one if it is negative."""
     windows = zip(desc.input_window_offsets, desc.input_window_sizes, desc.input_window_strides, strict=True)
     return tuple(offset + (size - 1 if stride < 0 else 0) for offset, size, stride in windows)
 
 
 def offered(window: int, stride: int) -> int:
-    """Return how many elements of a window a walk takes."""
+    """Return the number of elements of a window that a stride reaches."""
     return 1 + (window - 1) // abs(stride)
 
 
 def check_windows(desc: descs.Slice1 | descs.SliceGrad, whole: str, taken: str) -> None:
-    """Raise InvalidDescription unless windows lie inside a tensor and another takes no more than they offer.
+    """Raise InvalidDescription unless windows lie inside a tensor and another has at most their elements.
 
     Args:
         desc: the description.
@@ -216,7 +216,7 @@ class Split(Moving):
 
 
 class Join(Moving):
-    """Puts tensors together along one axis.
+    """Concatenates tensors along one axis.
 
     Each input is copied by a kernel of its own, so that there may be any number of them. Where pieces of 8 or 16 bits
     meet within a 32-bit word, a kernel stores its part of the word and keeps the rest, which kernels before it wrote.
@@ -247,12 +247,12 @@ class Join(Moving):
 
 
 def _along(pieces: Sequence[TensorDesc], axis: int) -> int:
-    """Return the size of all pieces along the axis."""
+    """Return the total size of the pieces along the axis."""
     return sum(piece.sizes[axis] for piece in pieces)
 
 
 def _starts(pieces: Sequence[TensorDesc], axis: int) -> list[tuple[int, ...]]:
-    """Return where each piece begins in the whole tensor."""
+    """Return the start of each piece in the whole tensor."""
     rank = pieces[0].dimension_count
     *starts, _ = itertools.accumulate((piece.sizes[axis] for piece in pieces), initial=0)
     return [tuple(start if dimension == axis else 0 for dimension in range(rank)) for start in starts]
@@ -265,7 +265,7 @@ def _check_axis(desc: descs.Split | descs.Join, whole: str) -> None:
 
 
 def _check_pieces(desc: descs.Split | descs.Join, pieces: str, whole: str) -> None:
-    """Raise InvalidDescription unless every piece has the sizes of the whole but along the axis."""
+    """Raise InvalidDescription unless every piece has the sizes of the whole tensor except along the axis."""
     expected = getattr(desc, whole).sizes
     for index, piece in enumerate(getattr(desc, pieces)):
         for dimension, size in enumerate(expected):
@@ -278,23 +278,23 @@ def _check_pieces(desc: descs.Split | descs.Join, pieces: str, whole: str) -> No
 
 
 _SPACE = (("batch",), ("channel",), ("row", "down"), ("column", "across"))
-"""The digits of each dimension on the side of space: a block's row or column, then that within the block."""
+"""Digits of each dimension on the space side: a block's row or column, then the one within the block."""
 
 _CHANNELS = {
     DepthSpaceOrder.DEPTH_COLUMN_ROW: ("down", "across", "channel"),
     DepthSpaceOrder.COLUMN_ROW_DEPTH: ("channel", "down", "across"),
 }
-"""The digits of a channel on the side of depth."""
+"""Digits of a channel on the depth side."""
 
 _OLDER_ORDER = {"order": DepthSpaceOrder.DEPTH_COLUMN_ROW}
-"""The order of the operators that have no such field."""
+"""Order of the operators without such a field."""
 
 
 class SpaceToDepth1(Moving):
     """Blocks of height and width become channels.
 
     The output's sizes are {N, C * BlockSize * BlockSize, H / BlockSize, W / BlockSize}, as the page's examples have
-    them (its text gives those of the other direction). The page is silent on blocks of size 0; they are refused.
+    them (its text gives those of the other direction). The page is silent on blocks of size 0; they are rejected.
     """
 
     desc = descs.SpaceToDepth1
@@ -323,7 +323,7 @@ Lowering.older(
 
 
 class DepthToSpace1(Moving):
-    """Channels become blocks of height and width. The page is silent on blocks of size 0; they are refused."""
+    """Channels become blocks of height and width. The page is silent on blocks of size 0; they are rejected."""
 
     desc = descs.DepthToSpace1
 
@@ -363,7 +363,7 @@ def _check_divides(
     divisor: int,
     name: str,
 ) -> None:
-    """Raise InvalidDescription unless blocks are not empty and sizes of the input divide by what they take."""
+    """Raise InvalidDescription unless blocks are not empty and divide the sizes of the input."""
     if desc.block_size < 1:
         raise invalid(desc, "block_size", f"must be at least 1, got {desc.block_size}")
     for axis in axes:
@@ -373,7 +373,7 @@ def _check_divides(
 
 
 _Inputs: TypeAlias = Mapping[str, tuple[Source, tuple[int | None, ...]]]
-"""Sources by name, each with the dimensions that follow those of the output (``Element.follows``)."""
+"""Sources by name, each with the output dimensions that it follows (``Element.follows``)."""
 
 
 class Padding1(Lowering):
@@ -436,7 +436,7 @@ class Padding1(Lowering):
 
 
 def _constant(desc: descs.Padding1, output: PlanTensor) -> Body:
-    """Return a tensor of the output's sizes that holds the constant's bits everywhere, given as two words."""
+    """Return a tensor of the output's sizes filled with the constant's bits, which are two words."""
     words = words_of(desc.padding_value, desc.padding_value_data_type)
     repeated = 0xFFFFFFFF // (2 ** min(output.data_type.bits, 32) - 1)  # narrow elements fill a word
     values = constants(words=(words[0] * repeated, words[-1] * repeated))
@@ -471,7 +471,7 @@ class SliceGrad(Lowering):
 
     @classmethod
     def check(cls, desc: descs.SliceGrad) -> None:
-        """As SLICE1, whose input has the output gradient's sizes."""
+        """Check as SLICE1 does, whose input has the output gradient's sizes."""
         check_windows(desc, "output_gradient_tensor", "input_gradient_tensor")
 
     @classmethod
@@ -492,7 +492,7 @@ class SliceGrad(Lowering):
 
 
 def _surrounded(desc: OperatorDesc, file: str, frame: Frame, border: Body) -> Plan:
-    """Return the plan of a frame around which lies a tensor of the output's sizes."""
+    """Return the plan of a frame of the output's sizes around a tensor."""
     everywhere = tuple(range(border.rank))
     inputs: _Inputs = {"input": (frame.input, frame.follows), "border": (border, everywhere)}
     return _plan(desc, file, frame, inputs, constants(start=frame.start, step=frame.step))

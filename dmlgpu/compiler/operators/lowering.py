@@ -17,7 +17,7 @@ from dmlgpu.compiler.plan import Plan, PlanTensor, Role, View
 from dmlgpu.compiler.rewrites.moves import Move
 
 MAX_PADDED = 2**31 - 1
-"""Most elements of a spatial dimension with its padding: shaders count them in signed 32-bit integers."""
+"""Maximum size of a spatial dimension with its padding: shaders use signed 32-bit integers."""
 
 _LOWERINGS: dict[str, type[Lowering]] = {}
 
@@ -32,7 +32,7 @@ class Lowering:
             operator's name, or to none if the operator upgrades to another.
         newer: Description of the next version, to which an older operator upgrades. Its checks and output sizes apply
             unless the older operator overrides them.
-        filled: Fields that only the newer description has, with the values that preserve the older behaviour.
+        filled: Fields that only the newer description has, with the values that preserve the older behavior.
         same_sizes: Outputs that have the sizes of another tensor, by field.
     """
 
@@ -53,10 +53,10 @@ class Lowering:
 
     @classmethod
     def rows(cls, table: Mapping[type[OperatorDesc], str]) -> None:
-        """Register operators that need nothing of their own but their shaders.
+        """Register operators that need only their shaders.
 
         Args:
-            table: per description what the operator computes, and the choices that its page leaves open.
+            table: docstring per description: the computation, and the choices that its page leaves open.
         """
         module = sys._getframe(1).f_globals["__name__"]
         for desc, doc in table.items():
@@ -64,12 +64,12 @@ class Lowering:
 
     @classmethod
     def older(cls, desc: type[OperatorDesc], newer: type[OperatorDesc], doc: str, **filled: Any) -> None:
-        """Register an older operator that needs nothing of its own.
+        """Register an older operator that only upgrades to a newer one.
 
         Args:
             desc, newer: its description, and that of the next operator of its line.
             doc: how the two differ.
-            filled: the fields that it lacks, with the values that mean the same.
+            filled: the fields that it lacks, with equivalent values.
         """
         module = sys._getframe(1).f_globals["__name__"]
         body = {"desc": desc, "newer": newer, "filled": filled, "__doc__": doc, "__module__": module}
@@ -87,7 +87,7 @@ class Lowering:
 
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
-        """Return the sizes that output tensors must have, by field: those of them that follow from the inputs."""
+        """Return the required sizes of output tensors, by field, as far as they follow from the inputs."""
         if cls.newer is not None:
             return lowering(cls.newer.operator).output_sizes(desc)
         return {field: getattr(desc, other).sizes for field, other in cls.same_sizes.items()}
@@ -107,12 +107,12 @@ class Lowering:
 
     @classmethod
     def upgrade(cls, desc: Any) -> OperatorDesc | None:
-        """Return the same work as a newer operator's description, or None where this is the newest of its line."""
+        """Return an equivalent description of a newer operator, or None if this is the newest of its line."""
         return None if cls.newer is None else cls.newer(**desc.values, **cls.filled)
 
     @classmethod
     def moves(cls, desc: Any) -> tuple[Move, ...]:
-        """Return the parts of the outputs that are only elements of the inputs; none where everything is computed."""
+        """Return the parts of the outputs that are copies of elements of the inputs; none if everything is computed."""
         return ()
 
     @classmethod
@@ -125,7 +125,7 @@ def lowering(operator: str) -> type[Lowering]:
     """Return the lowering of an operator.
 
     Raises:
-        OperatorNotImplemented: when there is none yet.
+        OperatorNotImplemented: when the operator has none.
     """
     if operator not in _LOWERINGS:
         raise OperatorNotImplemented(operator)
@@ -152,7 +152,7 @@ def check_sizes(desc: OperatorDesc, field: str, expected: tuple[int, ...], why: 
 def check_axes(desc: Any) -> None:
     """Raise InvalidDescription unless the axes name different dimensions of the input, at least one.
 
-    They need not be sorted. The pages are silent on none at all and on repeated ones; both are refused.
+    They need not be sorted. The pages are silent on none at all and on repeated ones; both are rejected.
     """
     rank = desc.input_tensor.dimension_count
     if not desc.axes:
@@ -167,7 +167,7 @@ def check_axes(desc: Any) -> None:
 
 
 def check_padded(desc: OperatorDesc, padded: Sequence[int]) -> None:
-    """Raise InvalidDescription where a spatial dimension has more elements, padding included, than shaders count."""
+    """Raise InvalidDescription if a padded spatial dimension is larger than shaders can count."""
     for index, size in enumerate(padded):
         if size > MAX_PADDED:
             field = f"start_padding[{index}] + end_padding[{index}]"
@@ -185,7 +185,7 @@ def output_tensor(desc: OperatorDesc, field: str = "output_tensor", view: View =
 
 
 def everywhere(tensor: PlanTensor, sizes: tuple[int, ...], element: int = 0) -> PlanTensor:
-    """Broadcast the element of a tensor with the index ``element`` to other sizes."""
+    """Broadcast the element of a tensor at the index ``element`` to other sizes."""
     return replace(tensor, sizes=sizes, strides=(0,) * len(sizes), offset=tensor.offset + element)
 
 

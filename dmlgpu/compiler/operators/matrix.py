@@ -1,4 +1,4 @@
-"""Matrix products: of floats, of integers, of quantised numbers.
+"""Matrix products: of floats, of integers, of quantized numbers.
 
 All are a ``Contract`` (schedule/gemm.py): the operands are tensors or integers less their zero points, everything after
 the sum is the epilogue of the same kernel.
@@ -54,14 +54,14 @@ SOFTMAX = ("ACTIVATION_SOFTMAX", "ACTIVATION_SOFTMAX1")
 
 @dataclass(frozen=True)
 class _Matrices:
-    """The sizes of a product as its description has them: A in batch x rows x inner, B in batch x inner x columns."""
+    """Sizes of a product in its description: A is batch x rows x inner, B is batch x inner x columns."""
 
     a: Sizes
     b: Sizes
 
     @classmethod
     def of(cls, desc: Any) -> _Matrices:
-        """Read the matrices of a description, transposed where it says so."""
+        """Read the sizes of the matrices of a description, transposed if it says so."""
         a, b = desc.a_tensor.sizes, desc.b_tensor.sizes
         if getattr(desc, "trans_a", None) is MatrixTransform.TRANSPOSE:
             a = _turned(a)
@@ -81,7 +81,7 @@ class _Matrices:
 
 
 def _turned(values: Sizes) -> Sizes:
-    """Exchange the last two."""
+    """Exchange the last two dimensions."""
     return (*values[:-2], values[-1], values[-2])
 
 
@@ -94,7 +94,7 @@ class _MatrixProduct(Lowering):
 
     @classmethod
     def check(cls, desc: Any) -> None:
-        """As many products of A as of B; columns of A as rows of B; rows of A and columns of B in the output."""
+        """Check that A and B have the same batch and inner size, and the output the rows of A and the columns of B."""
         matrices = _Matrices.of(desc)
         (*batch, rows, inner), b = matrices.a, matrices.b
         expected = (*batch, inner, b[-1])
@@ -106,7 +106,7 @@ class _MatrixProduct(Lowering):
 
 
 def _owned(desc: Any, *fields: str) -> bool:
-    """Return whether all tensors that are there are OWNED_BY_DML."""
+    """Return whether all present tensors are OWNED_BY_DML."""
     tensors = [getattr(desc, field) for field in fields]
     return all(tensor is None or tensor.owned_by_dml for tensor in tensors)
 
@@ -143,7 +143,7 @@ class Gemm(_MatrixProduct):
 
     @classmethod
     def lower(cls, desc: descs.Gemm) -> Plan:
-        """The product with its epilogue; before a softmax into a temporary tensor."""
+        """Lower to the product with its epilogue; before a softmax it writes a temporary tensor."""
         a, b = input_tensor(desc, "a_tensor"), input_tensor(desc, "b_tensor")
         if desc.trans_a is MatrixTransform.TRANSPOSE:
             a = replace(a, sizes=_turned(a.sizes), strides=_turned(a.strides))
@@ -180,7 +180,7 @@ class Gemm(_MatrixProduct):
 
 
 def _standing_alone(desc: descs.Gemm) -> OperatorDesc:
-    """Return the fused activation as an operator by itself."""
+    """Return the fused activation as a separate operator."""
     assert desc.fused_activation is not None
     tensor = replace(desc.output_tensor, strides=None, total_tensor_size_in_bytes=None)
     return desc.fused_activation.replace(input_tensor=tensor, output_tensor=tensor)
@@ -190,7 +190,7 @@ def _standing_alone(desc: descs.Gemm) -> OperatorDesc:
 
 
 def _differences(desc: Any, name: str, sizes: Sizes, own: int, data_type: DataType) -> Source:
-    """Return a or B less its zero point, in the type of the sums."""
+    """Return A or B less its zero point, in the data type of the sums."""
     values = input_tensor(desc, f"{name}_tensor")
     if getattr(desc, f"{name}_zero_point_tensor") is None:
         return cast(values, data_type)
@@ -207,7 +207,7 @@ def _parameter(tensor: PlanTensor, sizes: Sizes, own: int) -> PlanTensor:
 
 
 ROWS, COLUMNS = -2, -1
-"""The dimension, counted from the last, along which there may be several scales and zero points."""
+"""Dimension, counted from the last, along which there may be several scales and zero points."""
 
 
 class _IntegerProduct(_MatrixProduct):
@@ -232,7 +232,7 @@ class _IntegerProduct(_MatrixProduct):
 
     @classmethod
     def operands(cls, desc: Any, accumulator: DataType) -> tuple[Source, Source]:
-        """Return a and B less their zero points."""
+        """Return A and B less their zero points."""
         a, b = desc.a_tensor.sizes, desc.b_tensor.sizes
         return _differences(desc, "a", a, ROWS, accumulator), _differences(desc, "b", b, COLUMNS, accumulator)
 
@@ -243,7 +243,7 @@ class _IntegerProduct(_MatrixProduct):
 
     @classmethod
     def owned(cls, desc: Any) -> tuple[bool, bool]:
-        """Return whether A, and B, and their zero points are handed over at initialisation."""
+        """Return whether A and its zero point, and B and its zero point, are bound at initialization."""
         return _owned(desc, "a_tensor", "a_zero_point_tensor"), _owned(desc, "b_tensor", "b_zero_point_tensor")
 
 
@@ -261,7 +261,7 @@ def _check_parameter(desc: Any, field: str, count: int, own: int) -> None:
 
 
 class MatrixMultiplyInteger(_IntegerProduct):
-    """The sums themselves. A missing zero point is 0."""
+    """The plain sums. A missing zero point is 0."""
 
     desc = descs.MatrixMultiplyInteger
     shaders = ("matrix/matrix_multiply_integer", DIFFERENCE, CONVERT)
@@ -337,7 +337,7 @@ class QuantizedLinearMatrixMultiply(_IntegerProduct):
 
     @classmethod
     def lower(cls, desc: descs.QuantizedLinearMatrixMultiply) -> Plan:
-        """The parameters side by side; the product, and everything else in its epilogue."""
+        """Lower to a copy of the parameters into one tensor, and the product with an epilogue."""
         output = output_tensor(desc)
         parameters = parameters_of(desc, cls.gathered)
         step, gathered = gather(parameters)

@@ -50,7 +50,7 @@ FLOAT32 = DataType.FLOAT32
 
 NORMALIZE = "normalization/normalize"
 MOMENTS = Stage("moments", "normalization/moments", 4, parts=("mean", "lack", "variance"), longest=1024)
-"""The mean, what its float32 lacks, and the variance."""
+"""Mean, its rounding error in float32, and variance."""
 
 
 def _attribute(value: float, sizes: tuple[int, ...]) -> Body:
@@ -62,7 +62,7 @@ def normalized(data_type: DataType, epsilon: float, sources: Mapping[str, Source
 
     Args:
         sources: ``input`` and any of ``mean``, ``lack`` (a second part of the mean), ``variance``, ``scale``, ``bias``;
-            those that are missing change nothing.
+            missing ones have no effect.
     """
     source, sizes = sources["input"], sources["input"].sizes
     neutral = {"mean": 0, "lack": 0, "variance": 1, "scale": 1, "bias": 0}
@@ -89,10 +89,10 @@ def check_broadcast(desc: Any, *fields: str) -> None:
 
 
 class MeanVarianceNormalization2(Lowering):
-    """Layer normalisation, and without the mean root-mean-square normalisation: then the variance is the mean square
+    """Layer normalization, and without the mean root-mean-square normalization: then the variance is the mean square
     (as onnxruntime's SimplifiedLayerNormalization needs it; the page says nothing). Neither leaves scale and bias.
 
-    Unsorted axes are taken as a set; none at all and repeated ones are refused (the page is silent).
+    Unsorted axes are taken as a set; none at all and repeated ones are rejected (the page is silent).
     """
 
     desc = descs.MeanVarianceNormalization2
@@ -113,7 +113,7 @@ class MeanVarianceNormalization2(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.MeanVarianceNormalization2) -> Plan:
-        """One kernel where rows are short enough; else reductions and a map."""
+        """Lower to one kernel if rows are short enough, else to reductions and a map."""
         source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
         others = broadcast(desc, {"scale": "scale_tensor", "bias": "bias_tensor"})
 
@@ -137,7 +137,7 @@ def _statistics(desc: descs.MeanVarianceNormalization2) -> tuple[Stage, ...]:
 
 
 def _check_scale_with_bias(desc: Any, level: FeatureLevel) -> None:
-    """Below 5_2 scale and bias come together."""
+    """Below 5_2 scale and bias require each other."""
     present = [field for field in ("scale_tensor", "bias_tensor") if getattr(desc, field) is not None]
     if level < FeatureLevel.LEVEL_5_2 and len(present) == 1:
         (absent,) = {"scale_tensor", "bias_tensor"} - set(present)
@@ -153,7 +153,7 @@ class MeanVarianceNormalization1(Lowering):
 
     @classmethod
     def check_level(cls, desc: descs.MeanVarianceNormalization1, level: FeatureLevel) -> None:
-        """Below 5_2 scale and bias come together; below 4_0 they have the input's channels."""
+        """Below 5_2 scale and bias require each other; below 4_0 they have the input's channels."""
         _check_scale_with_bias(desc, level)
         if level >= FeatureLevel.LEVEL_4_0 or desc.input_tensor.dimension_count < 2:
             return
@@ -185,7 +185,7 @@ class MeanVarianceNormalization(Lowering):
 
     @classmethod
     def check_level(cls, desc: descs.MeanVarianceNormalization, level: FeatureLevel) -> None:
-        """Below 5_2 scale and bias come together."""
+        """Below 5_2 scale and bias require each other."""
         _check_scale_with_bias(desc, level)
 
     @classmethod
@@ -218,7 +218,7 @@ class LpNormalization(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.LpNormalization) -> Plan:
-        """One kernel where rows are short enough; else a reduction and a map."""
+        """Lower to one kernel if rows are short enough, else to a reduction and a map."""
         body, stage, form, exponent = cls.shaders[0], *cls._norm(desc)
         values = constants(
             compute=FLOAT32,
@@ -237,15 +237,15 @@ class LpNormalization(Lowering):
 
     @classmethod
     def _norm(cls, desc: descs.LpNormalization) -> tuple[Stage, str, int]:
-        """Return the reduction, the form in which the body gets its result, and the exponent of the unit."""
+        """Return the reduction, the mode of the body that reads its result, and the exponent of the unit."""
         _, absolute, squares, absolute_halves, square_halves = cls.shaders
-        if desc.input_tensor.data_type is DataType.FLOAT16:  # no norm of float16 comes near the limits of float32
+        if desc.input_tensor.data_type is DataType.FLOAT16:  # norms of float16 are far from the limits of float32
             return (Stage("norm", absolute_halves, 2) if desc.p == 1 else Stage("norm", square_halves, 4)), "plain", 0
         if desc.p == 2:
             return Stage("norm", squares, 4), "signed", 86
         exponent = desc.input_tensor.sizes[desc.axis].bit_length() + 1
-        # What a sum loses of numbers that are subnormal in this unit is below 2^(2 exponent - 127): nothing beside such
-        # an epsilon.
+        # Sums of numbers that are subnormal in this unit lose less than 2^(2 exponent - 127), which is negligible
+        # beside such an epsilon.
         if desc.epsilon >= math.ldexp(1, 2 * exponent - 100):
             return Stage("norm", absolute, 2, constants=constants(exponent=exponent)), "scaled", exponent
         return Stage("norm", absolute, 4, constants=constants(exponent=0, absolute=True)), "signed", 64
@@ -290,7 +290,7 @@ class ValueScale2d(Lowering):
         return Plan(desc.operator, (Map("map", body, output),))
 
 
-MAX_NEIGHBOURS = 1 << 16
+MAX_NEIGHBORS = 1 << 16
 """Elements of a region along one dimension."""
 
 SQUARE = "normalization/square"
@@ -336,14 +336,14 @@ class _Windows:
         sizes = desc.input_tensor.sizes
         axes = (1,) if desc.cross_channel else (3, 2)
         longest = min(desc.local_size, max(sizes[axis] for axis in axes))
-        if longest > MAX_NEIGHBOURS:
+        if longest > MAX_NEIGHBORS:
             raise NotSupported(
-                f"a region of {longest} elements in a row exceeds the {MAX_NEIGHBOURS} that are summed per element"
+                f"a region of {longest} elements in a row exceeds the {MAX_NEIGHBORS} that are summed per element"
             )
         return cls(sizes, axes, (desc.local_size - 1) // 2, desc.local_size // 2, [])
 
     def sum(self, source: Source, *, mirrored: bool = False) -> Body:
-        """The sum over each element's region, one dimension after the other; mirrored: over all elements in whose
+        """Return the sum over each element's region, dimension by dimension; mirrored: over all elements in whose
         region it lies."""
         *first, last = self.axes
         for axis in first:
@@ -387,7 +387,7 @@ class LocalResponseNormalization(_LocalResponse):
 
     @classmethod
     def lower(cls, desc: descs.LocalResponseNormalization) -> Plan:
-        """One map; two where the region has two dimensions."""
+        """Lower to one map, or two if the region has two dimensions."""
         windows = _Windows.of(desc)
         source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
         total = windows.squares(source)
@@ -410,7 +410,8 @@ class LocalResponseNormalizationGrad(_LocalResponse):
 
     @classmethod
     def lower(cls, desc: descs.LocalResponseNormalizationGrad) -> Plan:
-        """The sums of squares, what every element adds to the gradients of others, and the map that sums that up."""
+        """Lower to the sums of squares, the contribution of every element to other gradients, and a map that sums
+        these."""
         file, weight, *_ = cls.shaders
         windows = _Windows.of(desc)
         output = output_tensor(desc, "output_gradient_tensor")

@@ -1,4 +1,4 @@
-"""Operators on what a sliding window sees: averages, norms, largest elements, columns; their gradients and inverses.
+"""Operators on sliding windows: averages, norms, largest elements, columns; their gradients and inverses.
 
 Each is a reduction over virtual windows (rewrites/windows.py), however large these are, between maps over positions.
 """
@@ -64,12 +64,12 @@ from dmlgpu.compiler.rewrites.windows import (
 
 FLOAT32, INT32, UINT32 = DataType.FLOAT32, DataType.INT32, DataType.UINT32
 SAFE_POWER_OF_HALVES = 5
-"""The 5th powers of all float16 numbers, and their sums, are normal numbers of float32."""
+"""Exponent up to which powers of float16 numbers, and their sums, are normal numbers of float32."""
 LEAD = 2
-"""Batch and channel come before the spatial dimensions."""
+"""Number of dimensions before the spatial ones: batch and channel."""
 
 MAX_PLACES = 1 << 20
-"""Maximum elements of a window that is larger than the input; larger ones would mostly iterate over padding."""
+"""Maximum elements of a window that is larger than the input; larger ones would iterate mostly over padding."""
 
 AVERAGE, SHARE = "pooling/average", "pooling/share"
 SUM = Reduction("reduction/reduce_sum_float", FLOAT32, 2, portable=True)
@@ -79,7 +79,7 @@ SUM = Reduction("reduction/reduce_sum_float", FLOAT32, 2, portable=True)
 
 
 def _windows(desc: Any, spatial: Sizes) -> Windows:
-    """Return how the window slides over an input; without dilations they are 1."""
+    """Return the windows over an input; dilations default to 1."""
     dilations = getattr(desc, "dilations", (1,) * len(desc.window_size))
     return windows_over(
         spatial,
@@ -106,18 +106,18 @@ class Pooling(Lowering):
 
     @classmethod
     def windows(cls, desc: Any) -> Windows:
-        """Return how the window slides."""
+        """Return the windows of a description."""
         return _windows(desc, getattr(desc, cls.whole).sizes[LEAD:])
 
     @classmethod
     def pooled_sizes(cls, desc: Any) -> Sizes:
-        """Return batch, channels, and how many positions the window has."""
+        """Return batch, channels, and the number of positions of the window."""
         whole: Sizes = getattr(desc, cls.whole).sizes
         return whole[:LEAD] + positions_of(cls.windows(desc))
 
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, Sizes]:
-        """None for a gradient: several inputs have the pooled sizes."""
+        """Return no sizes for a gradient: several inputs have the same pooled sizes."""
         return {cls.pooled: cls.pooled_sizes(desc)} if cls.pooled in desc.output_fields else {}
 
     @classmethod
@@ -163,7 +163,7 @@ def _check_axis(desc: Any, whole: str, index: int, positions: int, reach: int) -
 
 
 def _check_places(desc: Any, whole: str, spatial: Sizes) -> None:
-    """Raise InvalidDescription for a window that is large for its padding alone, all of which is walked through."""
+    """Raise InvalidDescription for a window that is large only because of its padding, which kernels iterate over."""
     places, most = math.prod(desc.window_size), max(MAX_PLACES, math.prod(spatial))
     if places > most:
         reason = f"must have at most {most} elements, {MAX_PLACES} or as many as {whole} has in space, got {places}"
@@ -171,7 +171,7 @@ def _check_places(desc: Any, whole: str, spatial: Sizes) -> None:
 
 
 class Undilated(Lowering):
-    """An older operator without dilations: they are 1."""
+    """An older operator without dilations, which are 1."""
 
     newer: ClassVar[type[OperatorDesc]]
 
@@ -187,7 +187,7 @@ class Undilated(Lowering):
 
 
 def _divisor(desc: Any, windows: Windows, divided: str) -> dict[str, Any]:
-    """Return the constants of a body that divides: by all places of the window, or by those on the input."""
+    """Return the constants of a body that divides by the size of the window, or its part on the input."""
     counted = not desc.include_padding and any(
         len(axis.inside(position)) < axis.size for axis in windows for position in (0, axis.positions - 1)
     )
@@ -201,13 +201,13 @@ def _divisor(desc: Any, windows: Windows, divided: str) -> dict[str, Any]:
 
 
 def _average(desc: Any, sums: PlanTensor, windows: Windows, data_type: DataType) -> Body:
-    """Return sums divided by what counts, which may differ from position to position."""
+    """Return sums divided by element counts, which may differ between positions."""
     values = constants(**_divisor(desc, windows, "output"))
     return element(AVERAGE, data_type, sums.sizes, portable=True, values=values, sums=sums)
 
 
 class AveragePooling1(Pooling):
-    """Sums in float32 that keep their rounding errors, divided once."""
+    """Float32 sums with compensated rounding errors, divided once."""
 
     desc = descs.AveragePooling1
     shaders = (AVERAGE, SHARE, "window/taken")
@@ -242,7 +242,7 @@ class AveragePoolingGrad(Pooling):
 
     @classmethod
     def lower(cls, desc: descs.AveragePoolingGrad) -> Plan:
-        """A reduction over the positions that may cover an element."""
+        """Lower to a reduction over the positions that may cover an element."""
         windows, gradient = cls.windows(desc), input_tensor(desc, "input_gradient_tensor")
         shape = covering(gradient, windows)
         values = constants(**_divisor(desc, windows, "gradient"))
@@ -257,7 +257,7 @@ class AveragePoolingGrad(Pooling):
 
 class LpPooling1(Pooling):
     """(sum of |x|^p)^(1/p), in float32. Padding adds 0. The absolute value is taken for odd p too, as onnxruntime does
-    (the page prints none). A p of 0 is refused.
+    (the page prints none). A p of 0 is rejected.
 
     No norm overflows or underflows before its result does: squares are taken in units that fit, and for p from 3 on
     elements are divided by the largest one of their window first, but for float16 up to the 5th power, which float32
@@ -288,7 +288,8 @@ class LpPooling1(Pooling):
 
     @classmethod
     def lower(cls, desc: descs.LpPooling1) -> Plan:
-        """One reduction for p = 1 and 2; else the largest elements where needed, sums of powers, and their roots."""
+        """Lower to one reduction for p = 1 and 2; else to the largest elements if needed, sums of powers, and their
+        roots."""
         windows, output = cls.windows(desc), output_tensor(desc)
         seen, axes = taken(input_tensor(desc, "input_tensor"), windows), len(windows)
         if desc.p in cls.norms:
@@ -314,7 +315,7 @@ class LpPooling1(Pooling):
 Undilated.older(descs.LpPooling, descs.LpPooling1, "LP_POOLING1 without dilations.")
 
 
-# ---- quantised averages
+# ---- quantized averages
 
 
 class QuantizedLinearAveragePooling(Pooling):
@@ -368,7 +369,7 @@ def _parameter(desc: Any, field: str, sizes: Sizes) -> Source:
 
 
 class MaxPooling2(Pooling):
-    """The largest element, moved bit by bit, and its number in the whole input, row by row.
+    """The largest element, copied bit for bit, and its row-major index in the whole input.
 
     Of equal elements the first in the window is taken; 0 and -0 are equal. Padding is never chosen, nor is NaN where
     there is a number (the page is silent; onnxruntime's maximum skips NaN too).
@@ -386,7 +387,7 @@ class MaxPooling2(Pooling):
 
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, Sizes]:
-        """The same for elements and for their numbers, which MAX_POOLING does not have."""
+        """Return the sizes of elements and of their indices, which MAX_POOLING does not have."""
         fields = [field for field in desc.output_fields if getattr(desc, field) is not None]
         return dict.fromkeys(fields, cls.pooled_sizes(desc))
 
@@ -398,8 +399,8 @@ class MaxPooling2(Pooling):
 
     @classmethod
     def lower(cls, desc: descs.MaxPooling2) -> Plan:
-        """A pool if only the elements are requested; else the positions first, then a map that reads the elements at
-        these positions, and another one that computes the indices."""
+        """Lower to a pool if only the elements are requested; else to the positions, then a map that reads the elements
+        at these positions, and another one that computes the indices."""
         pool = Pool("", input_tensor(desc, "input_tensor"), cls.windows(desc), output_tensor(desc))
         if desc.output_indices_tensor is None:
             return Plan(desc.operator, (pool,))
@@ -436,7 +437,7 @@ class MaxPoolingGrad(Pooling):
 
     @classmethod
     def lower(cls, desc: descs.MaxPoolingGrad) -> Plan:
-        """Places first; then a reduction over the positions that may cover an element."""
+        """Lower to the indices, then a reduction over the positions that may cover an element."""
         windows, gradient = cls.windows(desc), input_tensor(desc, "input_gradient_tensor")
         finding, places = largest_places(input_tensor(desc, "input_tensor"), windows)
         inputs = {"gradient": gradient, "places": places}
@@ -448,7 +449,7 @@ class MaxPoolingGrad(Pooling):
 
 
 class MaxUnpooling(Lowering):
-    """0, then every element at the place that its index names, counted row by row over the whole output.
+    """Zeros, with every element at its row-major index in the whole output.
 
     Where the page is silent: an index beyond the output is dropped. Of several elements for one place any wins; on a
     deterministic device the last in row-major order does.
@@ -477,7 +478,7 @@ class MaxUnpooling(Lowering):
 
 
 def _image_windows(desc: Any, spatial: tuple[int, ...]) -> Windows:
-    """Return how the window slides over the image."""
+    """Return the windows over the image."""
     return windows_over(
         spatial,
         size=desc.window_sizes,
@@ -489,7 +490,7 @@ def _image_windows(desc: Any, spatial: tuple[int, ...]) -> Windows:
 
 
 def _check_image(desc: Any, image: str) -> None:
-    """Raise InvalidDescription unless attributes fit the image's spatial dimensions and the window has a position."""
+    """Raise InvalidDescription unless attributes match the image's spatial dimensions and the window has a position."""
     count = getattr(desc, image).dimension_count - LEAD
     for field in ("window_sizes", "strides", "dilations", "start_padding", "end_padding"):
         values = getattr(desc, field)
@@ -526,7 +527,7 @@ def _columns(tensor: PlanTensor, windows: Windows) -> PlanTensor:
 
 
 class Unfold(Lowering):
-    """What the window sees at each position, as a column; 0 in the padding. Moved bit by bit."""
+    """The elements of the window at each position, as a column; 0 in the padding. Copied bit for bit."""
 
     desc = descs.Unfold
     shaders = ("window/taken",)
@@ -547,7 +548,7 @@ class Unfold(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.Unfold) -> Plan:
-        """One map over the columns, viewed as window positions and elements within a window."""
+        """Lower to one map over the columns, viewed as window positions and elements within a window."""
         windows = _image_windows(desc, desc.input_tensor.sizes[LEAD:])
         seen = taken(input_tensor(desc, "input_tensor", View.RAW), windows)
         return Plan(desc.operator, (Map("unfold", seen, _columns(output_tensor(desc), windows)),))
@@ -570,7 +571,7 @@ class Fold(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.Fold) -> Plan:
-        """A reduction over the positions that may cover an element."""
+        """Lower to a reduction over the positions that may cover an element."""
         windows, output = _image_windows(desc, desc.output_tensor.sizes[LEAD:]), output_tensor(desc)
         shares = covering(_columns(input_tensor(desc, "input_tensor"), windows), windows, placed=True)
         axes = tuple(range(output.rank, shares.rank))

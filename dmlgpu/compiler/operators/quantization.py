@@ -49,7 +49,7 @@ FLOAT32, INT32 = DataType.FLOAT32, DataType.INT32
 
 
 def limits(data_type: DataType) -> tuple[int, int]:
-    """Return smallest and largest number of an integer type."""
+    """Return the smallest and the largest number of an integer type."""
     low = -(1 << (data_type.bits - 1)) if data_type.is_signed else 0
     return low, low + (1 << data_type.bits) - 1
 
@@ -68,26 +68,26 @@ def _linear(
     zero_point: Source | None,
     **inputs: Source,
 ) -> Map:
-    """Return the map of one of the two bodies, over elements with their scales and zero points."""
+    """Return the map of one of the two bodies over elements with their scales and zero points."""
     inputs["zero_point"] = zero_point or no_zero_point(output.sizes, quantized)
     return Map("map", portable(file, output, values=values, **inputs), output)
 
 
 def _quantize(output: PlanTensor, source: Source, scale: Source, zero_point: Source | None) -> Map:
-    """Return the map that quantises a tensor; without a zero point it is 0."""
+    """Return the map that quantizes a tensor; without a zero point it is 0."""
     values = _quantizing(output.data_type)
     return _linear(QUANTIZE, output, output.data_type, values, input=source, scale=scale, zero_point=zero_point)
 
 
 def _dequantize(output: PlanTensor, source: Source, scale: Source, zero_point: Source | None) -> Map:
-    """Return the map that dequantises a tensor; without a zero point it is 0."""
+    """Return the map that dequantizes a tensor; without a zero point it is 0."""
     integer = DataType.INT64 if source.data_type.bits == 32 else INT32  # differences of 32-bit integers take 33 bits
     values = constants(compute=FLOAT32, integer=integer)
     return _linear(DEQUANTIZE, output, source.data_type, values, input=source, scale=scale, zero_point=zero_point)
 
 
 class _Linear(Lowering):
-    """A scale and a zero point, or none, for every element.
+    """Base of operators with a scale and an optional zero point for every element.
 
     Class attributes:
         step: the map over output, input, scale and zero point of equal sizes.
@@ -139,7 +139,7 @@ class ElementWiseDequantizeLinear(_Linear):
 class _InBlocks(_Linear):
     """Base of QUANTIZE and DEQUANTIZE, whose pages list only types.
 
-    The quantisation tensors are the scale and, for SCALE_ZERO_POINT, the zero point, of equal sizes. In each dimension
+    The quantization tensors are the scale and, for SCALE_ZERO_POINT, the zero point, of equal sizes. In each dimension
     their size divides the input's, and element i takes entry i div (input size / scale size).
     """
 
@@ -165,7 +165,7 @@ class _InBlocks(_Linear):
 
     @classmethod
     def check_types(cls, desc: Any, real: str, quantized: str) -> None:
-        """Raise InvalidDescription unless the scale has the real numbers' type, the zero point the quantised ones'."""
+        """Raise InvalidDescription unless the scale has the real numbers' type, the zero point the quantized ones'."""
         for index, (field, tensor) in enumerate(zip((real, quantized), desc.quantization_tensors, strict=False)):
             expected = getattr(desc, field).data_type
             if tensor.data_type is not expected:
@@ -174,7 +174,7 @@ class _InBlocks(_Linear):
 
     @classmethod
     def tensors(cls, desc: Any) -> tuple[PlanTensor, PlanTensor, PlanTensor, PlanTensor | None]:
-        """As views of equal sizes, whose split dimensions stand for blocks."""
+        """Return the tensors as views of equal sizes, whose split dimensions represent blocks."""
         blocks = tuple(
             size // count
             for size, count in zip(desc.input_tensor.sizes, desc.quantization_tensors[0].sizes, strict=True)
@@ -189,7 +189,7 @@ class _InBlocks(_Linear):
 
 
 def _split(tensor: PlanTensor, blocks: Sequence[int]) -> PlanTensor:
-    """Split every dimension in two: the number of the block, the place in it."""
+    """Split every dimension in two: the index of the block, and the index within it."""
     dimensions = list(zip(tensor.sizes, tensor.strides, blocks, strict=True))
     sizes = tuple(part for size, _, block in dimensions for part in (size // block, block))
     strides = tuple(part for _, stride, block in dimensions for part in (stride * block, stride))
@@ -197,7 +197,7 @@ def _split(tensor: PlanTensor, blocks: Sequence[int]) -> PlanTensor:
 
 
 def _repeat(tensor: PlanTensor, blocks: Sequence[int]) -> PlanTensor:
-    """Repeat a tensor that has one element per block for every place in the block."""
+    """Repeat a tensor with one element per block for all elements of the block."""
     sizes = tuple(part for size, block in zip(tensor.sizes, blocks, strict=True) for part in (size, block))
     strides = tuple(part for stride in tensor.strides for part in (stride, 0))
     return replace(tensor, sizes=sizes, strides=strides)
@@ -233,7 +233,7 @@ class Dequantize(_InBlocks):
 
 
 def _one_element(desc: OperatorDesc, *fields: str) -> None:
-    """Raise InvalidDescription unless each tensor that is there holds one element."""
+    """Raise InvalidDescription unless each present tensor holds one element."""
     for field in fields:
         tensor = getattr(desc, field)
         if tensor is not None and tensor.element_count != 1:
@@ -241,9 +241,9 @@ def _one_element(desc: OperatorDesc, *fields: str) -> None:
 
 
 class ElementWiseQuantizedLinearAdd(Lowering):
-    """Dequantises A and B, adds them in float32, quantises the sum.
+    """Dequantizes A and B, adds them in float32, quantizes the sum.
 
-    Nine tensors are more than a kernel may bind: a first, tiny kernel puts the scales and zero points side by side.
+    Nine tensors are more than a kernel may bind: a first, tiny kernel packs the scales and zero points into one tensor.
     """
 
     desc = descs.ElementWiseQuantizedLinearAdd
@@ -263,7 +263,7 @@ class ElementWiseQuantizedLinearAdd(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.ElementWiseQuantizedLinearAdd) -> Plan:
-        """One map that gathers the parameters, one that computes."""
+        """Lower to a map that gathers the parameters and one that computes."""
         output, count = output_tensor(desc), len(cls.scalars)
         parameters = PlanTensor.temporary("parameters", FLOAT32, (count,))
         sources = {name: cls._scalar(desc, name) for name in cls.scalars}
@@ -306,7 +306,7 @@ class DynamicQuantizeLinear(Lowering):
 
     @classmethod
     def output_sizes(cls, desc: descs.DynamicQuantizeLinear) -> Mapping[str, tuple[int, ...]]:
-        """The output has the input's sizes, scale and zero point one element."""
+        """Return the sizes: the output has the input's, scale and zero point have one element."""
         sizes = desc.input_tensor.sizes
         ones = (1,) * len(sizes)
         return {"output_tensor": sizes, "output_scale_tensor": ones, "output_zero_point_tensor": ones}
@@ -318,7 +318,7 @@ class DynamicQuantizeLinear(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.DynamicQuantizeLinear) -> Plan:
-        """The range, by one or two reductions into a temporary; scale; zero point; the elements."""
+        """Lower to one or two reductions of the range into a temporary, and maps for scale, zero point and elements."""
         values, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
         scale, zero = output_tensor(desc, "output_scale_tensor"), output_tensor(desc, "output_zero_point_tensor")
         ones = scale.sizes
@@ -365,7 +365,7 @@ def difference(values: Source, zero_point: Source, data_type: DataType) -> Body:
 
 
 def check_per_channel(desc: Any, field: str, channels: int) -> None:
-    """Raise InvalidDescription unless a tensor, if it is there, has one element for all channels, or one for each.
+    """Raise InvalidDescription unless a tensor, if present, has one element for all channels, or one for each.
 
     These lie along the second dimension, or along the only one.
     """
@@ -389,7 +389,7 @@ def per_channel(tensor: PlanTensor, sizes: Sizes, dimension: int = 1) -> PlanTen
 
 
 def no_zero_point(sizes: Sizes, data_type: DataType = INT32) -> Body:
-    """Return zeros for a zero point that is missing."""
+    """Return zeros for a missing zero point."""
     return apply(NO_ZERO_POINT, data_type, sizes, portable=True)
 
 
@@ -401,8 +401,8 @@ class QuantizationParameter:
     """A scale (float32), zero point or bias (integers) among others in one buffer, where kernels would bind too many.
 
     Attributes:
-        field: where it comes from in the description.
-        source: it, as it is given: all dimensions but one have size 1.
+        field: field of the description.
+        source: the parameter as the caller passes it; all dimensions but one have size 1.
         first: the index of its first number in the common tensor.
     """
 
@@ -412,17 +412,17 @@ class QuantizationParameter:
 
     @property
     def name(self) -> str:
-        """The name that bodies use."""
+        """Name in bodies."""
         return self.field.removesuffix("_tensor").removeprefix("output_")
 
     @property
     def count(self) -> int:
-        """Its element count."""
+        """Element count."""
         return max(self.source.sizes)
 
     @property
     def along(self) -> int:
-        """The dimension along which they lie."""
+        """Dimension along which the elements lie."""
         return self.source.sizes.index(self.count)
 
     def view(self, gathered: PlanTensor) -> PlanTensor:
@@ -432,7 +432,7 @@ class QuantizationParameter:
 
 
 def parameters_of(desc: Any, fields: Iterable[str]) -> tuple[QuantizationParameter, ...]:
-    """Return the parameters that are present, each at a place where a tensor may begin."""
+    """Return the present parameters, each at an aligned offset."""
     parameters: list[QuantizationParameter] = []
     end, alignment = 0, 8 * TENSOR_ALIGNMENT // WORD_BITS
     for field in fields:
@@ -443,7 +443,7 @@ def parameters_of(desc: Any, fields: Iterable[str]) -> tuple[QuantizationParamet
 
 
 def gather(parameters: tuple[QuantizationParameter, ...]) -> tuple[Map, PlanTensor]:
-    """Return the step that copies parameters side by side into one tensor, and that tensor."""
+    """Return the step that copies parameters into one tensor, and that tensor."""
     size = parameters[-1].first + parameters[-1].count
     gathered = PlanTensor.temporary("parameters", DataType.UINT32, (size,))
     sources = {parameter.name: parameter.source for parameter in parameters}

@@ -1,4 +1,4 @@
-"""Recurrent layers as steps of a plan, and what the cell of a layer sees of a time step."""
+"""Recurrent layers as steps of a plan, and the view of a time step for the cell of a layer."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ BACKWARD = {
     RecurrentNetworkDirection.BACKWARD: (True,),
     RecurrentNetworkDirection.BIDIRECTIONAL: (False, True),
 }
-"""Of each direction of a layer, whether it starts at the end."""
+"""Whether each direction of a layer starts at the end."""
 
 Cell: TypeAlias = Callable[["TimeStep"], Sequence[Recurrence]]
-"""Returns the kernels of a time step."""
+"""Function that returns the kernels of a time step."""
 
 
 def total(first: Source, second: Source, *others: Source | None) -> Body:
-    """Return the sum of sources, without those that are None."""
+    """Return the sum of sources, ignoring None."""
     result = in_float32(ADD, first.sizes, a=first, b=second)
     for other in others:
         if other is not None:
@@ -84,7 +84,7 @@ class Layer:
 
     @property
     def state_sizes(self) -> Sizes:
-        """1, directions, sequences, elements of a state."""
+        """Sizes of a state: 1, directions, sequences, elements."""
         return 1, len(self.backward), self.desc.input_tensor.sizes[2], self.desc.recurrence_tensor.sizes[3]
 
     @property
@@ -104,8 +104,8 @@ class Temporaries:
     Attributes:
         inputs: products of the inputs of each step, gate after gate.
         states: the states before the first step, and after each.
-        scratch: what kernels of one step hand to each other.
-        lasts: which sequences last at each step; None where all do.
+        scratch: intermediate results between kernels of one step.
+        lasts: whether each sequence is at least as long as each step; None if all are.
         weights: recurrent weights over (gate, direction, element, element before).
     """
 
@@ -118,10 +118,10 @@ class Temporaries:
 
 @dataclass(frozen=True)
 class TimeStep:
-    """A step in time, as the cell sees it: tensors over (1, direction, sequence, element).
+    """View of a time step for a cell: tensors over (1, direction, sequence, element).
 
     Attributes:
-        directions: neighbouring directions with the same activations.
+        directions: adjacent directions with the same activations.
     """
 
     layer: Layer
@@ -130,7 +130,7 @@ class TimeStep:
 
     @property
     def sizes(self) -> Sizes:
-        """The sizes of a state."""
+        """Sizes of a state."""
         _, _, sequences, elements = self.layer.state_sizes
         return 1, len(self.directions), sequences, elements
 
@@ -169,7 +169,7 @@ class TimeStep:
         return activated(body, activations[self.directions.start * each + which])
 
     def end(self, hidden: PlanTensor, sums: Mapping[int, RegisterValue], *states: Body) -> Recurrence:
-        """Return the kernel that computes the states after the step; sequences that do not last keep those before."""
+        """Return the kernel that computes the states after the step; sequences that are over keep theirs."""
         return self.compute("step", hidden, sums, self._keep_ended(states), self._own(self.temporaries.states.at(1)))
 
     def compute(
@@ -253,8 +253,8 @@ def _recurrent_weights(layer: Layer) -> PlanTensor:
 
 
 def _sums(layer: Layer, direction: int) -> Body:
-    """Return the products of the inputs with their biases, and with those of the states where the cell does not add
-    them itself."""
+    """Return the products of the inputs with their biases, and with those of the states if the cell does not add them
+    itself."""
     _, _, sequences, elements = layer.state_sizes
     product = RegisterValue.product(FLOAT32, (layer.desc.input_tensor.sizes[1], sequences, layer.gates * elements))
     if layer.desc.bias_tensor is None:
@@ -282,7 +282,7 @@ class _Recurrent(Lowering):
 
     Class attributes:
         gates: rows of weights per element of the hidden state.
-        activations: how many a direction has.
+        activations: number of activations of a direction.
         initial: fields of the initial states, the hidden state's first.
         singles: fields of the outputs that hold the last of these states.
     """
@@ -294,7 +294,7 @@ class _Recurrent(Lowering):
 
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, Sizes]:
-        """They follow from the steps, the directions, the sequences and the elements of the hidden state."""
+        """Return sizes from the steps, the directions, the sequences and the elements of the hidden state."""
         _, steps, sequences, _ = desc.input_tensor.sizes
         directions, hidden = len(BACKWARD[desc.direction]), desc.recurrence_tensor.sizes[3]
         singles = dict.fromkeys(cls.singles, (1, directions, sequences, hidden))
@@ -326,7 +326,7 @@ class _Recurrent(Lowering):
 
     @classmethod
     def _check_activations(cls, desc: Any) -> None:
-        """Raise InvalidDescription unless there are as many activations as the directions need."""
+        """Raise InvalidDescription unless there is the number of activations that the directions need."""
         directions, count = len(BACKWARD[desc.direction]), len(desc.activation_descs)
         if count != cls.activations * directions:
             reason = f"must hold {cls.activations * directions} ({cls.activations} per direction), got {count}"
@@ -374,7 +374,7 @@ class Rnn(_Recurrent):
 class Lstm(_Recurrent):
     """Long short-term memory.
 
-    As in ONNX, the output gate's peephole looks at the new cell state; the page's text has the one before. The backward
+    As in ONNX, the output gate's peephole reads the new cell state; the page's text has the previous one. The backward
     direction has peepholes of its own, though the page's equations print the forward ones.
     """
 
@@ -410,7 +410,7 @@ class Lstm(_Recurrent):
         activation: int,
         peephole: Source | None = None,
     ) -> Body:
-        """Return a gate: its products and what it sees of the cell state, clipped, after an activation."""
+        """Return a gate: its products and its peephole of the cell state, clipped, then activated."""
         result = total(now.inputs(gate), sums[gate], peephole)
         desc = now.layer.desc
         if desc.use_clip_threshold:
@@ -435,7 +435,7 @@ class Gru(_Recurrent):
 
     @classmethod
     def layer(cls, desc: descs.Gru) -> Layer:
-        """Products after the reset gate need a kernel of their own."""
+        """Lower to kernels of a time step; products after the reset gate need their own kernel."""
         late = desc.linear_before_reset
         return Layer(desc, cls.gates, cls.initial, scratch=0 if late else 2, late_bias=late)
 

@@ -31,7 +31,7 @@ from dmlgpu.compiler.plan import (
 
 
 class _AlongAxes(Lowering):
-    """Base of all reductions. Unsorted axes are taken as a set; none at all and repeated ones are refused (the pages
+    """Base of all reductions. Unsorted axes are taken as a set; none at all and repeated ones are rejected (the pages
     are silent)."""
 
     @classmethod
@@ -54,7 +54,7 @@ class _AlongAxes(Lowering):
 
 
 def _extremum(desc: descs.Argmin | descs.Argmax, order: str) -> Reduction:
-    """Return the reduction that finds the first element in an order; 64-bit elements need ranks of two words."""
+    """Return the reduction that finds the first element in an order; ranks of 64-bit elements take two words."""
     decreasing = desc.axis_direction is AxisDirection.DECREASING
     values = constants(order=order, decreasing=decreasing)
     if desc.input_tensor.data_type.bits == 64:
@@ -74,7 +74,7 @@ class Argmin(_AlongAxes):
 
 
 class Argmax(_AlongAxes):
-    """ARGMIN in descending order; NaN is skipped there too."""
+    """ARGMIN in descending order, which skips NaN too."""
 
     desc = descs.Argmax
     shaders = Argmin.shaders
@@ -139,7 +139,7 @@ class ReduceOperator(_AlongAxes):
 
     @classmethod
     def upgrade(cls, desc: descs.Reduce) -> OperatorDesc | None:
-        """ARGMIN and ARGMAX have operators of their own since 3_0."""
+        """Since 3_0, ARGMIN and ARGMAX are separate operators."""
         if desc.function not in _NEWER:
             return None
         return _NEWER[desc.function](
@@ -214,10 +214,10 @@ class CumulativeSummation(_Cumulative):
 
 
 class CumulativeProduct(_Cumulative):
-    """Floats are multiplied with their rounding errors kept and their exponents apart; integers wrap around.
+    """Floats are multiplied with compensated rounding errors and separate exponents; integers wrap around.
 
-    The page is silent on that. So a product that leaves the range of float32 on the way comes back exactly, where its
-    later factors allow.
+    The page is silent on that. So a product that temporarily leaves the range of float32 is exact again once later
+    factors bring it back.
     """
 
     desc = descs.CumulativeProduct
@@ -243,13 +243,13 @@ class NonzeroCoordinates(Lowering):
 
     @classmethod
     def usual_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
-        """A count, and one coordinate per dimension of the input."""
+        """Check that the count is single, and rows have one coordinate per dimension of the input."""
         sizes = desc.input_tensor.sizes
         return {"output_count_tensor": (1,), "output_coordinates_tensor": (math.prod(sizes), len(sizes))}
 
     @classmethod
     def output_sizes(cls, desc: descs.NonzeroCoordinates) -> Mapping[str, tuple[int, ...]]:
-        """A single count; as many rows as elements. How many coordinates a row has, the caller chooses."""
+        """Return a single count and one row per element; the caller chooses the number of coordinates."""
         coordinates = desc.output_coordinates_tensor
         count = math.prod(desc.input_tensor.sizes)
         return {
@@ -275,7 +275,7 @@ class NonzeroCoordinates(Lowering):
 
     @classmethod
     def check_level(cls, desc: descs.NonzeroCoordinates, level: FeatureLevel) -> None:
-        """Below 4_0 all three tensors have one dimension count."""
+        """Below 4_0 all three tensors have the same dimension count."""
         rank = desc.input_tensor.dimension_count
         for field in ("output_count_tensor", "output_coordinates_tensor"):
             count = getattr(desc, field).dimension_count
@@ -288,8 +288,8 @@ class NonzeroCoordinates(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.NonzeroCoordinates) -> Plan:
-        """Counts per block, their scan, and a walk that writes every row; the total is the scan's result for an
-        additional, empty block."""
+        """Lower to counts per block, their scan, and a kernel that writes every row; the total is the scan's result for
+        an extra, empty block."""
         output = output_tensor(desc, "output_coordinates_tensor")
         compact = Compact(
             "",
@@ -340,7 +340,7 @@ class TopK1(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.TopK1) -> Plan:
-        """Records of rank and place are sorted; then their places are copied, and the elements there."""
+        """Lower to a sort of records of rank and index, then copies of the indices and of the elements there."""
         source, decreasing = input_tensor(desc, "input_tensor"), desc.axis_direction is AxisDirection.DECREASING
         others = (size for dimension, size in enumerate(source.sizes) if dimension != desc.axis)
         lanes = record_lanes(source.data_type)
@@ -351,7 +351,7 @@ class TopK1(Lowering):
 
 
 def _places(records: PlanTensor, sizes: tuple[int, ...], axis: int) -> PlanTensor:
-    """Return the places in records, which have the axis last, as indices over dimensions of these sizes."""
+    """Return the indices in records, which have the axis last, over dimensions of other sizes."""
     lanes, length = records.lanes, sizes[axis]
     others = packed_strides([1 if dimension == axis else size for dimension, size in enumerate(sizes)])
     strides = tuple(lanes if dimension == axis else lanes * length * stride for dimension, stride in enumerate(others))
@@ -359,7 +359,7 @@ def _places(records: PlanTensor, sizes: tuple[int, ...], axis: int) -> PlanTenso
 
 
 def _values(desc: descs.TopK1, places: PlanTensor) -> Map:
-    """Return the map that copies the elements at the places."""
+    """Return the map that copies the elements at the indices."""
     source, output = input_tensor(desc, "input_tensor", View.RAW), output_tensor(desc, "output_value_tensor")
     values = constants(axis=desc.axis)
     body = element(TopK1.shaders[0], output.data_type, output.sizes, values=values, input=source, places=places)
@@ -367,7 +367,7 @@ def _values(desc: descs.TopK1, places: PlanTensor) -> Map:
 
 
 def _indices(desc: descs.TopK1, places: PlanTensor) -> Map:
-    """Return the map that converts the places to the type of the index tensor."""
+    """Return the map that converts the indices to the data type of the index tensor."""
     output = output_tensor(desc, "output_index_tensor")
     source = PlanTensor(places.binding, places.data_type, places.sizes, places.strides, offset=places.offset)
     return Map("indices", cast(source, output.data_type), output)

@@ -1,4 +1,4 @@
-"""Operators that crop regions of interest and bring them to one size, pooled in bins or sampled (ROI align), and the
+"""Operators that crop regions of interest and scale them to one size, pooled in bins or sampled (ROI align), and the
 gradients of the latter."""
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MAX_SAMPLES = 256
 (The number of samples that follows from a region's size needs no limit: only those inside the input are read.)"""
 
 BESIDE = 8
-"""Samples that shaders check in addition to those on the input: at the edges, and for rounding."""
+"""Number of samples that shaders check in addition to those on the input: at the edges, and for rounding."""
 
 ZERO = "layout/zero"
 
@@ -54,7 +54,7 @@ INCLUDED = ("regions/sampling", "regions/samples", "regions/interpolated")
 
 
 def _check_sampling(desc: Any) -> int:
-    """Raise InvalidDescription unless regions, their batches and how they are sampled fit together.
+    """Raise InvalidDescription unless regions, their batches and the sampling parameters match.
 
     Returns:
         The number of regions.
@@ -87,7 +87,7 @@ def _check_finite(desc: OperatorDesc, field: str) -> None:
 
 
 def _region_inputs(desc: OperatorDesc) -> dict[str, PlanTensor]:
-    """Return the regions, {regions, 4}, and the batches that they lie in, {regions}."""
+    """Return the regions, {regions, 4}, and their batch indices, {regions}."""
     return {
         "roi": last_dimensions(input_tensor(desc, "roi_tensor"), 2),
         "batch": last_dimensions(input_tensor(desc, "batch_indices_tensor", View.INDEX), 1),
@@ -95,7 +95,7 @@ def _region_inputs(desc: OperatorDesc) -> dict[str, PlanTensor]:
 
 
 def sampling_of(desc: Any, spatial: Sizes, outputs: Sizes) -> Sampling:
-    """Return how ROI_ALIGN1 or its gradient samples regions.
+    """Return the sampling of regions by ROI_ALIGN1 or its gradient.
 
     Args:
         desc: the description.
@@ -105,7 +105,8 @@ def sampling_of(desc: Any, spatial: Sizes, outputs: Sizes) -> Sampling:
     inset = 1 if desc.align_regions_to_corners else 0
     scales = (desc.spatial_scale_y, desc.spatial_scale_x)
     y, x = (
-        # Samples whose number a region decides lie about one element apart; only a least number brings them closer.
+        # If the region's size decides their number, samples are about one element apart; a minimum number brings them
+        # closer.
         RegionAxis(name, entry, n, m, bits_of_float(scale), inset - 1, n - inset, min(most, max(fewest, n + BESIDE)))
         for name, entry, n, m, scale in zip("yx", (1, 0), spatial, outputs, scales, strict=True)
     )
@@ -152,7 +153,7 @@ class RoiPooling(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.RoiPooling) -> Plan:
-        """Find the positions of the largest elements, then read them there."""
+        """Lower to the positions of the largest elements, then a gather."""
         file, largest = cls.shaders
         output, source = output_tensor(desc), input_tensor(desc, "input_tensor")
         values = constants(scale_bits=bits_of_float(desc.spatial_scale))
@@ -218,7 +219,7 @@ class RoiAlign1(Lowering):
 Lowering.older(
     descs.RoiAlign,
     descs.RoiAlign1,
-    "ROI_ALIGN1 with pixels at their centres and regions not aligned to corners.",
+    "ROI_ALIGN1 with pixels at their centers and regions not aligned to corners.",
     input_pixel_offset=0.5,
     output_pixel_offset=-0.5,
     align_regions_to_corners=False,
@@ -257,7 +258,7 @@ class RoiAlignGrad(Lowering):
 
     @classmethod
     def output_sizes(cls, desc: descs.RoiAlignGrad) -> Mapping[str, tuple[int, ...]]:
-        """Those of the regions; those of the input if it is present."""
+        """Return the sizes of the regions, and of the input if it is present."""
         like = {"output_roi_gradient_tensor": desc.roi_tensor}
         if desc.input_tensor is not None:
             like["output_gradient_tensor"] = desc.input_tensor
@@ -278,7 +279,7 @@ class RoiAlignGrad(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.RoiAlignGrad) -> Plan:
-        """Either gradient, or both; that of regions is 0 where samples do not move with them."""
+        """Lower either gradient, or both; that of regions is 0 if samples do not move with them."""
         output, region_output = None, None
         if desc.output_gradient_tensor is not None:
             output = output_tensor(desc, "output_gradient_tensor")
@@ -302,7 +303,7 @@ class RoiAlignGrad(Lowering):
 
 
 def _check_given(desc: descs.RoiAlignGrad) -> None:
-    """Raise InvalidDescription where an optional tensor is missing."""
+    """Raise InvalidDescription if a tensor that is optional elsewhere is missing."""
     if desc.output_gradient_tensor is None and desc.output_roi_gradient_tensor is None:
         raise invalid(desc, "output_gradient_tensor", "must be given where output_roi_gradient_tensor is not, got None")
     if desc.input_tensor is None and desc.output_roi_gradient_tensor is not None:

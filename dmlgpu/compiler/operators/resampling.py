@@ -45,7 +45,7 @@ SMALLEST, LARGEST = float(np.finfo(np.float32).smallest_normal), float(np.finfo(
 
 
 def _check_numbers(desc: Any, whole: str) -> None:
-    """Raise InvalidDescription unless there are scales and offsets for all dimensions that give finite coordinates."""
+    """Raise InvalidDescription unless all dimensions have scales and offsets that give finite coordinates."""
     rank = getattr(desc, whole).dimension_count
     for name in ("scales", "input_pixel_offsets", "output_pixel_offsets"):
         values = getattr(desc, name, None)
@@ -62,14 +62,14 @@ def _check_numbers(desc: Any, whole: str) -> None:
 
 
 def _rounding(desc: Any) -> Rounding | None:
-    """Return the rounding of nearest neighbour; None for linear interpolation."""
+    """Return the nearest-neighbor rounding; None for linear interpolation."""
     if desc.interpolation_mode is InterpolationMode.LINEAR:
         return None
     return Rounding(desc.rounding_direction is AxisDirection.INCREASING)
 
 
 def _axes(desc: Any, sizes: tuple[int, ...], counts: tuple[int, ...]) -> tuple[ResampledAxis, ...]:
-    """Return the dimensions along which anything happens, those that leave fewest elements first."""
+    """Return the dimensions that are resampled, those with the largest reduction first."""
     numbers = zip(sizes, counts, desc.scales, desc.input_pixel_offsets, desc.output_pixel_offsets, strict=True)
     axes = (ResampledAxis(dimension, *values) for dimension, values in enumerate(numbers))
     moving = (axis for axis in axes if not axis.moves_nothing(_rounding(desc)))
@@ -77,7 +77,8 @@ def _axes(desc: Any, sizes: tuple[int, ...], counts: tuple[int, ...]) -> tuple[R
 
 
 def _rounded_up(desc: Any) -> dict[str, Any]:
-    """Return the newer fields with which nearest neighbour rounds ties up: half a pixel off, rounded down."""
+    """Return values of the newer fields with which nearest neighbor rounds ties up: shifted half a pixel, rounded
+    down."""
     lower = CENTER if desc.interpolation_mode is InterpolationMode.NEAREST_NEIGHBOR else 0.0
     rank = len(desc.scales)
     offsets = getattr(desc, "input_pixel_offsets", (CENTER,) * rank)
@@ -93,12 +94,12 @@ def _rounded_up(desc: Any) -> dict[str, Any]:
 # ---- plans
 
 _Pass: TypeAlias = Callable[[PlanTensor], Body]
-"""Body on the result of the previous pass: of the same rank, or with a last dimension of taps to be summed."""
+"""Function from the result of the previous pass to a body of the same rank, or with a last dimension of taps to sum."""
 
 
 @dataclass
 class _Passes:
-    """Builder of a plan that resamples along one axis after the other, in float32.
+    """Builder of a plan that resamples axis by axis, in float32.
 
     Attributes:
         result: Result of the last pass.
@@ -150,16 +151,16 @@ def _interpolated(desc: Any, axes: Sequence[ResampledAxis], rounding: Rounding |
 
 
 _MAX_EXACT = 1 << 24
-"""Up to this, float32 has all integers."""
+"""Integers up to this are exact in float32."""
 
 
 def scaled_size(size: int, scale: float) -> int:
-    """Return a size by a scale, rounded down; at most 2^32.
+    """Return a size times a scale, rounded down; at most 2^32.
 
     In float32, as onnxruntime computes it: 10 elements by 0.7 are 7, though 0.7 is a little less than that in float32.
     """
     if scale.is_integer() and scale > 0 and size * int(scale) <= _MAX_EXACT:
-        return size * int(scale)  # of symbolic sizes too
+        return size * int(scale)  # also for symbolic sizes
     with np.errstate(over="ignore"):
         extent = float(np.float32(size) * np.float32(scale))
     return int(min(extent, MAX_ELEMENTS + 1))
@@ -175,7 +176,7 @@ class Resample3(Lowering):
       onnxruntime does; every adapter finds the same elements.
     - Antialiased is ONNX's antialiasing of linear interpolation, with its default of exclude_outside (0), which is how
       onnxruntime's DirectML provider names it: a triangle of width max(1, 1 / Scale) to either side, also for
-      1 < 1 / Scale <= 2 (the page starts at 1 / Scale > 2), its weights normalised. Positions beyond an edge take the
+      1 < 1 / Scale <= 2 (the page starts at 1 / Scale > 2), its weights normalized. Positions beyond an edge take the
       edge's element, as without antialiasing. NEAREST_NEIGHBOR ignores it.
     - Linear interpolation sums in float32. Integers are rounded half to even.
     - Elements of weight 0 add nothing, even if they are infinite or NaN.
@@ -188,7 +189,7 @@ class Resample3(Lowering):
 
     @classmethod
     def usual_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
-        """The input's, scaled and rounded down, as ONNX has it."""
+        """Return the input's sizes, scaled and rounded down, as in ONNX."""
         scaled = zip(desc.input_tensor.sizes, desc.scales, strict=True)
         return {"output_tensor": tuple(scaled_size(size, scale) for size, scale in scaled)}
 
@@ -198,10 +199,11 @@ class Resample3(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.Resample3) -> Plan:
-        """One map, or where antialiased a pass per axis that shrinks and linear interpolation along the others."""
+        """Lower to one map; if antialiased, to a pass per axis that shrinks, and linear interpolation along the
+        others."""
         rounding = _rounding(desc)
         axes = _axes(desc, desc.input_tensor.sizes, desc.output_tensor.sizes)
-        shrinking = [axis for axis in axes if axis.scale < 1]  # a triangle is as wide as two elements along the others
+        shrinking = [axis for axis in axes if axis.scale < 1]  # along the others, triangles are two elements wide
         if desc.antialiased and shrinking and rounding is None:
             works: list[_Pass] = [functools.partial(antialiased, axis=axis) for axis in shrinking]
             if others := [axis for axis in axes if axis.scale >= 1]:
@@ -228,7 +230,7 @@ class _RoundedUp(Lowering):
 _RoundedUp.rows(
     {
         descs.Resample1: (
-            "RESAMPLE3 without antialiasing; nearest neighbour is floor(x + 0.5), as in public users of DirectML. "
+            "RESAMPLE3 without antialiasing; nearest neighbor is floor(x + 0.5), as in public users of DirectML. "
             "The page of RESAMPLE2 lowers OutputPixelOffsets instead, which is the same only at a scale of 1, and the "
             "example printed for RESAMPLE_GRAD rounds ties down."
         ),
@@ -238,8 +240,8 @@ _RoundedUp.rows(
 
 
 class Upsample2d(Lowering):
-    """RESAMPLE along height and width: NEAREST_NEIGHBOR repeats elements, LINEAR interpolates between pixel centres
-    (the page is silent on where these lie) and repeats the edges."""
+    """RESAMPLE along height and width: NEAREST_NEIGHBOR repeats elements, LINEAR interpolates between pixel centers
+    (whose position the page does not specify) and repeats the edges."""
 
     desc = descs.Upsample2d
     shaders = (NEAREST, LINEAR)
@@ -285,12 +287,12 @@ class ResampleGrad1(Lowering):
 
     @classmethod
     def check(cls, desc: descs.ResampleGrad1) -> None:
-        """As RESAMPLE2, whose input has the output gradient's sizes."""
+        """Check as RESAMPLE2 does, whose input has the output gradient's sizes."""
         _check_numbers(desc, "output_gradient_tensor")
 
     @classmethod
     def lower(cls, desc: descs.ResampleGrad1) -> Plan:
-        """A pass per axis, ordered by the number of remaining elements; a copy if no axis is resampled."""
+        """Lower to a pass per axis, ordered by the number of remaining elements; to a copy if no axis is resampled."""
         source, output = input_tensor(desc, "input_gradient_tensor"), output_tensor(desc, "output_gradient_tensor")
         axes, rounding = _axes(desc, output.sizes, source.sizes), _rounding(desc)
         if not axes:
@@ -300,7 +302,7 @@ class ResampleGrad1(Lowering):
 
 
 class ResampleGrad(Lowering):
-    """The gradient of RESAMPLE1: nearest neighbour rounds ties up as well."""
+    """The gradient of RESAMPLE1, in which nearest neighbor rounds ties up as well."""
 
     desc = descs.ResampleGrad
     newer = descs.ResampleGrad1

@@ -1,4 +1,4 @@
-"""Operators that train: one step of an optimiser."""
+"""Operators for training: one step of an optimizer."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class AdamOptimizer(Lowering):
 
     @classmethod
     def lower(cls, desc: descs.AdamOptimizer) -> Plan:
-        """Both moments into temporary tensors, the parameters, then the moments into their outputs."""
+        """Lower to both moments in temporary tensors, the parameters, then copies of the moments into their outputs."""
         gradient = input_tensor(desc, "gradient_tensor")
         sizes, moments, steps = gradient.sizes, [], []
         for name, beta in (("first", desc.beta1), ("second", desc.beta2)):

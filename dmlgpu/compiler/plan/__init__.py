@@ -1,4 +1,4 @@
-"""Plans: what an operator computes, as steps that write shader bodies over sources to tensors, on any target."""
+"""Plans: the computation of an operator as steps that write shader bodies over sources to tensors, on any target."""
 
 from dmlgpu.compiler.plan.products import (
     PAIR,

@@ -15,13 +15,13 @@ AnyValue = TypeVar("AnyValue")
 AnyPart = TypeVar("AnyPart")
 
 _WRITTEN = ("output", "count", "region_output", "singles")
-"""The fields in which steps of all kinds name what they write."""
+"""Fields of steps of all kinds that hold written tensors."""
 
 
 def replace_parts(value: AnyValue, cls: type[AnyPart], change: Callable[[AnyPart], Any]) -> AnyValue:
     """Return a step, or a part of one, with ``change`` applied to every part of a class (PlanBinding, PlanTensor).
 
-    What holds nothing that changes is returned as it is, and what is shared stays shared.
+    Unchanged parts are returned as they are, and shared parts stay shared.
     """
     memo: dict[int, tuple[Any, Any]] = {}
 
@@ -32,7 +32,7 @@ def replace_parts(value: AnyValue, cls: type[AnyPart], change: Callable[[AnyPart
             return part
         known = memo.get(id(part))
         if known is None:
-            # The part is kept, too: its identity stays its own as long as the memo lives.
+            # The memo also keeps the part alive, so that its id is not reused.
             known = memo[id(part)] = part, rebuild(part)
         return known[1]
 
@@ -52,7 +52,7 @@ def replace_parts(value: AnyValue, cls: type[AnyPart], change: Callable[[AnyPart
 
 
 def tensors(value: Any) -> Iterator[PlanTensor]:
-    """Yield the tensors in memory of a step or of a part of one, shared ones once."""
+    """Yield the tensors in memory of a step or part of a step, shared ones once."""
     seen: set[int] = set()
     pending = [value]
     while pending:
@@ -68,7 +68,7 @@ def tensors(value: Any) -> Iterator[PlanTensor]:
 
 
 def signature(value: Any) -> tuple[Hashable | None, tuple[PlanBinding, ...]]:
-    """Return a key of a step, or of a part of one, without its bindings, and the bindings.
+    """Return a key of a step or part of a step without its bindings, and the bindings.
 
     Two keys are equal if the steps differ only in the resources that they bind: their bindings correspond to each other
     one to one, in order, and parts shared within one step are shared within the other. The key is None if a part cannot
@@ -115,10 +115,10 @@ def read(step: Step) -> tuple[PlanTensor, ...]:
 
 
 _PARTLESS = frozenset({int, float, str, bool, type(None)})
-"""Types of most fields, which have no parts."""
+"""Types of leaf fields, which have no parts."""
 
 _FIELDS: dict[Any, tuple[str, ...]] = {Allocation: ()}
-"""Names of the fields of each kind of part that was met; kinds are few."""
+"""Cached field names of each kind of part; there are few kinds."""
 
 
 def _fields(cls: Any) -> tuple[str, ...]:

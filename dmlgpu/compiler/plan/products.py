@@ -13,7 +13,7 @@ from dmlgpu.compiler.plan.windows import Windows, positions_of
 
 @dataclass(frozen=True)
 class Space:
-    """The sizes of the four groups of dimensions of a product. Rows, columns and inner have at least one."""
+    """Sizes of the four groups of dimensions of a product. Rows, columns and inner have at least one."""
 
     batch: Sizes
     rows: Sizes
@@ -22,13 +22,13 @@ class Space:
 
     @property
     def output(self) -> Sizes:
-        """The sizes of the output."""
+        """Sizes of the output."""
         return self.batch + self.rows + self.columns
 
 
 @dataclass(frozen=True)
 class Product:
-    """The operands of a ``Contract``. They are converted to the accumulator's type; integers have it already.
+    """Operands of a ``Contract``. They are converted to the accumulator's type; integers have it already.
 
     Attributes:
         a, b: the operands, over the dimensions (batch, rows, inner) and (batch, inner, columns): tensors of any strides
@@ -60,13 +60,13 @@ class Contract(Step):
 
     Attributes:
         epilogue: an element-wise tree over the output's sizes with a leaf ``RegisterValue.product``: the sum.
-        keeps_neighbours: as for ``Map``.
+        keeps_neighbors: as for ``Map``.
     """
 
     product: Product
     epilogue: Body
     output: PlanTensor
-    keeps_neighbours: bool = False
+    keeps_neighbors: bool = False
 
 
 PAIR = ("product.x", "product.y")
@@ -90,7 +90,7 @@ class PairedContract(Step):
 
 @dataclass(frozen=True)
 class Convolution:
-    """The operands of a ``Convolve``: a plain forward cross-correlation with its groups as a dimension of their own.
+    """Operands of a ``Convolve``: a plain forward cross-correlation with groups as a separate dimension.
 
     Attributes:
         input: {batch, groups, channels per group, spatial..}: a ``PlanTensor`` with any strides, an element-wise tree
@@ -116,8 +116,8 @@ class Convolution:
 
 @dataclass(frozen=True)
 class Pool(Step):
-    """Moves the largest element that each position of a window sees, bit by bit, and the first of equal ones; padding
-    is never chosen, nor is NaN where there is a number.
+    """Copies the largest element of each window bit by bit, the first of equal ones; padding is never chosen, nor is
+    NaN where there is a number.
 
     Attributes:
         input: {batch, channels, spatial..}, elements of at most 32 bits.
@@ -178,17 +178,17 @@ class Attend(Step):
 
     @property
     def rows(self) -> int:
-        """Query rows of one shared head."""
+        """Number of query rows of one shared head."""
         return self.output.sizes[2] * self.output.sizes[3]
 
     @property
     def keys(self) -> int:
-        """Keys of one shared head."""
+        """Number of keys of one shared head."""
         return self.key.sizes[2]
 
     @property
     def batches(self) -> int:
-        """Shared heads in all."""
+        """Total number of shared heads."""
         return self.output.sizes[0] * self.output.sizes[1]
 
     @property
@@ -222,7 +222,7 @@ class Recurrence(Step):
 
 
 WORDS = 4
-"""Bindings start at multiples of this number of words."""
+"""Alignment of bindings in words."""
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,7 @@ class Series:
 
     @property
     def block(self) -> int:
-        """Words of a block."""
+        """Number of words of a block."""
         return -(-packed_strides(self.sizes)[0] * self.sizes[0] // WORDS) * WORDS
 
     def at(self, step: int) -> PlanTensor:
@@ -249,7 +249,7 @@ class Series:
         return PlanTensor(binding, self.data_type, self.sizes, packed_strides(self.sizes))
 
     def during(self, first: int, steps: int, direction: int, *, reverse: bool = False) -> PlanTensor:
-        """View some steps, in order or the last one first, over (step, sequence, element)."""
+        """View some steps, in order or in reverse, over (step, sequence, element)."""
         _, apart, *strides = packed_strides(self.sizes)
         start = (first + steps - 1 if reverse else first) * self.block + direction * apart
         stride = -self.block if reverse else self.block
@@ -271,7 +271,7 @@ class RecurrentLayer(Step):
     sequence, and a sequence that is shorter keeps its initial states until its own end is reached.
 
     Attributes:
-        backward: of each direction, whether it starts at the end.
+        backward: whether each direction starts at the end.
         input: over (1, time step, sequence, element).
         weights: over (1, direction, row of a gate, element of the input).
         sums: per direction the epilogue of the products of inputs and weights, over (time step, sequence, row of a
@@ -303,5 +303,5 @@ class RecurrentLayer(Step):
 
     @property
     def time_steps(self) -> int:
-        """Time steps of the longest possible sequence."""
+        """Number of time steps of the longest possible sequence."""
         return self.input.sizes[1]

@@ -20,7 +20,7 @@ class Reduction:
         portable: as for ``Body``.
         constants: values for the shader.
         ordered: the indices of the elements of a row matter (ARGMIN); else a row is read in memory order.
-        longest: elements that may be merged sequentially, if rounding errors grow with them; None for any number.
+        longest: maximum number of elements merged sequentially, if rounding errors grow with them; None for any number.
     """
 
     file: str
@@ -76,7 +76,7 @@ class Stage:
 
     @property
     def results(self) -> tuple[str, ...]:
-        """The names of its results."""
+        """Names of the results."""
         return self.parts or (self.name,)
 
 
@@ -137,7 +137,7 @@ class Scan(Step):
 
 @dataclass(frozen=True)
 class Compact(Step):
-    """Writes something for each element that a predicate chooses, one after the other, and how many there are.
+    """Writes data for each element that a predicate selects, consecutively, and the number of these elements.
 
     Attributes:
         source: the elements, chosen in row-major order.
@@ -156,13 +156,13 @@ class Compact(Step):
 
 
 def repeated(tensor: PlanTensor, sizes: Sizes) -> PlanTensor:
-    """Return a tensor repeated along the dimensions in which it has size 1 and ``sizes`` more: results of rows, say."""
+    """Broadcast a tensor, such as the results of rows, along its dimensions of size 1 to ``sizes``."""
     strides = tuple(0 if size == 1 else stride for size, stride in zip(tensor.sizes, tensor.strides, strict=True))
     return replace(tensor, sizes=sizes, strides=strides)
 
 
 def row_sizes(sizes: Sizes, axes: tuple[int, ...]) -> Sizes:
-    """Return sizes with 1 along the axes: those of the results of rows."""
+    """Return the sizes of the results of rows: 1 along the axes."""
     return tuple(1 if axis in axes else size for axis, size in enumerate(sizes))
 
 
@@ -172,7 +172,7 @@ def stage_results(stages: tuple[Stage, ...], sizes: Sizes, axes: tuple[int, ...]
 
 
 def reduce_stage(stage: Stage, source: Source, axes: tuple[int, ...]) -> tuple[Reduce, dict[str, PlanTensor]]:
-    """Return a stage as a reduction of its own, and its results in a temporary tensor, each repeated along its row."""
+    """Return a stage as a separate reduction, and its results in a temporary tensor, each repeated along its row."""
     sizes = row_sizes(source.sizes, axes)
     lanes = 1 << (len(stage.results) - 1).bit_length()
     result = PlanTensor.temporary(stage.name, DataType.FLOAT32, sizes, lanes=lanes)
@@ -186,7 +186,7 @@ def reduce_stage(stage: Stage, source: Source, axes: tuple[int, ...]) -> tuple[R
 
 
 RowBody = Callable[[DataType, Mapping[str, Source]], Body]
-"""Makes the body that computes an element, of a type, from ``input``, the results of the stages and other sources."""
+"""Function that makes the body of an element, of a type, from ``input``, results of stages and other sources."""
 
 
 def rows(

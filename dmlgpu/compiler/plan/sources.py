@@ -16,7 +16,7 @@ Sizes = tuple[int, ...]
 
 
 class Role(enum.StrEnum):
-    """Which of a dispatch's resources a tensor lies in."""
+    """Kind of resource of a dispatch that holds a tensor."""
 
     INPUT = "input"
     OUTPUT = "output"
@@ -27,10 +27,10 @@ class Role(enum.StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Allocation:
-    """Memory that a plan takes for itself. Two are never equal: where each lies is decided once all steps are known.
+    """Memory that a plan allocates. No two are equal: their offsets are assigned once all steps are known.
 
     Attributes:
-        label: what is in it, for people.
+        label: description of the contents.
     """
 
     label: str
@@ -42,7 +42,7 @@ class PlanBinding:
 
     Attributes:
         index: the flat number of an input, output or constant; the allocation of a temporary or persistent tensor.
-        offset: bytes, a multiple of 16, after which what is bound of it starts.
+        offset: bytes, a multiple of 16, from the resource's start to the bound range.
     """
 
     role: Role
@@ -60,9 +60,9 @@ class PlanBinding:
 
 
 class View(enum.StrEnum):
-    """How a kernel sees the elements of a tensor."""
+    """Representation of a tensor's elements in a kernel."""
 
-    RAW = "raw"  # bits that are only moved
+    RAW = "raw"  # bits, which are only copied
     INDEX = "index"  # integers saturated to i32
     COMPUTE = "compute"  # numbers
 
@@ -88,7 +88,7 @@ class PlanTensor:
 
     @classmethod
     def of(cls, role: Role, index: int, desc: TensorDesc, view: View = View.COMPUTE) -> PlanTensor:
-        """Return the tensor that a description puts into an input or output."""
+        """Return the tensor of an input or output from its description."""
         return cls(PlanBinding(role, index), desc.data_type, desc.sizes, desc.element_strides, view)
 
     @classmethod
@@ -110,12 +110,12 @@ class PlanTensor:
     def persistent(
         cls, label: str, data_type: DataType, sizes: Sizes, strides: tuple[int, ...] | None = None
     ) -> PlanTensor:
-        """Return a tensor in new memory that initialisation fills; packed without strides."""
+        """Return a tensor in new memory that is filled at initialization; packed without strides."""
         binding = PlanBinding(Role.PERSISTENT, Allocation(label))
         return cls(binding, data_type, sizes, packed_strides(sizes) if strides is None else strides)
 
     def __hash__(self) -> int:
-        """Return a hash of all but sizes, which may be symbolic: few tensors of a plan lie in one place."""
+        """Return a hash that ignores sizes, which may be symbolic; few tensors of a plan share a location."""
         return hash((self.binding, self.data_type, self.view, self.lanes, len(self.sizes)))
 
     @property
@@ -125,17 +125,17 @@ class PlanTensor:
 
     @property
     def unit_bits(self) -> int:
-        """Bits that one load or store moves."""
+        """Bits of one load or store."""
         return self.data_type.bits * self.lanes
 
     @property
     def units(self) -> int:
-        """Units from the first to the last in memory, for strides that are not negative."""
+        """Number of units from the first to the last in memory, if strides are not negative."""
         return span(self.sizes, self.strides)
 
     @property
     def distinct_bytes(self) -> int:
-        """Bytes of its elements; those that strides of 0 repeat count once."""
+        """Bytes of the elements; elements that strides of 0 repeat count once."""
         different = (size for size, stride in zip(self.sizes, self.strides, strict=True) if stride)
         return -(-math.prod(different) * self.unit_bits // 8)
 
@@ -148,7 +148,7 @@ class PlanTensor:
         return -(-(last + 1) * self.unit_bits // 32) * 4
 
     def __str__(self) -> str:
-        """Return where it lies, its type and sizes, and what is special: ``input 0 FLOAT32 [2, 3] strides [1, 2]``."""
+        """Return binding, data type, sizes and other properties: ``input 0 FLOAT32 [2, 3] strides [1, 2]``."""
         text = f"{self.binding} {self.data_type.name} {list(self.sizes)}"
         packed = zip(self.sizes, self.strides, packed_strides(self.sizes), strict=True)
         if any(size > 1 and stride != usual for size, stride, usual in packed):
@@ -174,7 +174,7 @@ class RegisterValue:
     lanes: int = 1
 
     def __hash__(self) -> int:
-        """Return a hash of all but sizes, which may be symbolic."""
+        """Return a hash that ignores sizes, which may be symbolic."""
         return hash((self.name, self.data_type, self.repeated, self.lanes))
 
     @classmethod
@@ -213,7 +213,7 @@ class Affine:
 
     @classmethod
     def permutation(cls, order: Sequence[int]) -> Affine:
-        """Return the map of a space whose first dimension is the tensor's ``order[0]``, and so on."""
+        """Return the map of a space with permuted dimensions: the first is the tensor's ``order[0]``, and so on."""
         rows = range(len(order))
         return cls((0,) * len(order), tuple(tuple(int(old == row) for old in order) for row in rows))
 
@@ -234,13 +234,13 @@ class Affine:
 
     @property
     def follows(self) -> tuple[int | None, ...]:
-        """For each dimension of the space, which of the tensor's moves one to one with it, if one does."""
+        """For each dimension of the space, the tensor's dimension that moves one to one with it, or None."""
         columns = zip(*self.steps, strict=True)
         moved = ([(row, step) for row, step in enumerate(column) if step] for column in columns)
         return tuple(steps[0][0] if len(steps) == 1 and steps[0][1] == 1 else None for steps in moved)
 
     def of(self, tensor: PlanTensor, sizes: Sizes) -> PlanTensor:
-        """Return a tensor in memory as a space of these sizes sees it: other strides and offset, the same elements."""
+        """View a tensor in memory through the map, with these sizes: other strides and offset, the same elements."""
         offset = tensor.offset + sum(map(operator.mul, self.start, tensor.strides))
         strides = tuple(sum(map(operator.mul, column, tensor.strides)) for column in zip(*self.steps, strict=True))
         return replace(tensor, sizes=sizes, strides=strides, offset=offset)
@@ -248,7 +248,7 @@ class Affine:
 
 @dataclass(frozen=True)
 class AffineView:
-    """Some elements of a source, in other coordinates. For a tensor in memory it is just a strided view.
+    """Some elements of a source, in other coordinates. A view of a tensor in memory is a strided tensor.
 
     Attributes:
         source: the viewed source.
@@ -264,7 +264,7 @@ class AffineView:
 
     @property
     def data_type(self) -> DataType:
-        """The type of the source."""
+        """Data type of the source."""
         return self.source.data_type
 
     @property
@@ -274,16 +274,16 @@ class AffineView:
 
     @property
     def children(self) -> tuple[Source, ...]:
-        """The sources that it reads."""
+        """Sources that it reads."""
         return (self.source,)
 
     @property
     def moves(self) -> bool:
-        """Whether it only moves bits."""
+        """Whether it only copies bits."""
         return only_moves(self.source)
 
     def over(self, children: Iterable[Source]) -> AffineView:
-        """Return the same of another source."""
+        """Return the same view of another source."""
         (source,) = children
         return replace(self, source=source)
 
@@ -305,7 +305,7 @@ class Body:
         data_type, sizes: of the tensor that the body defines.
         inputs: named sources.
         constants: values for the template.
-        portable: the body's text knows only the types that every adapter has: it sees 64-bit operands as pairs of
+        portable: the body uses only types that every adapter has: it sees 64-bit operands as pairs of
             words, and float16 as f32, even where the adapter computes on them.
         lanes: elements of a unit, once a schedule has packed it; 1 in plans.
         packed: the dimension along which the elements of a unit lie; None in plans.
@@ -327,21 +327,21 @@ class Body:
 
     @property
     def children(self) -> tuple[Source, ...]:
-        """The sources that it reads."""
+        """Sources that it reads."""
         return tuple(source for _, source in self.inputs)
 
     @property
     def moves(self) -> bool:
-        """Whether the body only moves bits."""
+        """Whether the body only copies bits."""
         return False
 
     def over(self, children: Iterable[Source]) -> Body:
-        """Return the same of other inputs."""
+        """Return the same body over other inputs."""
         names = (name for name, _ in self.inputs)
         return replace(self, inputs=tuple(zip(names, children, strict=True)))
 
     def follow(self, position: int, dimension: int) -> int | None:
-        """Return which dimension of an input moves one to one with a dimension of the body; None where none does."""
+        """Return the dimension of an input that moves one to one with a dimension of the body, or None."""
         raise NotImplementedError
 
 
@@ -374,7 +374,7 @@ class Element(Body):
 
 @dataclass(frozen=True)
 class Lookup(Element):
-    """A body that says which element of ``input`` stands at a place, if one does:
+    """A body that finds the element of ``input`` at a coordinate, if there is one:
     ``fn place(at: output_at, source: ptr<function, input_at>) -> bool``."""
 
 
@@ -383,7 +383,7 @@ Source: TypeAlias = PlanTensor | RegisterValue | AffineView | Body
 
 
 def only_moves(source: Source) -> bool:
-    """Return whether nothing is computed on a source's elements: their bits are moved, or they are indices."""
+    """Return whether a source's elements are only copied or used as indices."""
     match source:
         case PlanTensor():
             return source.view is not View.COMPUTE
@@ -407,12 +407,12 @@ def apply(
 
 
 def portable(file: str, output: PlanTensor, values: Constants = (), **inputs: Source) -> Apply:
-    """Return an element-wise body of a tensor's type and sizes, whose text knows only the types of every adapter."""
+    """Return an element-wise body of a tensor's type and sizes, which uses only types of every adapter."""
     return Apply(file, output.data_type, output.sizes, tuple(inputs.items()), values, portable=True)
 
 
 def in_float32(file: str, sizes: Sizes, values: Constants = (), **inputs: Source) -> Apply:
-    """Return such a body of float32."""
+    """Return a portable elementwise body of float32."""
     return Apply(file, DataType.FLOAT32, sizes, tuple(inputs.items()), values, portable=True)
 
 
@@ -425,6 +425,6 @@ def element(
     values: Constants = (),
     **inputs: Source,
 ) -> Element:
-    """Return a body whose inputs have coordinates of their own, none of which moves with the output's."""
+    """Return a body whose inputs have other coordinates, none of which moves one to one with the output's."""
     nowhere: tuple[int | None, ...] = (None,) * len(sizes)
     return Element(file, data_type, sizes, tuple(inputs.items()), values, portable, follows=(nowhere,) * len(inputs))

@@ -1,4 +1,4 @@
-"""The base of all steps; maps, repeated steps, sorts, scatters, regions of interest; plans."""
+"""Base of all steps; maps, repeated steps, sorts, scatters, regions of interest; plans."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dmlgpu.compiler.plan.sources import Body, Constants, PlanBinding, PlanTenso
 
 @dataclass(frozen=True)
 class Step:
-    """Something that is computed; each kind is a subclass.
+    """Step of a plan; each kind is a subclass.
 
     Attributes:
-        label: what it is for, where its kind does not say it; for profilers and messages.
+        label: its purpose, if the kind does not say it; for profilers and messages.
     """
 
     label: str
@@ -22,17 +22,17 @@ class Step:
 
 @dataclass(frozen=True)
 class Map(Step):
-    """Computes every element of the output by itself.
+    """Computes every element of the output independently.
 
     Attributes:
-        keeps_neighbours: the output is part of a tensor whose other elements belong to other steps: only bits of its
+        keeps_neighbors: the output is part of a tensor whose other elements belong to other steps: only bits of its
             own elements change.
         is_once: it runs once, at initialization: one kernel for many sizes is worth more than a fast one.
     """
 
     body: Body
     output: PlanTensor
-    keeps_neighbours: bool = False
+    keeps_neighbors: bool = False
     is_once: bool = False
 
 
@@ -58,12 +58,12 @@ class Repeat(Step):
 
 @dataclass(frozen=True)
 class Plan:
-    """What an operator computes.
+    """Computation of an operator.
 
     Attributes:
         operator: DirectML's operator name, for labels and messages.
         steps: executed at each dispatch, in order.
-        initialization: executed once, when the operator is initialised: they read inputs that are OWNED_BY_DML and data
+        initialization: executed once, when the operator is initialized: they read inputs that are OWNED_BY_DML and data
             of the plan, and write persistent tensors, where ``steps`` find them.
     """
 
@@ -72,7 +72,7 @@ class Plan:
     initialization: tuple[Step, ...] = ()
 
     def __str__(self) -> str:
-        """Return the plan as people read it: per step what it computes, what it reads and writes."""
+        """Return a readable text: the equations of each step, and the tensors that it reads and writes."""
         from dmlgpu.compiler.plan.text import describe  # noqa: PLC0415 - it knows all kinds of steps, which know this module
 
         return describe(self)
@@ -99,20 +99,20 @@ class Sort(Step):
 
 
 def record_lanes(data_type: DataType) -> int:
-    """Return the words of a record: the rank in one or two, then the position; where there are four, one is unused."""
+    """Return the number of words of a record: one or two of the rank, one of the position, rounded up to 2 or 4."""
     return 4 if data_type.bits == 64 else 2
 
 
 @dataclass(frozen=True)
 class Scatter(Step):
-    """Writes every element of ``source`` to a place of the output that a shader computes.
+    """Writes every element of ``source`` to the position in the output that a shader computes.
 
     It defines ``fn place(at: source_at, target: ptr<function, output_at>) -> bool``; false drops the element.
 
     Attributes:
         file: the shader; ``constants`` are its values.
         source, output: moved as raw bits.
-        inputs: the tensors that say where elements go, by name.
+        inputs: the tensors from which positions are computed, by name.
         follows: for each dimension of the source, the dimension of the output with the same coordinate for all inputs,
             or None.
         distinct: no two elements go to one place. If they do, any of them wins; on a deterministic device the last one
@@ -153,7 +153,7 @@ class RegionAxis:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the regions of a description are sampled.
+    """Sampling of the regions of a description.
 
     Attributes:
         axes: y and x.
@@ -173,11 +173,11 @@ class Sampling:
 
     @property
     def block(self) -> tuple[int, int]:
-        """Rows and columns of the samples of one output element, at most."""
+        """Maximum rows and columns of samples of one output element."""
         return self.axes[0].longest, self.axes[1].longest
 
     def values(self, **others: Any) -> Constants:
-        """Return it as template values, with others."""
+        """Return the fields as template values, with others."""
         return constants(**vars(self), **others)
 
 
@@ -186,7 +186,7 @@ class Loop(Map):
     """A map whose body loops, for each element, over a block of places: samples of a region, elements of an image.
 
     Attributes:
-        block: rows and columns of the block, at most.
+        block: maximum rows and columns of the block.
     """
 
     block: tuple[int, int] = (1, 1)

@@ -37,7 +37,7 @@ def describe(plan: Plan) -> str:
     """Return the text of a plan."""
     count = len(plan.steps) + len(plan.initialization)
     lines = [f"plan of {plan.operator}: {count} step{'s' if count != 1 else ''}"]
-    steps = [("", step) for step in plan.steps] + [("at initialisation: ", step) for step in plan.initialization]
+    steps = [("", step) for step in plan.steps] + [("at initialization: ", step) for step in plan.initialization]
     for index, (when, step) in enumerate(steps, start=1):
         lines.append(f"  {index}. {when}{title(step)}")
         lines += [f"       {line}" for line in equations(step)]
@@ -48,17 +48,17 @@ def describe(plan: Plan) -> str:
 
 
 def kind_of(step: Step) -> str:
-    """Return the kind of a step, as its class calls it: ``map``, ``contract``."""
+    """Return the kind of a step, the name of its class in lower case: ``map``, ``contract``."""
     return type(step).__name__.lower()
 
 
 def title(step: Step) -> str:
-    """Return the kind of a step and its label, if that says more."""
+    """Return the kind of a step and its label, if they differ."""
     return kind_of(step) if step.label in ("", kind_of(step)) else f"{kind_of(step)} {step.label}"
 
 
 def tensor_texts(tensors: Sequence[PlanTensor]) -> list[str]:
-    """Return the unique descriptions of tensors: inputs by number, then tensors without a number."""
+    """Return the unique descriptions of tensors: inputs by index, then tensors without an index."""
 
     def place(tensor: PlanTensor) -> tuple[str, int, str]:
         index = tensor.binding.index

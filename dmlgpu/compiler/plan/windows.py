@@ -1,4 +1,4 @@
-"""Windows that slide over the spatial dimensions of a tensor: their sizes and positions, as numbers alone."""
+"""Windows that slide over the spatial dimensions of a tensor: arithmetic of their sizes and positions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dmlgpu.compiler.plan.sources import Sizes
 
 @dataclass(frozen=True)
 class WindowAxis:
-    """How a window slides along one spatial dimension.
+    """Window along one spatial dimension.
 
     Attributes:
         spatial: elements of the input.
@@ -31,12 +31,13 @@ class WindowAxis:
 
     @property
     def reach(self) -> int:
-        """Elements from the first to the last element of the window."""
+        """Number of input elements from the first to the last element of the window."""
         return (self.size - 1) * self.dilation + 1
 
     @property
     def by_position(self) -> bool:
-        """Whether what covers an element is looked for among all positions, because these are fewer than the taps."""
+        """Whether the positions that cover an element are searched among all positions, which are fewer than the
+        taps."""
         return self.positions < self.size
 
     def inside(self, position: int) -> range:
@@ -48,17 +49,17 @@ class WindowAxis:
 
     @property
     def first_empty(self) -> int | None:
-        """The first position at which no element of the window lies on the input, or None; takes logarithmic time."""
+        """First position at which no element of the window lies on the input, or None; takes logarithmic time."""
         if not self.inside(0):
             return 0
-        # The window begins in the padding, and no element of it meets the input, whose size is below the dilation.
+        # The window begins in the padding, and none of its elements is on the input, whose size is below the dilation.
         if self.spatial < self.dilation:
-            between = self.dilation - self.start % self.dilation  # what is added to a multiple of the stride
+            between = self.dilation - self.start % self.dilation  # remainders modulo the dilation
             low, high = self.spatial - between, self.dilation - 1 - between
             position = first_multiple_within(self.stride, self.dilation, low, high)
             if position is not None and position < self.positions and position * self.stride < self.start:
                 return position
-        behind = -(-(self.spatial + self.start) // self.stride)  # the first position that begins behind the input
+        behind = -(-(self.spatial + self.start) // self.stride)  # the first position that begins after the input
         return behind if behind < self.positions else None
 
 
@@ -87,7 +88,7 @@ def first_multiple_within(step: int, modulus: int, low: int, high: int) -> int |
 
 
 Windows: TypeAlias = tuple[WindowAxis, ...]
-"""How a window slides along each spatial dimension."""
+"""Windows along each spatial dimension."""
 
 
 def sizes_of(windows: Windows) -> Sizes:
@@ -101,7 +102,7 @@ def positions_of(windows: Windows) -> Sizes:
 
 
 def taps_of(windows: Windows) -> Sizes:
-    """Return how many positions may cover an element along each dimension."""
+    """Return the maximum number of positions that cover an element, along each dimension."""
     return tuple(min(axis.size, axis.positions) for axis in windows)
 
 

@@ -11,18 +11,18 @@ from dmlgpu.compiler.plan import Body, Element, PlanTensor, RegisterValue, Sourc
 from dmlgpu.compiler.rewrites.sources import AnySource, is_elementwise, leaves, rewrite
 
 Groups = tuple[tuple[int, ...], ...]
-"""Which of the old dimensions make up each new one, outermost first."""
+"""Old dimensions of each new dimension, outermost first."""
 
 
 def mergeable(
     sizes: Sequence[int], strides: Sequence[Sequence[int]], apart: Sequence[int] | None = None, keeps_ones: bool = False
 ) -> Groups:
-    """Return the groups of neighbouring dimensions that every tensor steps through evenly.
+    """Return the groups of adjacent dimensions that every tensor steps through evenly.
 
     Args:
         sizes: of the common coordinate space.
         strides: of every tensor over it.
-        apart: dimensions of different mark are never merged (reduced and kept ones, say).
+        apart: marks of dimensions; those with different marks (reduced and kept ones, for example) are never merged.
         keeps_ones: whether dimensions of size 1 are treated as all others; else they are dropped.
     """
     wide = [dimension for dimension, size in enumerate(sizes) if keeps_ones or symbols.is_many(size)]
@@ -49,15 +49,13 @@ def merge_strides(strides: Sequence[int], groups: Groups) -> tuple[int, ...]:
 
 
 def merge_tensor(tensor: PlanTensor, groups: Groups) -> PlanTensor:
-    """Return the same elements of a tensor under merged dimensions."""
+    """Return a tensor with merged dimensions."""
     return replace(tensor, sizes=merge_sizes(tensor.sizes, groups), strides=merge_strides(tensor.strides, groups))
 
 
 def merge_dimensions(sizes: Sequence[int], *tensors: Sequence[int]) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
-    """Merged sizes, and the merged strides of each tensor, for a run of dimensions that some tensors share.
-
-    An empty run stays empty.
-    """
+    """Return merged sizes, and the merged strides of each tensor, for a run of dimensions that some tensors share. An
+    empty run stays empty."""
     if not sizes:
         return (), [() for _ in tensors]
     groups = mergeable(sizes, tensors)
@@ -65,7 +63,7 @@ def merge_dimensions(sizes: Sequence[int], *tensors: Sequence[int]) -> tuple[tup
 
 
 def merge_tree(root: AnySource, groups: Groups) -> AnySource:
-    """Return an element-wise tree under merged dimensions."""
+    """Return an elementwise tree with merged dimensions."""
 
     def merge(node: Source) -> Source:
         if isinstance(node, PlanTensor):
@@ -74,7 +72,7 @@ def merge_tree(root: AnySource, groups: Groups) -> AnySource:
         if isinstance(node, RegisterValue):
             repeated = tuple(index for index, group in enumerate(groups) if group[-1] in node.repeated)
             return replace(node, sizes=sizes, repeated=repeated)
-        if isinstance(node, Element):  # an identity, as all else keeps its coordinates
+        if isinstance(node, Element):  # an identity, since all other bodies keep their coordinates
             return replace(node, sizes=sizes, follows=(tuple(range(len(groups))),))
         return replace(node, sizes=sizes)
 

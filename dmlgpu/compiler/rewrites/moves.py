@@ -25,13 +25,13 @@ from dmlgpu.compiler.rewrites.sources import identity
 
 @dataclass(frozen=True)
 class Move:
-    """Elements of an output that are elements of an input.
+    """Elements of an output that are copies of elements of an input.
 
     Attributes:
         sizes: of the coordinate space.
-        source: where an element lies in the input.
-        destination: where it lies in the output. No two elements lie at one place.
-        input, output: the tensors' flat numbers.
+        source: map to the coordinates in the input.
+        destination: map to the coordinates in the output, which is injective.
+        input, output: flat indices of the tensors.
     """
 
     sizes: tuple[int, ...]
@@ -42,23 +42,23 @@ class Move:
 
     @property
     def reverse(self) -> Move:
-        """The move back, from the output to the input."""
+        """The reverse move, from the output to the input."""
         return Move(self.sizes, self.destination, self.source, self.output, self.input)
 
 
 def copy(
-    move: Move, source: PlanTensor, output: PlanTensor, *, label: str = "copy", keeps_neighbours: bool = False
+    move: Move, source: PlanTensor, output: PlanTensor, *, label: str = "copy", keeps_neighbors: bool = False
 ) -> Map:
-    """Return the step that carries a move out.
+    """Return the step that performs a move.
 
     Args:
         move: what is moved.
         source, output: the whole tensors.
         label: of the step.
-        keeps_neighbours: whether other steps write the rest of the output.
+        keeps_neighbors: whether other steps write the rest of the output.
     """
     moved = AffineView(source, move.sizes, move.source)
-    return Map(label, identity(moved), move.destination.of(output, move.sizes), keeps_neighbours)
+    return Map(label, identity(moved), move.destination.of(output, move.sizes), keeps_neighbors)
 
 
 def result_view(move: Move, source: PlanTensor, sizes: tuple[int, ...]) -> PlanTensor | None:
@@ -85,22 +85,22 @@ def result_view(move: Move, source: PlanTensor, sizes: tuple[int, ...]) -> PlanT
 
 
 def _joined_stride(weights: Sequence[int], digits: PlanTensor) -> int | None:
-    """Return the stride of the coordinate that digits of these weights make up; None where they do not lie evenly."""
+    """Return the stride of the coordinate composed of digits with these weights; None if they are not evenly spaced."""
     moving = [d for d, weight in enumerate(weights) if weight and digits.sizes[d] > 1]
     if not moving:
         return 0
-    unit = min(moving, key=lambda d: weights[d])  # what fills a dimension counts it one by one: its weight is 1
+    unit = min(moving, key=lambda d: weights[d])  # a digit that spans a whole dimension has weight 1
     even = all(digits.strides[d] == digits.strides[unit] * weights[d] for d in moving)
     return digits.strides[unit] if even else None
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A tensor and the one that it is set into, of equal rank.
+    """Position of a tensor within another one of equal rank.
 
     Attributes:
-        start: where its first element lies.
-        step: elements from one neighbour to the next; negative where it lies mirrored.
+        start: coordinates of its first element.
+        step: distance between adjacent elements; negative if mirrored.
     """
 
     input: PlanTensor
@@ -115,7 +115,7 @@ class Frame:
 
     @property
     def follows(self) -> tuple[int | None, ...]:
-        """The dimensions along which coordinates are the same, None for the others."""
+        """Dimensions along which coordinates are the same, None for the others."""
         return tuple(None if self.is_framed(d) else d for d in range(self.output.rank))
 
 
@@ -139,7 +139,7 @@ def merge_frame(frame: Frame, *, whole_rows: bool) -> Frame:
 
 
 def _marks(frame: Frame, whole_rows: bool) -> list[int]:
-    """Return which neighbouring dimensions may be merged: those of equal mark."""
+    """Return marks of dimensions; adjacent dimensions with equal marks may be merged."""
     marks = [0]
     for dimension in range(1, frame.output.rank):
         outer = dimension - 1
@@ -149,8 +149,7 @@ def _marks(frame: Frame, whole_rows: bool) -> list[int]:
 
 
 def _cut_into_units(frame: Frame) -> Frame:
-    """Return the elements along the dimension that memory runs along as a dimension of their own, as many as are
-    framed alike."""
+    """Split the contiguous dimension, so that the inner one has the elements that are framed alike."""
     running = running_dimension(frame.output)
     if running is None or not frame.is_framed(running) or frame.step[running] != 1:
         return frame

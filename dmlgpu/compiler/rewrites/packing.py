@@ -17,7 +17,7 @@ WIDEST_UNIT_BITS = 128
 PAIR_BYTES = 2 * WIDEST_UNIT_BITS // 8
 
 UNIT = 4
-"""Neighbouring numbers that kernels compute on at once where they lie side by side."""
+"""Number of adjacent, contiguous numbers that kernels compute on at once."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class PackedTensor(PlanTensor):
     Attributes:
         lanes: elements of a unit, along the dimension of stride 1. Sizes, strides and offset count units.
         broadcast: all lanes of a unit are one element in memory; strides and offset count elements.
-        paired: units are read and written two at a time, the first of them at an even place.
+        paired: units are read and written two at a time, the first of them at an even index.
     """
 
     broadcast: bool = False
@@ -42,19 +42,19 @@ class PackedTensor(PlanTensor):
 
 
 def is_paired(source: Source) -> bool:
-    """Return whether a source lies in memory in units that are read and written two at a time."""
+    """Return whether a source is a tensor in memory whose units are read and written two at a time."""
     return isinstance(source, PackedTensor) and source.paired
 
 
 def pack(body: Body, output: PlanTensor) -> tuple[Body, PlanTensor]:
-    """Return a tree and its output packed as widely as every tensor of it lets through; unchanged where none does."""
+    """Return a tree and its output in the widest units that every tensor allows; unchanged if there are none."""
     dimension = running_dimension(output)
     packed = None if dimension is None else pack_along(body, output, dimension)
     return (body, output) if packed is None else packed
 
 
 def pack_along(body: Body, output: PlanTensor, dimension: int) -> tuple[Body, PlanTensor] | None:
-    """Pack as ``pack`` does, along a given dimension; None where some tensor lets no units through."""
+    """Pack as ``pack`` does, along a certain dimension; None if some tensor does not allow it."""
     for lanes in _candidates(body, output):
         if packs_tensor(output, dimension, lanes) and packs_source(body, dimension, lanes):
             return pack_source(body, dimension, lanes), pack_tensor(output, dimension, lanes)
@@ -62,7 +62,7 @@ def pack_along(body: Body, output: PlanTensor, dimension: int) -> tuple[Body, Pl
 
 
 def _candidates(body: Body, output: PlanTensor) -> Sequence[int]:
-    """Return the numbers of lanes to try, widest first."""
+    """Return the lane counts to try, widest first."""
     bits = output.data_type.bits
     if body.moves:
         return [
@@ -163,13 +163,13 @@ def pack_tensor(tensor: PlanTensor, dimension: int, lanes: int) -> PackedTensor:
     packed = PackedTensor(**{**vars(tensor), "sizes": sizes, "lanes": lanes})
     if _is_splat(tensor, dimension):
         return replace(packed, broadcast=True)
-    # Dimensions of size 1 may have any stride; what is rounded away there is never multiplied by anything but 0.
+    # Dimensions of size 1 may have any stride, which is multiplied only by 0, so rounding it is harmless.
     strides = tuple(s if d == dimension else s // lanes for d, s in enumerate(tensor.strides))
     return replace(packed, strides=strides, offset=tensor.offset // lanes)
 
 
 def pack_source(source: AnySource, dimension: int, lanes: int) -> AnySource:
-    """Return the source in such units; what it reads twice stays shared."""
+    """Return the source in units of ``lanes`` elements; shared parts stay shared."""
     memo: dict[tuple[int, int], Source] = {}
 
     def pack(source: Source, dimension: int | None) -> Source:
@@ -202,7 +202,7 @@ def _pack_node(source: Source, dimension: int, lanes: int, pack: Callable[[Sourc
 
 
 def _in_units(affine: Affine, followed: int | None, dimension: int, lanes: int) -> Affine:
-    """Return where a view of units lies: its start and steps along the dimension that it follows are divided."""
+    """Return the map of a view of units: start and steps along the dimension that it follows are divided."""
     start = tuple(s // lanes if d == followed else s for d, s in enumerate(affine.start))
     steps = tuple(
         tuple(s if c == dimension else s // lanes for c, s in enumerate(row)) if d == followed else row

@@ -18,11 +18,11 @@ from dmlgpu.compiler.rewrites.sources import identity
 
 
 def preserve_padding(plan: Plan, outputs: Sequence[TensorDesc | None]) -> Plan:
-    """Return a plan that changes only the elements of its outputs, no padding.
+    """Return a plan that changes only the elements of its outputs and no padding.
 
     Args:
         plan: Plan of an operator.
-        outputs: Its output tensors by their flat numbers, None for absent ones.
+        outputs: Its output tensors by flat index, None for absent ones.
     """
     for index, output in enumerate(outputs):
         if output is not None and has_padded_words(output):
@@ -47,7 +47,7 @@ def _keeping(step: Step, index: int, data_type: DataType) -> Step | None:
     """Return the step, modified to preserve padding of an output, or None if this kind of step cannot."""
     match step:
         case Map() | Contract() if _lies_in(step.output, index):
-            return replace(step, keeps_neighbours=True) if step.output.data_type.bits == data_type.bits else None
+            return replace(step, keeps_neighbors=True) if step.output.data_type.bits == data_type.bits else None
         case Map() | Contract():
             return step
         case Repeat():
@@ -59,7 +59,7 @@ def _keeping(step: Step, index: int, data_type: DataType) -> Step | None:
 
 
 def _through_copy(steps: tuple[Step, ...], index: int, output: TensorDesc) -> tuple[Step, ...]:
-    """Return steps that work on a copy of an output, then store its elements."""
+    """Return steps that compute a copy of an output, then store its elements."""
     copy = Allocation("padded output")
     words = (-(-output.physical_element_count * output.data_type.bits // WORD_BITS),)
     before = PlanTensor(PlanBinding(Role.OUTPUT, index), DataType.UINT32, words, (1,), View.RAW)
@@ -72,7 +72,7 @@ def _through_copy(steps: tuple[Step, ...], index: int, output: TensorDesc) -> tu
     return (
         Map("copy output", identity(before), replace(before, binding=held)),
         *replace_parts(steps, PlanBinding, moved),
-        Map("store elements", identity(replace(elements, binding=held)), elements, keeps_neighbours=True),
+        Map("store elements", identity(replace(elements, binding=held)), elements, keeps_neighbors=True),
     )
 
 

@@ -1,5 +1,5 @@
-"""Resampling along axes: where output coordinates lie on the input, the bodies that read or gather there, and nearest
-neighbour by whole factors as strides.
+"""Resampling along axes: input coordinates of output elements, bodies that read or gather there, and nearest
+neighbor by whole factors as strides.
 
 Coordinates are float32 numbers, each step of their formula rounded, here as in shaders: so both agree on every element.
 """
@@ -43,14 +43,14 @@ LONGEST_LISTED = 1 << 18
 """Maximum size of an axis whose coordinates are enumerated; those of longer axes are estimated."""
 
 MAX_PAIRS = 1 << 30
-"""Elements along an axis times those that each looks at; more only if each looks at 9 at most."""
+"""Maximum of elements along an axis times the taps of each; exceeded only for at most 9 taps."""
 
 COORDINATE_ERROR = 2.0**-21
 """Rounding errors of a coordinate, at most, in parts of the largest number that it is computed from: four operations,
 each rounded to 24 bits."""
 
 LARGEST_COORDINATE = 2**126
-"""Below it nothing overflows float32."""
+"""Coordinates below it cannot overflow float32."""
 
 Coordinates = NDArray[np.float32]
 Sizes = tuple[int, ...]
@@ -58,7 +58,7 @@ Sizes = tuple[int, ...]
 
 @dataclass(frozen=True)
 class ResampledAxis:
-    """How one dimension is resampled.
+    """Resampling of one dimension.
 
     Attributes:
         dimension: of the tensors.
@@ -77,22 +77,22 @@ class ResampledAxis:
 
     @property
     def scale_bits(self) -> int:
-        """The scale as a word."""
+        """Bits of the scale."""
         return bits_of_float(self.scale)
 
     @property
     def input_offset_bits(self) -> int:
-        """The input's offset as a word."""
+        """Bits of the input's offset."""
         return bits_of_float(self.input_offset)
 
     @property
     def output_offset_bits(self) -> int:
-        """The output's offset as a word."""
+        """Bits of the output's offset."""
         return bits_of_float(self.output_offset)
 
     @property
     def inverse_bits(self) -> int:
-        """1 / scale as a word if it is a power of two and normal, else 0."""
+        """Bits of 1 / scale if it is a power of two and normal, else 0."""
         inverse = 1 / self.scale
         is_power = inverse.as_integer_ratio() in ((int(inverse), 1), (1, int(self.scale)))
         return bits_of_float(inverse) if is_power and np.frexp(inverse)[0] == 0.5 else 0
@@ -105,12 +105,12 @@ class ResampledAxis:
         return np.asarray(scaled - np.float32(self.input_offset))
 
     def places(self, rounding: Rounding | None) -> Coordinates:
-        """Return the same, rounded where a rounding is given, and held on the input."""
+        """Return the coordinates, rounded if there is a rounding, clamped to the input."""
         places = self.coordinates() if rounding is None else rounding.of(self.coordinates())
         return np.clip(places, np.float32(0), np.float32(self.size - 1))
 
     def moves_nothing(self, rounding: Rounding | None) -> bool:
-        """Return whether every output element is the input element of the same number."""
+        """Return whether every output element is the input element of the same index."""
         shift = np.float32(-self.output_offset) - np.float32(self.input_offset)
         place = shift if rounding is None else rounding.of(shift)
         return bool(self.size == self.count and self.scale == 1 and place == 0)
@@ -118,17 +118,17 @@ class ResampledAxis:
 
 @dataclass(frozen=True)
 class Rounding:
-    """Which neighbour nearest neighbour takes: the next one up, or down."""
+    """Rounding of nearest neighbor: up or down."""
 
     increasing: bool
 
     def of(self, coordinates: Any) -> Any:
-        """Return whole coordinates."""
+        """Return rounded coordinates."""
         return np.ceil(coordinates) if self.increasing else np.floor(coordinates)
 
 
 def bits_of_float(value: float) -> int:
-    """Return a float32 number as a word."""
+    """Return the bits of a float32 number."""
     return int(np.float32(value).view(np.uint32))
 
 
@@ -160,13 +160,13 @@ def _follows(rank: int, axes: Sequence[ResampledAxis]) -> tuple[int | None, ...]
     return tuple(None if dimension in moved else dimension for dimension in range(rank))
 
 
-# ---- bodies whose last dimension, of taps, is added up
+# ---- bodies with a last dimension of taps, which is summed
 
 
 def antialiased(source: Source, axis: ResampledAxis) -> Body:
-    """Return what each of the elements under a triangle adds along one axis: {output sizes.., taps}.
+    """Return the weighted elements under a triangle along one axis: {output sizes.., taps}.
 
-    The triangle is as wide as an output element, at least as two elements of the input. Its weights are normalised;
+    The triangle is as wide as an output element, at least as two elements of the input. Its weights are normalized;
     those of positions beyond an edge go to the edge's element, as without antialiasing.
     """
     scale = np.float32(axis.scale)
@@ -191,7 +191,7 @@ def antialiased_sum(terms: Element) -> Element:
 
 
 def _most_under(axis: ResampledAxis, reach: np.float32, lowest: np.float32, highest: np.float32) -> int:
-    """Return how many elements of the input, at most, lie under a triangle: exactly, or a few more for a long axis."""
+    """Return the maximum number of input elements under a triangle, exactly, or a few more for a long axis."""
     if axis.count > LONGEST_LISTED:
         return min(axis.size, math.ceil(2 * float(reach) * (1 + COORDINATE_ERROR)) + 3)
     x, edge = np.clip(axis.coordinates(), lowest, highest), np.float32(axis.size - 1)
@@ -200,11 +200,12 @@ def _most_under(axis: ResampledAxis, reach: np.float32, lowest: np.float32, high
 
 
 def gradient(source: Source, axis: ResampledAxis, rounding: Rounding | None) -> Body:
-    """Return what each output element of the forward operator adds to the gradient of an element of its input along one
+    """Return the contribution of each output element of the forward operator to the gradient of an input element along
+    one
     axis: {input sizes.., taps}.
 
     Args:
-        rounding: of nearest neighbour; None for linear interpolation.
+        rounding: rounding of nearest neighbor; None for linear interpolation.
     """
     if axis.size + axis.count > LONGEST_LISTED:
         line, taps = estimated_line(axis, rounding)
@@ -234,11 +235,11 @@ def _tapped(file: str, source: Source, axis: ResampledAxis, counts: Sizes, value
     return Element(file, DataType.FLOAT32, (*sizes, taps), inputs, values, follows=follows, portable=True)
 
 
-# ---- which output elements use an element of the input
+# ---- output elements that use an element of the input
 
 
 def users(axis: ResampledAxis, rounding: Rounding | None) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """For each element of the input the first output element that uses it, and the one after the last."""
+    """First output element that uses each input element, and the one after the last."""
     elements = np.arange(axis.size)
     x = axis.places(rounding)
     if rounding is not None:
@@ -255,18 +256,18 @@ class IntegerLine:
     divisor: int
 
     def at(self, elements: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the numbers of some elements."""
+        """Return the values at some elements."""
         return np.maximum(elements * self.step + self.start, 0) // self.divisor
 
 
 def _slope(axis: ResampledAxis) -> Fraction | None:
-    """Return a ratio near the scale, of numbers with which a line stays in 32-bit integers, or None."""
+    """Return a ratio close to the scale whose line stays within 32-bit integers, or None."""
     most = int(min(4096, (1 << 29) / max(axis.count, axis.size * axis.scale, 1.0)))
     return Fraction(axis.scale).limit_denominator(most) if most >= 1 else None
 
 
 def estimated_line(axis: ResampledAxis, rounding: Rounding | None) -> tuple[IntegerLine, int]:
-    """Return what ``line_below`` returns without looking at every element: a line as near, and a few numbers more.
+    """Return an equally close line as ``line_below``, and a slightly larger count, without enumerating all elements.
 
     The users of element i are the output elements whose coordinates lie between ``i + low`` and ``i + high``. Exact
     coordinates differ from those in float32 by ``error`` at most, so that users lie between two parallel lines.
@@ -284,9 +285,11 @@ def estimated_line(axis: ResampledAxis, rounding: Rounding | None) -> tuple[Inte
     first = (low - error + before) * scale + behind
     start = min(0, math.floor(min(element * drift + first for element in ends) * divisor))
     line = IntegerLine(ratio.numerator, max(start, -(axis.size - 1) * ratio.numerator), divisor)
-    past = (high + error + before) * scale + behind + 1  # behind the last user of element 0
+    past = (high + error + before) * scale + behind + 1  # after the last user of element 0
     inner = max(element * drift + past - Fraction(line.start, divisor) for element in ends) + 1
-    edge = axis.count - int(line.at(np.array([axis.size - 1]))[0])  # all that lie behind the input use its last element
+    edge = axis.count - int(
+        line.at(np.array([axis.size - 1]))[0]
+    )  # all coordinates beyond the input use its last element
     return line, min(axis.count, max(math.ceil(inner), edge, 1))
 
 
@@ -304,10 +307,10 @@ def line_below(axis: ResampledAxis, begin: NDArray[np.int64], end: NDArray[np.in
 
 
 Factors = Mapping[int, int]
-"""How often each element is repeated along a dimension, by dimension; those that are not split are not named."""
+"""Repetition count of each element by dimension, for dimensions that are split."""
 
 _INTEGERS = {8: DataType.UINT8, 16: DataType.UINT16, 32: DataType.UINT32}
-"""By bits: what moves elements of any type as they are and, as numbers do, repeats one for a unit."""
+"""Data types by bits whose elements are copied unchanged and, like numbers, can be repeated in a unit."""
 
 
 def split_repeats(body: Body, output: PlanTensor) -> tuple[Body, PlanTensor]:
@@ -327,8 +330,8 @@ def split_repeats(body: Body, output: PlanTensor) -> tuple[Body, PlanTensor]:
 
 
 def _gather(source: Source, factors: dict[int, int], seen: set[int]) -> bool:
-    """Collect the factors of nearest-neighbor upsampling; return whether ``split_repeats`` can rewrite the tree, with
-    one factor along each dimension."""
+    """Collect the factors of nearest-neighbor upsampling; return whether ``split_repeats`` can rewrite the tree with a
+    single factor along each dimension."""
     if id(source) in seen:
         return True
     seen.add(id(source))
@@ -345,8 +348,8 @@ def _keeps_coordinates(source: Source) -> TypeGuard[Body]:
 
 
 def _factors(source: Source) -> Factors | None:
-    """Return how often a nearest neighbour, or an affine view of one, repeats the elements of a tensor in memory; None
-    for another source, and where it does not repeat all equally often."""
+    """Return the factors by which nearest neighbor, or an affine view of it, repeats the elements of a tensor in
+    memory; None for other sources, and if elements are repeated unequally often."""
     view, lookup = _view_of(source)
     if not isinstance(lookup, Body) or lookup.file != NEAREST or not isinstance(lookup.children[0], PlanTensor):
         return None
@@ -365,14 +368,14 @@ def _factors(source: Source) -> Factors | None:
 
 
 def _view_of(source: Source) -> tuple[Affine, Source]:
-    """Return what a view sees and how; for another source the map of its own coordinates."""
+    """Return source and map of a view; for other sources, the source and the identity map."""
     if isinstance(source, AffineView):
         return source.affine, source.source
     return Affine.box((0,) * len(source.sizes)), source
 
 
 def _factor(axis: ResampledAxis, rounding: Rounding) -> int | None:
-    """Return how often nearest neighbour repeats each element of an axis, if it does so equally often."""
+    """Return the factor by which nearest neighbor repeats each element of an axis, if it is the same for all."""
     factor = axis.count // axis.size
     if factor * axis.size != axis.count or axis.count > LONGEST_LISTED:
         return None
@@ -385,7 +388,7 @@ def _steps(stride: int, factor: int) -> tuple[int, int]:
 
 
 def _split(values: Sequence[int], factors: Factors, parts: Callable[[int, int], tuple[int, int]]) -> tuple[int, ...]:
-    """Return numbers of dimensions with two in the place of each that is split."""
+    """Return entries of dimensions, with two in place of each dimension that is split."""
     numbers: list[int] = []
     for dimension, value in enumerate(values):
         numbers += parts(value, factors[dimension]) if dimension in factors else (value,)
@@ -393,7 +396,7 @@ def _split(values: Sequence[int], factors: Factors, parts: Callable[[int, int], 
 
 
 def _over_split(source: Source, sizes: tuple[int, ...], factors: Factors, memo: dict[int, Source]) -> Any:
-    """Return a tree over the split dimensions; what is shared in it stays shared."""
+    """Return a tree over the split dimensions; shared parts stay shared."""
     if id(source) in memo:
         return memo[id(source)]
     result: Source
@@ -411,11 +414,11 @@ def _over_split(source: Source, sizes: tuple[int, ...], factors: Factors, memo: 
 
 
 def _repeated(source: Source, sizes: tuple[int, ...], factors: Factors) -> PlanTensor:
-    """Return the tensor that a nearest neighbour, or a view of one, sees over the split dimensions."""
+    """Return the tensor that nearest neighbor, or a view of it, reads, over the split dimensions."""
     view, lookup = _view_of(source)
     assert isinstance(lookup, Body)
     axes = [axis.dimension for axis in dict(lookup.constants)["axes"]]
-    moved = {view.steps[axis].index(1) for axis in axes}  # all the others of a column are 0
+    moved = {view.steps[axis].index(1) for axis in axes}  # all other entries of the column are 0
     (tensor,) = lookup.children
     assert isinstance(tensor, PlanTensor)
     seen = view.of(tensor, source.sizes)
@@ -429,7 +432,7 @@ def _repeated(source: Source, sizes: tuple[int, ...], factors: Factors) -> PlanT
 
 
 def _as_integers(source: Source, memo: dict[int, Source]) -> Any:
-    """Return a tree that moves elements as one of integers with their bits."""
+    """Return a tree that copies elements, on integers with their bits."""
     if isinstance(source, PlanTensor):
         return _integer(source)
     assert isinstance(source, Body)

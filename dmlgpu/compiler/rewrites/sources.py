@@ -1,4 +1,5 @@
-"""Walking and rewriting trees of sources. Nodes are shared, so walks keep memos: depth must not double the work."""
+"""Traversal and rewriting of trees of sources. Nodes are shared, so traversals memoize, else depth would double the
+work."""
 
 from __future__ import annotations
 
@@ -31,10 +32,10 @@ HARDMAX, HARDMAX_FLAT = "softmax/activation_hardmax1", "softmax/activation_hardm
 NUMBER = "normalization/number"
 
 LOOPING = ("regions/largest", "regions/reaching", "regions/roi_align1", "regions/touched", "regions/winner")
-"""Bodies that loop over regions or samples, so that they are long."""
+"""Bodies with long loops over regions or samples."""
 
 MERGE = "schedules/gemm_merge"
-"""The body that sums the parts of products in a loop."""
+"""Body that sums the parts of products in a loop."""
 
 CHEAP = frozenset(
     {
@@ -103,9 +104,9 @@ def rewrite(root: AnySource, change: Callable[[Source], Source]) -> AnySource:
 
 
 def sameness() -> Callable[[Source, Source], bool]:
-    """Return a function that says whether two trees are equal, and remembers what it was asked: in trees that share
-    nodes, ``==`` takes a time that doubles with every level."""
-    memo: dict[tuple[int, int], tuple[Source, Source, bool]] = {}  # with the nodes, whose identities stay theirs
+    """Return a memoizing function that compares two trees for equality: in trees that share nodes, ``==`` takes a time
+    that doubles with every level."""
+    memo: dict[tuple[int, int], tuple[Source, Source, bool]] = {}  # keeps the nodes alive, so that ids are not reused
 
     def same(first: Source, second: Source) -> bool:
         if first is second:
@@ -126,13 +127,13 @@ def sameness() -> Callable[[Source, Source], bool]:
 
 
 def identity(source: Source) -> Element:
-    """Return a body that hands its input on."""
+    """Return a body that returns its input."""
     follows = tuple(range(len(source.sizes)))
     return Element(IDENTITY, source.data_type, source.sizes, (("input", source),), follows=(follows,))
 
 
 def joined(source: Source) -> Element:
-    """Return a source whose last two dimensions are one."""
+    """Return a source with its last two dimensions merged."""
     *outer, blocks, block = source.sizes
     follows = (*range(len(outer)), len(outer) + 1)
     sizes = (*outer, blocks * block)
@@ -140,12 +141,12 @@ def joined(source: Source) -> Element:
 
 
 def number(value: int, sizes: tuple[int, ...]) -> Body:
-    """Return a virtual tensor of one whole number that compilers know: they leave out what it does not change."""
+    """Return a virtual tensor of one integer as a literal, with which compilers can fold operations."""
     return apply(NUMBER, DataType.FLOAT32, sizes, portable=True, values=constants(value=f"{value}.0f"))
 
 
 def as_type(source: PlanTensor, data_type: DataType) -> Body:
-    """Return a tensor converted to a type, or its bits where it has that type."""
+    """Return a tensor converted to a data type, or unchanged if it has that type."""
     if source.data_type is data_type:
         return identity(replace(source, view=View.RAW))
     return apply(CONVERT, data_type, source.sizes, portable=True, input=source)
@@ -165,7 +166,7 @@ def fold_views(root: AnySource) -> AnySource:
 def permuted(source: AnySource, order: Sequence[int]) -> AnySource:
     """Return a source over dimensions in another order: the first is its dimension ``order[0]``.
 
-    Tensors and element-wise trees over them become what they were; what else there is gets an affine view around it.
+    Tensors and elementwise trees over them keep their kind; other sources are wrapped in an affine view.
     """
     memo: dict[int, Source] = {}
 
@@ -201,7 +202,8 @@ def stepped(source: AnySource, sizes: Sizes, start: Sequence[int], strides: Sequ
 
 
 def split(source: AnySource, dimension: int, width: int) -> AnySource:
-    """Return a plain tree with a dimension as two: the number of a run of ``width`` elements, and the place in it."""
+    """Return a plain tree with a dimension split in two: the index of a run of ``width`` elements, and the index within
+    it."""
     after = dimension + 1
 
     def split_sizes(sizes: Sizes) -> Sizes:
@@ -218,7 +220,7 @@ def split(source: AnySource, dimension: int, width: int) -> AnySource:
 
 
 def computed(root: AnySource) -> AnySource:
-    """Return the same source read as numbers."""
+    """Return the source, read as numbers."""
 
     def compute(source: Source) -> Source:
         if isinstance(source, PlanTensor) and source.view is View.RAW:
@@ -235,12 +237,12 @@ def is_plain(root: Source) -> bool:
 
 
 def is_elementwise(root: Source) -> bool:
-    """Return whether every node of the tree keeps its coordinates, so that dimensions may be merged."""
+    """Return whether every node of the tree is elementwise, so that dimensions may be merged."""
     return all(isinstance(node, PlanTensor | RegisterValue | Apply) or is_identity(node) for node in nodes(root))
 
 
 def is_identity(source: Source) -> bool:
-    """Return whether a source hands its input on, and does nothing else."""
+    """Return whether a source only returns its input."""
     return isinstance(source, Body) and source.file == IDENTITY
 
 

@@ -1,4 +1,4 @@
-"""Coordinate spaces: where the elements of one view of a tensor lie in another, and sources under other coordinates."""
+"""Coordinate spaces: maps between two views of a tensor, and sources in other coordinates."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def affine_between(view: PlanTensor, written: PlanTensor) -> Affine | None:
         view, written: two tensors in one resource.
 
     Returns:
-        None where they differ in type, where an element of the view is no element of the other, or where no affine map
-        says it: a dimension of the view that runs through several of the other's, say.
+        None if they differ in type, if an element of the view is no element of the other, or if no affine map exists,
+        for example because a dimension of the view spans several of the other's.
     """
     if view.data_type is not written.data_type or view.lanes != 1 or written.lanes != 1:
         return None
@@ -46,7 +46,7 @@ def affine_between(view: PlanTensor, written: PlanTensor) -> Affine | None:
 
 
 def _nested(tensor: PlanTensor) -> list[tuple[int, int]] | None:
-    """Return the dimensions of a tensor and their strides, the largest first; None where elements overlap."""
+    """Return the dimensions of a tensor and their strides, the largest first; None if elements overlap."""
     wide = (dimension for dimension, size in enumerate(tensor.sizes) if symbols.is_many(size))
     dimensions = sorted(((dimension, tensor.strides[dimension]) for dimension in wide), key=lambda each: -each[1])
     inside = 0
@@ -58,7 +58,7 @@ def _nested(tensor: PlanTensor) -> list[tuple[int, int]] | None:
 
 
 def _digits(distance: int, nested: list[tuple[int, int]], rank: int) -> tuple[int, ...] | None:
-    """Return a distance in elements as steps along nested dimensions; None where a remainder is left."""
+    """Return a distance in elements as steps along nested dimensions; None if there is a remainder."""
     sign, rest = (1, distance) if distance >= 0 else (-1, -distance)
     steps = [0] * rank
     for dimension, stride in nested:
@@ -97,7 +97,7 @@ def split(view: PlanTensor, written: PlanTensor) -> tuple[Sizes, Affine] | None:
 
 
 def compose(outer: Affine, inner: Affine) -> Affine:
-    """Return the map that takes what ``inner`` leads to on through ``outer``."""
+    """Return the composition of two maps: ``outer`` after ``inner``."""
     columns = range(len(inner.steps[0]) if inner.steps else 0)
     start = tuple(
         first + sum(step * other for step, other in zip(row, inner.start, strict=True))
@@ -119,13 +119,13 @@ def is_same(affine: Affine, sizes: Sizes, other: Sizes) -> bool:
 
 
 def reindex(root: Source, sizes: Sizes, affine: Affine, replaced: Mapping[PlanTensor, Source] | None = None) -> Source:
-    """Return a source under the coordinates of another space.
+    """Return a source in the coordinates of another space.
 
     Args:
-        root: what is seen.
+        root: the source.
         sizes: of the other space.
-        affine: where its coordinates lie in the source's.
-        replaced: what stands, in the other space already, for tensors of the tree.
+        affine: map from its coordinates to the source's.
+        replaced: replacements, already in the other space, for tensors of the tree.
     """
     same = is_same(affine, sizes, root.sizes)
     memo: dict[int, Source] = {}

@@ -43,7 +43,7 @@ LEAD = 3
 
 
 def taken(source: Source, windows: Windows) -> Element:
-    """Return what the window sees: {lead.., positions.., window..}, 0 in the padding."""
+    """Return the elements of windows: {lead.., positions.., window..}, 0 in the padding."""
     lead = len(source.sizes) - len(windows)
     return _body(TAKEN, source, source.sizes[:lead] + positions_of(windows) + sizes_of(windows), windows)
 
@@ -63,7 +63,7 @@ def seen_by(source: Source) -> tuple[Source, Windows] | None:
 
 
 def within(lead: Sizes, windows: Windows) -> Element:
-    """1 where the window sees an element of the input, 0 where padding: {lead.., positions.., window..}."""
+    """Return 1 for elements of windows on the input, 0 for padding: {lead.., positions.., window..}."""
     sizes = lead + positions_of(windows) + sizes_of(windows)
     return Element(WITHIN, DataType.UINT32, sizes, (), constants(lead=len(lead), axes=windows))
 
@@ -80,7 +80,7 @@ def covering(source: Source, windows: Windows, *, placed: bool = False) -> Eleme
 
 
 def _body(file: str, source: Source, sizes: Sizes, windows: Windows, **values: bool) -> Element:
-    """Return an element body that hands the leading dimensions on."""
+    """Return an element body that keeps the leading dimensions."""
     lead = len(sizes) - 2 * len(windows)
     follows = tuple(dimension if dimension < lead else None for dimension in range(len(sizes)))
     known = constants(lead=lead, axes=windows, **values)
@@ -91,18 +91,18 @@ def _body(file: str, source: Source, sizes: Sizes, windows: Windows, **values: b
 
 
 def reduced(reduction: Reduction, seen: Body, output: PlanTensor, axes: int) -> Reduce:
-    """Return the step that reduces what windows see, along its last dimensions, to one number per position."""
+    """Return the step that reduces the elements of windows, along the last dimensions, to one number per position."""
     numbers = replace(output, sizes=output.sizes + (1,) * axes, strides=output.strides + (0,) * axes)
     return Reduce("", reduction, seen, tuple(range(seen.rank - axes, seen.rank)), numbers)
 
 
 def temporary(seen: Body, data_type: DataType, axes: int) -> PlanTensor:
-    """Return a temporary tensor for one number per position of the windows that a body sees."""
+    """Return a temporary tensor for one number per position of a body of windows."""
     return PlanTensor.temporary("reduced", data_type, seen.sizes[: seen.rank - axes])
 
 
 def largest_places(source: PlanTensor, windows: Windows) -> tuple[Reduce, PlanTensor]:
-    """Return the step that finds the place in its window that each position chooses, and the numbers of the places.
+    """Return the step that finds the index of the selected element in each window, and the indices.
 
     It is that of the largest element, the first of equal ones; the reduction compares ranks, in which padding is last.
     """
@@ -124,12 +124,12 @@ def largest_places(source: PlanTensor, windows: Windows) -> tuple[Reduce, PlanTe
 
 
 def place_values(windows: Windows) -> dict[str, Any]:
-    """Return the template values of bodies for places in windows over {batch, channels, spatial..}."""
+    """Return the template values of bodies for indices in windows over {batch, channels, spatial..}."""
     return {"lead": 2, "axes": windows, "count": math.prod(sizes_of(windows))}
 
 
 def taken_from_places(pool: Pool, places: PlanTensor) -> Map:
-    """Return the map that takes the elements of a pool from their places in the windows."""
+    """Return the map that reads the elements of a pool at their indices in the windows."""
     values, output = constants(**place_values(pool.windows)), pool.output
     inputs = {"input": replace(pool.input, view=View.RAW), "places": places}
     body = element(MAX_POOLING, output.data_type, output.sizes, portable=False, values=values, **inputs)

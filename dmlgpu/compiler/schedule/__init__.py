@@ -1,4 +1,4 @@
-"""How a plan is computed: every choice as data. A module per kind of step registers what schedules it."""
+"""Schedules of plans: every choice is data. A module per kind of step registers its scheduler."""
 
 import importlib
 import pkgutil

@@ -53,7 +53,7 @@ def _attend(step: Attend, target: Target) -> ScheduledSteps:
 # ---- tiles and parts
 
 LITTLE_WORK = 1 << 18
-"""Multiplications up to which the tile that compiles fastest is good enough."""
+"""Maximum multiplications for which the tile that compiles fastest is good enough."""
 
 BUSY_ON_CPU, BUSY_ON_GPU = 8, 2048
 """Workgroups that keep a CPU adapter busy; groups of four rows that keep a GPU busy."""
@@ -62,14 +62,14 @@ ALONE = 8
 """Invocations, each with its own head or part of the keys, that a CPU adapter runs in lockstep."""
 
 MIN_BLOCKS = 4
-"""Blocks that make a part worth a workgroup."""
+"""Minimum number of blocks of a part that is worth a workgroup."""
 
 MIN_KEYS, MAX_KEYS = 64, 1024
 """Minimum keys of a part that is worth an invocation by rows; maximum keys whose values a row sums sequentially."""
 
 
 def choose_tile(attention: Attend, target: Target) -> AttentionTile:
-    """Return the tile that suits an adapter and the sizes."""
+    """Choose the tile for an adapter and sizes."""
     return first_fitting(ATTENTION_SCHEDULES, AttentionProblem(attention, target))
 
 
@@ -87,8 +87,8 @@ class AttentionProblem:
 
 
 MAX_UNITS, MAX_HELD, LITTLE_HELD = 32, 64, 16
-"""Units of a head, and units of all rows of an invocation, that it holds: text and compile time grow with them; the
-latter for little work."""
+"""Maximum units of a head, and of all rows of an invocation, held in registers: source and compile time grow with them;
+the latter for little work."""
 
 COSTS_BY_ROWS = {4: 1.0, 2: 1.2, 1: 1.4}
 """Cost of a row by the number of rows per invocation, relative to four; measured on lavapipe for heads of 64."""
@@ -119,18 +119,18 @@ def _tile_by_rows(problem: AttentionProblem) -> AttentionTile | None:
 
 
 def _is_little(attention: Attend, units: int) -> bool:
-    """Return whether there is so little work that compiling fast is what counts."""
+    """Return whether there is so little work that compile time dominates."""
     return attention.batches * attention.rows * attention.keys * 8 * units <= LITTLE_WORK
 
 
 def _packs_along(source: Source) -> bool:
-    """Return whether units of four along the last dimension can be read as such."""
+    """Return whether units of four along the last dimension can be read at once."""
     last = len(source.sizes) - 1
     return source.sizes[last] % UNIT == 0 and packs_source(source, last, UNIT)
 
 
 def _tile_on_cpu(problem: AttentionProblem) -> AttentionTile | None:
-    """Return a tile with much work for each of eight invocations, which run in step."""
+    """Return a tile with much work for each of eight invocations, which run in lockstep."""
     attention, units = problem.attention, problem.units
     if problem.target.profile is not Profile.CPU:
         return None
@@ -144,10 +144,10 @@ def _tile_on_cpu(problem: AttentionProblem) -> AttentionTile | None:
 
 
 MAX_DOTS = 8
-"""Units of a head that an invocation holds of each row."""
+"""Number of units of a head that an invocation holds of each row."""
 
 MAX_PRODUCTS = 256
-"""Keys of a block times rows, up to which parts of their products fit into workgroup memory."""
+"""Maximum keys of a block times rows for which parts of their products fit into workgroup memory."""
 
 
 def _with_dots(attention: Attend, tile: AttentionTile) -> AttentionTile:
@@ -162,16 +162,16 @@ def _with_dots(attention: Attend, tile: AttentionTile) -> AttentionTile:
 
 
 LITTLE_WORK_ON_GPU = 1 << 22
-"""Multiplications of queries and keys up to which loops, which compile fast, are good enough."""
+"""Maximum multiplications of queries and keys for which loops, which compile fast, are good enough."""
 
 FEW_ROWS = 32
-"""Rows up to which a workgroup takes 16 of them, not 64, most of which would be empty."""
+"""Maximum rows for which a workgroup takes 16 of them instead of 64, most of which would be empty."""
 
 DEPTH = 16
-"""Elements of a head that a slab holds."""
+"""Number of elements of a head in a slab."""
 
 MAX_SLAB_UNITS = 2
-"""Units of the output that an invocation has registers for; workgroups share wider heads and repeat their scores."""
+"""Maximum units of the output in registers of an invocation; workgroups share wider heads and repeat their scores."""
 
 
 MAX_STREAMED_ROWS, ROWS_OF_TILE = 8, 4
@@ -232,16 +232,17 @@ ATTENTION_SCHEDULES: tuple[Candidate[AttentionProblem, AttentionTile], ...] = (
     Candidate("streamed", "few rows on GPUs: keys and values go straight to registers, once", _tile_streamed),
     Candidate("slabs", "GPUs: two products of slabs in workgroup memory", _tile_in_slabs),
 )
-"""The tiles of attention, in the order in which they are tried."""
+"""Tiles of attention, in the order in which they are tried."""
 
 
 def _power_of_two(number: int) -> int:
-    """Return the smallest power of two that is not below a number."""
+    """Round a number up to a power of two."""
     return 1 << (number - 1).bit_length()
 
 
 def _share(attention: Attend, tile: AttentionTile, target: Target) -> int:
-    """Return the keys of each part: as many as the loop limit allows, and few enough to keep the adapter busy."""
+    """Return the number of keys of each part: at most what the loop limit allows, and few enough to keep the adapter
+    busy."""
     units = -(-attention.output.sizes[-1] // UNIT)
     groups = math.prod(tile.groups(attention.rows, units)) * attention.batches
     blocks = -(-attention.keys // tile.block)
@@ -261,7 +262,7 @@ def _share(attention: Attend, tile: AttentionTile, target: Target) -> int:
 
 
 def _iterations(attention: Attend, tile: AttentionTile) -> int:
-    """Return the iterations of all loops that a block takes."""
+    """Return the number of iterations of all loops over a block."""
     if tile.by_rows or tile.is_streamed:
         return tile.block
     if tile.depth:
@@ -273,7 +274,7 @@ def _iterations(attention: Attend, tile: AttentionTile) -> int:
 # ---- steps
 
 MIN_REUSE = 4
-"""Reads of an operand from which repacking pays off."""
+"""Minimum number of reads of an operand that justifies repacking."""
 
 
 class _AttentionScheduler:
@@ -299,7 +300,7 @@ class _AttentionScheduler:
         return self._kernels(self._epilogue(each), partials, parts, share) + schedule_step(merge, self.target)
 
     def _epilogue(self, output: PlanTensor) -> Body:
-        """Return what stores a row's columns."""
+        """Return the step that stores a row's columns."""
         held = RegisterValue.product(FLOAT32, output.sizes)
         return apply(CONVERT, output.data_type, output.sizes, portable=True, input=held)
 
@@ -349,7 +350,7 @@ class _AttentionScheduler:
         return self.before + ScheduledSteps((kernel,))
 
     def _why(self, parts: int) -> str:
-        """Return why the tile and the parts are as they are."""
+        """Return the reason for the tile and the parts."""
         tile = self.tile
         rows = f"{tile.down * tile.rows} rows"
         if tile.is_streamed:
@@ -369,7 +370,7 @@ class _AttentionScheduler:
         return reason + (f"; the keys are split into {parts} parts {busy}" if parts > 1 else "")
 
     def _operand(self, source: Source, what: str, in_units: bool, reuse: int) -> Operand:
-        """Queries or keys: element by element, or repacked in units of four rows or keys."""
+        """Return queries or keys: element by element, or repacked in units of four rows or keys."""
         batch, own, size = source.sizes[:2], source.sizes[2:-1], source.sizes[-1]
         if not in_units or reuse < MIN_REUSE:
             return Operand(source, OperandLayout.SINGLE, batch, own, True)
@@ -393,7 +394,7 @@ class _AttentionScheduler:
         return pack_tensor(room, last, UNIT)
 
     def _lay_out(self, source: Source, room: PlanTensor, what: str) -> None:
-        """Write an operand to another room, in float32. What lies between is of no account, and never stored."""
+        """Copy an operand in float32, in another layout; elements of its padding are undefined."""
         if isinstance(source, PlanTensor) and source.data_type is FLOAT32:
             body: Body = identity(replace(source, view=View.RAW))
         else:
@@ -409,6 +410,6 @@ def _along(source: Source) -> Operand:
 
 
 def _merged(partials: PlanTensor, output: PlanTensor) -> Body:
-    """Return the rows of all parts together."""
+    """Return the combined rows of all parts."""
     values = constants(parts=partials.sizes[0], top=partials.sizes[-1] - UNIT)
     return element(MERGE, output.data_type, output.sizes, portable=True, values=values, partials=partials)

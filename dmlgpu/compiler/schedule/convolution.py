@@ -1,4 +1,4 @@
-"""Convolutions as matrix products, and depthwise ones. What picks among all schedules is in ``convolution_choice``.
+"""Convolutions as matrix products, and depthwise ones. The choice among all schedules is in ``convolution_choice``.
 
 Products take the windows as a virtual operand. A window of one element that never leaves the input is no window at all:
 the operand is a view of the input.
@@ -50,25 +50,23 @@ from dmlgpu.compiler.target import Profile, Target
 IMPLICIT_GEMM = "implicit-gemm"
 
 OUTPUT = 2
-"""The dimension of the result along which the outputs of a group lie."""
+"""Dimension of the result along which the outputs of a group lie."""
 
 CHANNEL = 2
-"""The dimension of input and filter along which the channels of a group lie."""
+"""Dimension of input and filter along which the channels of a group lie."""
 
 FEW_POSITIONS = 4
-"""Positions below which outputs make better columns."""
+"""Number of positions below which outputs make better columns."""
 
 
-def implicit_gemm(step: Convolve, target: Target, *, keeps_neighbours: bool = False) -> ScheduledSteps:
-    """Schedule a convolution as a product, per group, of the filter and what the windows see.
-
-    The positions of all images are its columns, or, where memory runs along the outputs (NHWC), its rows. What the
-    windows see is not laid out in memory: that would take as many times the input's memory as the window has elements.
-    """
+def implicit_gemm(step: Convolve, target: Target, *, keeps_neighbors: bool = False) -> ScheduledSteps:
+    """Schedule a convolution as a product, per group, of the filter and the windows. The positions of all images are
+    its columns, or, where memory runs along the outputs (NHWC), its rows. The elements of windows are not copied to
+    memory: that would take as many times the input's memory as the window has elements."""
     outputs_last, channels_last = _has_outputs_last(step.output), _has_channels_last(step.convolution, target)
     product, order = _product(step.convolution, outputs_last, channels_last)
     epilogue, output = permuted(step.epilogue, order), permuted(step.output, order)
-    return schedule_step(Contract(step.label, product, epilogue, output, keeps_neighbours), target)
+    return schedule_step(Contract(step.label, product, epilogue, output, keeps_neighbors), target)
 
 
 def _has_outputs_last(output: PlanTensor) -> bool:
@@ -78,7 +76,7 @@ def _has_outputs_last(output: PlanTensor) -> bool:
 
 
 def _has_channels_last(convolution: Convolution, target: Target) -> bool:
-    """Return whether the window come before the channels, because memory runs along these.
+    """Return whether the window comes before the channels, because memory is contiguous along these.
 
     Only the first inner dimension is split, so that a sum that is too long for an invocation starts with the channels.
     """
@@ -121,7 +119,7 @@ def _operands(convolution: Convolution) -> tuple[Source, Source]:
 
 
 def _is_pointwise(convolution: Convolution) -> bool:
-    """Return whether windows have one place each, always on the input, so that a view of it shows what they see."""
+    """Return whether windows have a single element, always on the input, so that they are a view of it."""
     inside = (
         axis.size == 1 and axis.start <= 0 and (axis.positions - 1) * axis.stride - axis.start < axis.spatial
         for axis in convolution.windows
@@ -130,7 +128,7 @@ def _is_pointwise(convolution: Convolution) -> bool:
 
 
 def _without_window(source: Source) -> Source:
-    """Return a filter of one place without the window's dimensions."""
+    """Return a filter of a single element without the window's dimensions."""
 
     def drop(node: Source) -> Source:
         if isinstance(node, PlanTensor):
@@ -143,7 +141,7 @@ def _without_window(source: Source) -> Source:
 DEPTHWISE, DEPTHWISE_ROWS = "convolution/depthwise", "convolution/depthwise_rows"
 
 SPATIAL = 3
-"""The first spatial dimension of input, filter and output."""
+"""First spatial dimension of input, filter and output."""
 
 
 def depthwise_fits(convolution: Convolution, target: Target) -> bool:
@@ -157,10 +155,10 @@ def depthwise_steps(convolution: Convolution, epilogue: Body, output: PlanTensor
     """Return the steps that compute a convolution that fits: a single kernel.
 
     Args:
-        convolution: what is summed.
+        convolution: the convolution.
         epilogue: over {batch, groups, outputs per group, positions..}, with a leaf ``RegisterValue``.
-        output: where the result goes.
-        target: the adapter.
+        output: the result.
+        target: the compile target.
     """
     columns = tile_columns(convolution.windows[-1].positions, target)
     rows = tile_rows(convolution.windows, columns, target)
@@ -186,10 +184,10 @@ def depthwise_steps(convolution: Convolution, epilogue: Body, output: PlanTensor
 
 
 MIN_STREAMED = 3
-"""Rows of positions from which on an invocation computes them one after another."""
+"""Minimum rows of positions for which an invocation computes several sequentially."""
 
 LONGEST_STREAM = 16
-"""Rows of positions that an invocation computes one after another."""
+"""Number of rows of positions that an invocation computes sequentially."""
 
 MIN_STREAMS = 256
 """Invocations for which streams of rows are shortened, down to ``MAX_ROWS``."""
@@ -230,16 +228,15 @@ def _streamed_rows(
 
 
 def _rows_of_streams(positions: int, tiles: int) -> int:
-    """Return the rows of each stream: about as many for all, given the rows of positions and the tiles of each."""
+    """Return the rows of each stream, about the same number for all, from the rows of positions and the tiles of
+    each."""
     longest = max(MAX_ROWS, min(LONGEST_STREAM, positions * tiles // MIN_STREAMS))
     return -(-positions // -(-positions // longest))
 
 
 def _taps(convolution: Convolution, target: Target) -> tuple[Source, ScheduledSteps]:
-    """Return the filter in whole units for each output, and the steps that lay it out so.
-
-    It stays as it is where it may change with every execution, or where reading elements costs no more.
-    """
+    """Return the filter in whole units for each output, and the steps that repack it. It is unchanged if it may change
+    with every execution, or if reading elements costs no more."""
     source, accumulator = convolution.filter, convolution.accumulator
     groups, outputs, _, *window = source.sizes
     if not convolution.filter_owned or target.profile is not Profile.CPU or accumulator.bits != DataType.FLOAT32.bits:

@@ -26,21 +26,21 @@ from dmlgpu.compiler.target import Profile, Target
 
 DEPTHWISE = "depthwise"
 WINOGRAD = {"winograd-2": 2, "winograd-4": 4}
-"""Outputs of a tile, along each dimension, by name."""
+"""Outputs of a tile along each dimension, by schedule name."""
 
 NAMES = (IMPLICIT_GEMM, DEPTHWISE, *WINOGRAD, *gemm_choice.NAMES)
-"""The names that ``Target.schedule`` may have."""
+"""Values of ``Target.schedule``."""
 
 
 @dataclass(frozen=True)
 class ConvolutionSchedule:
-    """One of the schedules of convolutions.
+    """A schedule of convolutions.
 
     Attributes:
         name: as in ``NAMES``.
         fits: whether it can compute a convolution.
-        suits: whether it is chosen where it fits, unless one before it in the list is.
-        reason: why, for people.
+        suits: whether it is chosen if it fits, unless an earlier one is.
+        reason: reason of the choice, for explanations.
         build: returns the kernels; the target names a schedule of products at most.
     """
 
@@ -85,19 +85,19 @@ CONVOLUTION_SCHEDULES = (
         implicit_gemm,
     ),
 )
-"""The schedules of convolutions, in the order in which they are tried."""
+"""Schedules of convolutions, in the order in which they are tried."""
 
 _BY_NAME = {schedule.name: schedule for schedule in CONVOLUTION_SCHEDULES}
 
 
 def _named(name: str) -> ConvolutionSchedule:
-    """Return a schedule by its name; those of products compute the product that a convolution is."""
+    """Return a schedule by its name; schedules of products compute a convolution as a product."""
     return _BY_NAME.get(name, _BY_NAME[IMPLICIT_GEMM])
 
 
 @dataclass(frozen=True)
 class ConvolutionChoice:
-    """The name of a schedule, and why it was chosen, for people."""
+    """Name of a schedule, and the reason of the choice."""
 
     name: str
     reason: str = field(default="", compare=False)
@@ -127,13 +127,13 @@ def alternatives(convolution: Convolution, target: Target) -> tuple[str, ...]:
 
 
 SAVED_BY_WINDOWS, LOST_BY_TILES = 0.25, 0.03
-"""Shares of the time that the multiplications of a plain convolution take: what products over windows of several
-elements save, and what Winograd's filtering loses, measured on lavapipe."""
+"""Shares of the time of the multiplications of a plain convolution that products over windows of several
+elements save, and that Winograd's filtering loses, measured on lavapipe."""
 
 
 def saved_by_channels_last(step: Convolve, target: Target) -> float:
-    """Return the multiplications whose time channels innermost, on one of its sides, save a convolution; none on GPUs,
-    on which it was not measured."""
+    """Return the time that a convolution saves if one side has channels innermost, in multiplications; none on GPUs, on
+    which it was not measured."""
     if step.transposed or target.profile is not Profile.CPU:
         return 0.0
     convolution = step.convolution
@@ -149,7 +149,7 @@ def saved_by_channels_last(step: Convolve, target: Target) -> float:
 
 
 def _suited(convolution: Convolution, target: Target) -> ConvolutionChoice:
-    """Return what tuning found fastest, if it fits, or else the built-in choice."""
+    """Return the fastest schedule of tuning, if it fits, or else the built-in choice."""
     image, filters = ("x".join(map(str, source.sizes)) for source in (convolution.input, convolution.filter))
     windows = ", ".join(
         f"{axis.positions} in steps of {axis.stride} by {axis.dilation}" for axis in convolution.windows
@@ -169,7 +169,7 @@ def _built_in(convolution: Convolution, target: Target) -> ConvolutionChoice:
 
 
 def _objection(convolution: Convolution, target: Target) -> str:
-    """Return why a convolution does not go through Winograd's filtering."""
+    """Return the reason why a convolution does not use Winograd's filtering."""
     winograd = _named("winograd-4")
     if winograd.fits(convolution, target):
         return "too few channels, outputs or tiles for Winograd's filtering"
@@ -180,7 +180,7 @@ def _objection(convolution: Convolution, target: Target) -> str:
 
 @schedule_step.register
 def _convolve(step: Convolve, target: Target) -> ScheduledSteps:
-    """Compute a convolution by the schedule that suits it, or by that which ``Target.schedule`` names."""
+    """Schedule a convolution by the built-in choice, or by the schedule that ``Target.schedule`` names."""
     if step.transposed:
         return transposed_steps(step, target, _convolve)
     choice = choose(step.convolution, target)

@@ -19,7 +19,7 @@ from dmlgpu.compiler.schedule.steps.products import Operand, OperandLayout, Prod
 from dmlgpu.compiler.target import COOPERATIVE, Profile, Target
 
 DEPTHS = (2 * SIDE, SIDE)
-"""Steps that may be in workgroup memory, the best number first."""
+"""Numbers of steps that may be in workgroup memory, best first."""
 
 _CHOICE = ProductChoice(ProductSchedule.SHARED, ProductTile(TILE // SIDE, 2, SIDE, SIDE, SIDE))
 _FLOAT16_BYTES, _FLOAT32_BYTES = 2, 4
@@ -30,7 +30,7 @@ def cooperative_steps(step: Contract, target: Target) -> ScheduledSteps | None:
     none, or the product is not of whole tiles of float16."""
     product, space = step.product, step.product.space
     if not _has_matrix_units(target) or product.accumulator is not DataType.FLOAT32:
-        return None  # before guards on symbolic sizes
+        return None  # before any guards on symbolic sizes
     shape, depth = Shape.of(space), _depth(math.prod(space.inner), target)
     is_whole = shape.rows % TILE == 0 and shape.columns % TILE == 0 and len(space.inner) == 1
     if depth is None or not is_whole:

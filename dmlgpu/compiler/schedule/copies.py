@@ -35,7 +35,7 @@ from dmlgpu.compiler.schedule.steps.maps import (
 from dmlgpu.compiler.target import Profile, Target
 
 SQUARE = 8
-"""Tiles along each side of the square of tiles that neighbouring invocations handle."""
+"""Tiles along each side of the square of tiles that adjacent invocations handle."""
 
 _LANES = {8: 4, 16: 4, 32: 4, 64: 2}
 
@@ -85,7 +85,7 @@ lavapipe, for elements of 8 to 64 bits."""
 
 
 def find_interleave(label: str, body: Body, output: PlanTensor, target: Target) -> ScheduledInterleave | None:
-    """Return the copy in whole units, if it is a plain one between planes and dense groups of an element of each."""
+    """Return the copy in whole units, if it is a plain one between planes and dense groups of one element per plane."""
     if not is_identity(body) or not isinstance(source := body.inputs[0][1], PlanTensor) or source.view is not View.RAW:
         return None
     inner, outer, lanes = running_dimension(output), running_dimension(source), _LANES.get(output.data_type.bits)
@@ -110,7 +110,7 @@ def find_interleave(label: str, body: Body, output: PlanTensor, target: Target) 
 
 
 def _joined(grouped: PlanTensor, dimension: int, planes: int) -> PlanTensor:
-    """Return the elements of all groups one after the other, along the dimension of the groups."""
+    """Return the elements of all groups in sequence, along the dimension of the groups."""
     count = grouped.sizes[planes]
     sizes = tuple({dimension: n * count, planes: 1}.get(d, n) for d, n in enumerate(grouped.sizes))
     return replace(
@@ -119,14 +119,14 @@ def _joined(grouped: PlanTensor, dimension: int, planes: int) -> PlanTensor:
 
 
 SHORTEST_BLOCK, LONGEST_BLOCK = 32, 1024
-"""Units of a block below which looking up once gains nothing, and above which looking up costs nothing."""
+"""Units of a block below which a single lookup gains nothing, and above which lookups cost nothing."""
 
 MIN_BLOCKS = 256
-"""Blocks that keep all threads and lanes of an adapter busy."""
+"""Number of blocks that keep all threads and lanes of an adapter busy."""
 
 
 def find_blocks(label: str, body: Body, output: PlanTensor, target: Target) -> ScheduledBlocks | None:
-    """Return the blocks that a body already packed moves as a whole; None where copying them so does not pay."""
+    """Return the blocks that a packed body copies as a whole; None if that does not pay."""
     if target.profile is not Profile.CPU or not isinstance(body, Lookup) or output.unit_bits < WORD_BITS:
         return None
     wide = [dimension for dimension in range(output.rank) if output.sizes[dimension] > 1]
@@ -146,7 +146,7 @@ def find_blocks(label: str, body: Body, output: PlanTensor, target: Target) -> S
 
 
 SHORTEST_WORD_RUN = 8
-"""Words of a run below which too many lie at its ends."""
+"""Minimum words of a run, so that few of them are at its ends."""
 
 
 def run_of_words(body: Body, output: PlanTensor, target: Target) -> int | None:
@@ -164,8 +164,8 @@ def run_of_words(body: Body, output: PlanTensor, target: Target) -> int | None:
 def find_word_rows(
     step: Map, body: Body, output: PlanTensor, run: int | None, target: Target
 ) -> ScheduledWordRows | None:
-    """Return the copy row by row; None if there are no such rows, or they share words. It goes through no word that is
-    not its own, however many lie between the rows."""
+    """Return the copy row by row; None if there are no such rows, or they share words. It touches no word that is not
+    its own, regardless of the distance between rows."""
     if run is None:
         return None
     blocks, words = _own_blocks(output, run, WORDS * UNIT), _own_blocks(output, run, UNIT)
@@ -178,7 +178,7 @@ def find_word_rows(
     walk = choose_walk(replace(walked, sizes=sizes))
     first = output.offset % units
     rows = ScheduledWordRows(
-        step.label, map_launch(walk.count, target), output, body, walk, run, first, step.keeps_neighbours, wide
+        step.label, map_launch(walk.count, target), output, body, walk, run, first, step.keeps_neighbors, wide
     )
     count, what = walked.sizes[run], "blocks of 16 bytes" if wide else "words"
     at_once = "" if wide else f", {WORDS} of which an invocation copies at once"
@@ -202,7 +202,7 @@ def _own_blocks(output: PlanTensor, run: int, units: int) -> PlanTensor | None:
 
 
 def _ends_in_blocks(source: Source, output: PlanTensor) -> bool:
-    """Return whether what is bound holds whole 64-bit numbers of the source, and whole blocks of the output."""
+    """Return whether the bound ranges hold whole 64-bit numbers of the source, and whole blocks of the output."""
     assert isinstance(source, PlanTensor)
     return source.reach % 8 == 0 and output.reach % 16 == 0
 
@@ -211,7 +211,7 @@ def _ends_in_blocks(source: Source, output: PlanTensor) -> bool:
 
 
 def tighten_binding(body: Body, output: PlanTensor) -> tuple[Body, PlanTensor]:
-    """Return a plain copy with both tensors bound from near their first elements on; other trees as they are."""
+    """Return a plain copy with both tensors bound close to their first elements; other trees unchanged."""
     if not is_identity(body) or not isinstance(source := body.inputs[0][1], PlanTensor):
         return body, output
     if source.binding == output.binding:

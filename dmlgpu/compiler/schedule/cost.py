@@ -11,7 +11,7 @@ A kernel takes as long as the slowest of these, and a launch on top:
 | latency | instructions, waits and barriers of one invocation, as often as a core has to start workgroups |
 
 ``tests/unit/compiler/schedule/test_cost.py`` checks the estimates of a tile against compiled kernels. Clocks
-under load, bank conflicts, broadcasts within a wave, and the overlap of kernels are not modelled.
+under load, bank conflicts, broadcasts within a wave, and the overlap of kernels are not modeled.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ LOADED = 64
 """Bytes per cycle that a core loads from its caches."""
 
 BARRIER = 300
-"""Cycles from the last store to workgroup memory before a barrier to the first value loaded after it: a judgement."""
+"""Cycles from the last store to workgroup memory before a barrier to the first value loaded after it (an estimate)."""
 
 WORD = 4
 
 
 @dataclass(frozen=True)
 class Work:
-    """A kernel. Numbers per invocation include all iterations of its loops.
+    """Work of a kernel. Numbers per invocation include all iterations of its loops.
 
     Attributes:
         groups, workgroup: Workgroups, and invocations of each.
@@ -92,7 +92,7 @@ class Estimate:
     Attributes:
         launch: Seconds of the launch.
         parts: Seconds by limit, as in the module's table.
-        stalled: Seconds of latency that nothing hides.
+        stalled: Seconds of exposed latency.
     """
 
     launch: float
@@ -106,13 +106,13 @@ class Estimate:
 
     @property
     def limit(self) -> str:
-        """What takes longest: a name of ``parts``, or ``launch``."""
+        """The limit that takes longest: a name of ``parts``, or ``launch``."""
         times = {**self.parts, "launch": self.launch}
         return max(times, key=lambda name: times[name])
 
 
 def resident(work: Work, card: GpuCard) -> int:
-    """Return the workgroups that a core holds at a time: at least one."""
+    """Return the number of workgroups that a core holds at a time, at least one."""
     waves = -(-work.workgroup // card.wave)
     by_registers = card.simds * card.waves_by_registers(work.registers) // waves
     by_memory = int(card.shared // work.shared) if work.shared else by_registers
@@ -120,7 +120,7 @@ def resident(work: Work, card: GpuCard) -> int:
 
 
 def _turns(groups: int, at_once: int, card: GpuCard) -> Any:
-    """Return how often workgroups are started: in whole turns, if the number of cores is known."""
+    """Return the number of rounds of workgroups, whole if the number of cores is known."""
     return symbols.largest(1.0, groups / at_once) if card.is_generic else -(-groups // at_once)
 
 
@@ -152,7 +152,7 @@ better."""
 
 
 def cost_of(works: Iterable[Work], card: GpuCard) -> Any:
-    """Return the cost of kernels in turn, to compare choices: their seconds, and a little for all parts."""
+    """Return the cost of a sequence of kernels, to compare choices: their seconds, and a little for all parts."""
     estimates = [estimate(work, card) for work in works]
     return sum(each.seconds + NOT_HIDDEN * sum(each.parts.values()) for each in estimates)
 
@@ -185,7 +185,7 @@ def slab_bytes(tile: ProductTile) -> int:
 
 
 def slab_loop(tile: ProductTile) -> Work:
-    """Return one invocation's loop over a pair of slabs, with all its instructions as they are listed."""
+    """Return the work of one invocation's loop over a pair of slabs, by its instruction listing."""
     columns, steps = tile.units * UNIT, _HELD * tile.depth
     return Work(
         1,
@@ -234,8 +234,8 @@ def slab_work(
     around = AROUND + AROUND_OUTPUT * tile.rows * tile.units * UNIT
     shape = Work(groups, tile.workgroup, 0, registers=loop.registers, shared=loop.shared)
     at_once = card.cores * resident(shape, card)
-    # Workgroups that run at a time share rows and columns of the operands; what is larger than the cache is read again
-    # by those that follow.
+    # Concurrent workgroups share rows and columns of the operands; data larger than the cache are read again
+    # by later ones.
     in_row = symbols.smallest(across, at_once)
     in_column = symbols.smallest(-(-at_once // in_row), down * batch * parts)
     panels = in_row * wide * -(-in_column // down) + in_column * high

@@ -1,4 +1,4 @@
-"""Matrix products: in which schedule, in which units, in how many kernels.
+"""Scheduling of matrix products: schedule, units and kernels.
 
 1. ``choose`` (gemm_choice) picks schedule, tile and parts from the sizes and the target alone; ``Target.schedule``
    overrides it by name.
@@ -7,7 +7,7 @@
 3. Each operand gets an ``OperandLayout``: read in units of four along its own dimension (ACROSS), along the inner one
    (ALONG), or element by element (SINGLE).
 4. If a tile in registers would read or convert the elements of an operand repeatedly, the operand is first repacked
-   (``_relaid``), in units of four along its own dimension: by the initialisation, in a persistent tensor, if it is
+   (``_relaid``), in units of four along its own dimension: by the initialization, in a persistent tensor, if it is
    OWNED_BY_DML; else in a temporary tensor before each product.
 5. With parts, the sums go to a temporary tensor, and a map computes their total and the epilogue.
 
@@ -98,7 +98,7 @@ def multiplies_integers(step: Contract, target: Target) -> bool:
 
 
 def interleaved_steps(step: Contract, interleaved: int, target: Target) -> ScheduledSteps | None:
-    """Schedule a product whose rows, along the last of their dimensions, lie side by side in the output.
+    """Schedule a product whose rows, along the last of their dimensions, are interleaved in the output.
 
     Args:
         step: epilogue and output are over {batch.., rows.. but the last, columns..}; their last dimension has
@@ -107,7 +107,7 @@ def interleaved_steps(step: Contract, interleaved: int, target: Target) -> Sched
         target: as for other products.
 
     Returns:
-        None where a tile would not hold whole units of the output.
+        None if a tile would not hold whole units of the output.
     """
     shape = _shape(step.product, target)
     choice = choose(shape if target.schedule else replace(shape, streams=False), target)
@@ -120,7 +120,7 @@ def interleaved_steps(step: Contract, interleaved: int, target: Target) -> Sched
 
 
 def chunk_of(inner: Sizes, share: int) -> int:
-    """Return the steps along the first inner dimension that ``CHUNK`` products take; 0 where a sum has no more."""
+    """Return the steps along the first inner dimension that ``CHUNK`` products take; 0 if a sum has at most these."""
     rest = math.prod(inner[1:])
     return 0 if share * rest <= CHUNK else max(1, CHUNK // rest)
 
@@ -129,10 +129,8 @@ def chunk_of(inner: Sizes, share: int) -> int:
 
 
 def _oriented(step: Contract) -> Contract:
-    """Return the same product with memory running along the columns of the output, if it runs along either.
-
-    Also a product of very few columns and many rows is turned round.
-    """
+    """Return the product, transposed if necessary so that memory is contiguous along the columns of the output. A
+    product of very few columns and many rows is transposed too."""
     product, space = step.product, step.product.space
     trees = (product.a, product.b, step.epilogue)
     if not all(is_plain(tree) for tree in trees) or not _is_turned(space, step.output):
@@ -167,7 +165,7 @@ def _is_turned(space: Space, output: PlanTensor) -> bool:
 
 
 def _order(first: int, second: int, third: int) -> Sizes:
-    """Return the dimensions of three groups, the last two groups exchanged."""
+    """Return the dimensions of three groups, with the last two groups exchanged."""
     return (*range(first), *range(first + second, first + second + third), *range(first, first + second))
 
 
@@ -200,14 +198,14 @@ def _with_merged_columns(step: Contract) -> Contract:
 # ---- steps
 
 NEAR_COLUMNS = 8
-"""Elements between columns, up to which adjacent invocations read the same sectors of memory."""
+"""Maximum elements between columns for which adjacent invocations read the same memory sectors."""
 
 UNROLLED = 2
 """Unrolled steps of the loop on CPU adapters, which store all sums in each iteration; four need too many registers."""
 
 
 class _ProductPlanner:
-    """The steps of one product, under a schedule that is chosen already."""
+    """Builder of the steps of a product for a schedule."""
 
     def __init__(self, step: Contract, choice: ProductChoice, target: Target, interleaved: int = 1):
         self.step, self.product, self.space = step, step.product, step.product.space
@@ -220,13 +218,13 @@ class _ProductPlanner:
         step, accumulator = self.step, self.product.accumulator
         share, parts = self._shares()
         if parts == 1:
-            last = self._contract(step.epilogue, step.output, share, parts, keeps_neighbours=step.keeps_neighbours)
+            last = self._contract(step.epilogue, step.output, share, parts, keeps_neighbors=step.keeps_neighbors)
         else:
             partials = PlanTensor.temporary("partial sums", accumulator, (parts, *step.output.sizes))
             held = RegisterValue.product(accumulator, step.output.sizes)
             sums = apply(CONVERT, accumulator, step.output.sizes, portable=True, input=held)
             total = _with_sum(step.epilogue, _merged(partials))
-            merge = Map("sum of parts", total, step.output, step.keeps_neighbours)
+            merge = Map("sum of parts", total, step.output, step.keeps_neighbors)
             merged = schedule_step(merge, self.target).because(f"combines the {parts} parts of each sum")
             last = self._contract(sums, partials, share, parts) + merged
         return self.operands.before + self.operands.initialization.as_initialization + last
@@ -242,7 +240,7 @@ class _ProductPlanner:
         return share, -(-size // share)
 
     def _contract(
-        self, epilogue: Body, output: PlanTensor, share: int, parts: int, *, keeps_neighbours: bool = False
+        self, epilogue: Body, output: PlanTensor, share: int, parts: int, *, keeps_neighbors: bool = False
     ) -> ScheduledSteps:
         product, choice, target = self.product, self.choice, self.target
         a, b = (self.packed.a, self.packed.b) if self.packed else (self.operands.a(), self.operands.b())
@@ -254,7 +252,7 @@ class _ProductPlanner:
                     for operand, source in ((a, product.a), (b, product.b))
                 )
             body = self._small_body((a, b), epilogue, output, share=share, parts=parts)
-            walk = choose_walk(output, keeps_neighbours)
+            walk = choose_walk(output, keeps_neighbors)
             launch = loop_launch(walk.items(output), target)
             return ScheduledSteps((ScheduledMap(label, launch, output, body, walk, reason=choice.reason),))
         apart = self._apart(b, output)
@@ -295,7 +293,7 @@ class _ProductPlanner:
 
     @property
     def _inner(self) -> Sizes:
-        """The inner dimensions as the loop counts them: in words of four (PACKED), or in elements."""
+        """Inner dimensions in the units of the loop: words of four (PACKED), or elements."""
         return (-(-self.shape.inner // UNIT),) if self.packed else self.space.inner
 
     def _chunk(self, share: int) -> int:
@@ -312,13 +310,13 @@ class _ProductPlanner:
 
     @property
     def _units(self) -> int:
-        """Fewest steps along the first inner dimension that are whole units of all steps (SHARED, STREAMED)."""
+        """Minimum steps along the first inner dimension that are whole units of all steps (SHARED, STREAMED)."""
         in_slabs = self.choice.schedule in (ProductSchedule.SHARED, ProductSchedule.STREAMED)
         return UNIT // math.gcd(UNIT, math.prod(self.space.inner[1:])) if in_slabs else 1
 
     @property
     def _iteration(self) -> int:
-        """Steps of all slices of a workgroup in an iteration (STREAMED)."""
+        """Number of steps of all slices of a workgroup in an iteration (STREAMED)."""
         return UNIT * stream_steps(self.shape) * self.choice.tile.slices
 
     def _is_whole(self, share: int, parts: int, chunk: int) -> bool:
@@ -353,18 +351,18 @@ class _ProductPlanner:
         return self.choice.tile.across * self.choice.tile.units
 
     def _sharing(self) -> int:
-        """Return how many invocations share what they read of the rows."""
+        """Return the number of invocations that share their loads of the rows."""
         tile, is_word = self.choice.tile, self.product.accumulator.bits == DataType.FLOAT32.bits
         return min(self.target.subgroup_lanes, tile.across) if is_word and broadcasts(tile, self.target) else 1
 
     @property
     def _takes_pairs(self) -> bool:
-        """Return whether invocations have units of columns in pairs, and gain where two are read or written at once."""
+        """Return whether invocations have units of columns in pairs, and gain if two are read or written at once."""
         in_registers = self.choice.schedule is ProductSchedule.REGISTER
         return in_registers and self.choice.tile.units % 2 == 0 and self.target.moves_doubles
 
     def _steps(self, a: Operand, b: Operand, share: int, chunk: int) -> int:
-        """Return the steps along the last inner dimension in a turn of the loop."""
+        """Return the steps along the last inner dimension per iteration of the loop."""
         if self.choice.schedule is ProductSchedule.STREAMED:
             return stream_steps(self.shape)
         if self.choice.schedule is not ProductSchedule.REGISTER:
@@ -380,7 +378,7 @@ class _ProductPlanner:
     def _small_body(
         self, operands: tuple[Operand, Operand], epilogue: Body, output: PlanTensor, *, share: int, parts: int
     ) -> Body:
-        """Return the whole of a ``small`` product as one tree: each output sums its products by itself."""
+        """Return a ``small`` product as one tree: each output sums its own products."""
         a, b = operands
         values = constants(
             batch=len(self.space.batch),
@@ -403,7 +401,7 @@ def _tile_text(choice: ProductChoice) -> str:
     return f"each invocation computes {tile.rows} x {tile.units * UNIT} outputs{parts}"
 
 
-# ---- sums that are not held in a tile
+# ---- sums outside of tiles
 
 
 def _merged(partials: PlanTensor) -> Body:

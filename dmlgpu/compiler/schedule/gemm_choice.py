@@ -1,4 +1,4 @@
-"""Which schedule computes a matrix product, and in what tiles: a pure function of the product's shape and the target.
+"""Choice of schedule and tile of a matrix product: a pure function of the product's shape and the target.
 
 | name | what an invocation computes | for |
 |---|---|---|
@@ -31,16 +31,16 @@ from dmlgpu.compiler.schedule.steps.products import ProductSchedule, ProductTile
 from dmlgpu.compiler.target import MIN_LANES, Profile, Target
 
 CHUNK = 1024
-"""Products that are summed sequentially."""
+"""Number of products that are summed sequentially."""
 
 SPLIT = "-split"
 NAMES = tuple(schedule + suffix for suffix in ("", SPLIT) for schedule in ProductSchedule)
-"""The names that ``Target.schedule`` may have."""
+"""Values of ``Target.schedule``."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How many products there are, of matrices how large: ``rows`` x ``inner`` by ``inner`` x ``columns``.
+    """Number and sizes of matrix products: ``rows`` x ``inner`` by ``inner`` x ``columns``.
 
     Attributes:
         along: whether both operands can be read in units along the inner dimension.
@@ -70,21 +70,21 @@ class Shape:
 
     @property
     def outputs(self) -> int:
-        """Elements of all results."""
+        """Number of elements of all results."""
         return self.batch * self.rows * self.columns
 
     @property
     def work(self) -> int:
-        """Multiplications."""
+        """Number of multiplications."""
         return self.outputs * self.inner
 
 
 @dataclass(frozen=True)
 class ProductChoice:
-    """A schedule, its tile, and into how many parts sums are split (1: not at all).
+    """A schedule, its tile, and the number of parts into which sums are split.
 
     Attributes:
-        reason: why these, for people.
+        reason: reason of the choice, for explanations.
     """
 
     schedule: ProductSchedule
@@ -94,25 +94,25 @@ class ProductChoice:
 
     @property
     def name(self) -> str:
-        """As in ``NAMES``."""
+        """Name, one of ``NAMES``."""
         return self.schedule + (SPLIT if self.parts > 1 else "")
 
     @property
     def text(self) -> str:
-        """All of it, as tuned choices are written down."""
+        """Text of the whole choice, in the format of tuned choices."""
         parts = f" in {self.parts} parts" if self.parts > 1 else ""
         slices = f" of {self.tile.slices} slices" if self.tile.slices > 1 else ""
         return f"{self.schedule} {self.tile.rows}x{self.tile.units}{slices}{parts}"
 
 
 LITTLE_WORK, LITTLE_WORK_ON_CPU = 1 << 16, 1 << 13
-"""Multiplications up to which the schedule that compiles fastest is good enough."""
+"""Maximum multiplications for which the schedule that compiles fastest is good enough."""
 
 NARROW = 16
 """Rows or columns below which a tile in workgroup memory would be mostly empty."""
 
 MIN_STEPS = 256
-"""Steps along the inner dimension that make a part worth an invocation."""
+"""Minimum steps along the inner dimension of a part that is worth an invocation."""
 
 MAX_PARTS = 64
 
@@ -121,8 +121,8 @@ FILLED = 2
 
 
 CLEARLY_CHEAPER, WORTH_SPLITTING = 0.98, 0.9
-"""Share of the cost that another tile in workgroup memory must have to be preferred to a larger one, and that a product
-must have in parts to be split: estimates are no better."""
+"""Maximum share of the cost at which another tile in workgroup memory is preferred to a larger one, and a product is
+split: estimates are not more accurate."""
 
 
 def choose(shape: Shape, target: Target, name: str = "") -> ProductChoice:
@@ -130,7 +130,7 @@ def choose(shape: Shape, target: Target, name: str = "") -> ProductChoice:
 
     Args:
         shape: of the product.
-        target: decides by its profile and its limits; its ``schedule`` overrides the choice.
+        target: the choice depends on its profile and limits; its ``schedule`` overrides it.
         name: overrides both.
 
     Raises:
@@ -158,12 +158,12 @@ def _chosen(target: Target, name: str, *fields: Any) -> ProductChoice:
 
 
 NEARLY_BEST = 1.1
-"""Times the best tile's cost up to which another tile serves that has been compiled: estimates are no better."""
+"""Maximum ratio to the best tile's cost at which a compiled tile is reused: estimates are not more accurate."""
 
 
 def serves(choice: ProductChoice, target: Target, name: str, *fields: Any) -> bool:
-    """Return whether a product is computed as a product of another shape is, whose kernel exists: its tile must be
-    about as good as the best one, or not much worse if there is little work."""
+    """Return whether a product may reuse the existing kernel of another shape: its tile must be about as good as the
+    best one, or not much worse if there is little work."""
     best, shape = _chosen(target, name, *fields), Shape(*fields)
     if choice == best:
         return True
@@ -206,10 +206,10 @@ def _built_in(shape: Shape, target: Target, name: str = "") -> ProductChoice:
 
 
 TOO_SLOW = 2.0
-"""Times the best tile's cost from which on a tile is no alternative."""
+"""Ratio to the best tile's cost from which a tile is not an alternative."""
 
 MAX_SMALL = 1 << 18
-"""Multiplications up to which the schedule ``small`` is one."""
+"""Maximum multiplications for which the schedule ``small`` is an alternative."""
 
 
 def alternatives(shape: Shape, target: Target) -> dict[str, ProductChoice]:
@@ -236,7 +236,7 @@ def alternatives(shape: Shape, target: Target) -> dict[str, ProductChoice]:
 
 
 def _promising(shape: Shape, target: Target) -> list[ProductTile]:
-    """Return the tiles in registers that promise to be among the fastest."""
+    """Return the register tiles that are estimated to be among the fastest."""
     costs = _register_costs(shape, target)
     return [tile for tile, cost in costs.items() if cost <= TOO_SLOW * min(costs.values())]
 
@@ -248,11 +248,11 @@ def longest(target: Target) -> int:
 
 @dataclass(frozen=True)
 class Suit:
-    """What a schedule of products is for.
+    """Applicability of a schedule of products.
 
     Attributes:
         fits: whether a product is of that kind.
-        reason: why the schedule suits it, for people; ``{shape}``, ``{little}`` (multiplications) and ``{few}`` (rows)
+        reason: reason of the choice, for explanations; ``{shape}``, ``{little}`` (multiplications) and ``{few}`` (rows)
             are filled in.
     """
 
@@ -314,11 +314,11 @@ PRODUCT_SCHEDULES = (
         f"a GPU, and at least {NARROW} rows and columns: tiles in workgroup memory",
     ),
 )
-"""Which schedule suits which products: the first that fits is chosen."""
+"""Schedules of products in order; the first that fits is chosen."""
 
 
 def _useful_parts(shape: Shape, schedule: ProductSchedule, tile: ProductTile, target: Target) -> int:
-    """Return the parts that fill the adapter where there are too few outputs to do so."""
+    """Return the number of parts that fill the adapter if there are too few outputs."""
     on_cpu, at_hand = target.profile is Profile.CPU, shape.outputs
     if schedule is ProductSchedule.SMALL:
         return _filling(256 if on_cpu else 1 << 14, at_hand, shape)
@@ -341,12 +341,12 @@ def _useful_parts(shape: Shape, schedule: ProductSchedule, tile: ProductTile, ta
 
 
 def _filling(groups: int, at_hand: int, shape: Shape) -> int:
-    """Return the parts into which sums are split for that many workgroups, or invocations, in all."""
+    """Return the number of parts of sums for a total number of workgroups or invocations."""
     return max(1, min(groups // at_hand, _most_parts(shape)))
 
 
 def _most_parts(shape: Shape) -> int:
-    """Return the parts that are long enough to be worth an invocation each."""
+    """Return the number of parts that are long enough to be worth an invocation each."""
     return max(1, min(shape.inner // MIN_STEPS, MAX_PARTS))
 
 
@@ -357,12 +357,12 @@ WIDE = 5
 """Elements of a row of windows beyond which there are no registers for 16 rows of each."""
 
 Costs: TypeAlias = Mapping[tuple[int, int], float]
-"""Cost of a multiplication by the rows and units of columns of a tile, relative to one tile."""
+"""Cost of a multiplication by rows and units of columns of a tile, relative to one tile."""
 
 
 @dataclass(frozen=True)
 class _Registers:
-    """What tiles in registers may be like on a kind of adapter.
+    """Register tiles of a kind of adapter.
 
     Attributes:
         invocations: invocations of a workgroup.
@@ -384,14 +384,14 @@ class _Registers:
     fetching: Mapping[int, float] = field(default_factory=dict)
 
     def tiles(self, shape: Shape, target: Target) -> Iterator[ProductTile]:
-        """Yield the tiles that there is a cost for."""
+        """Yield the tiles with a known cost."""
         for rows, units in {**self.costs, **self.shared_costs, **self.window_costs}:
             tile = self.tile(rows, units, shape)
             if (rows, units) in self._costs(tile, shape, target):
                 yield tile
 
     def tile(self, rows: int, units: int, shape: Shape) -> ProductTile:
-        """Invocations lie side by side as far as there are columns: then all read the same rows at once."""
+        """Place invocations along the columns first, so that all read the same rows at once."""
         across = _power_of_two(-(-shape.columns // (units * UNIT)), self.invocations)
         return ProductTile(
             rows, units, across, min(self.invocations // across, _power_of_two(-(-shape.rows // rows), 64))
@@ -480,7 +480,8 @@ of 7 x 7 in steps of 2, and for 4 to 16 rows by 1024 x 1024."""
 
 
 def _loads(rows: int, units: int) -> float:
-    """Return the cost of a multiplication in a tile by the numbers that it loads, each as dear as eight products."""
+    """Return the cost of a multiplication in a tile by the numbers that it loads, each as expensive as eight
+    products."""
     return 1 + 8 * (rows + units * UNIT) / (rows * units * UNIT)
 
 
@@ -492,20 +493,20 @@ def _registers(target: Target) -> _Registers:
 
 
 def _in_registers(shape: Shape, target: Target) -> ProductTile:
-    """Return the tile that promises to be fastest."""
+    """Return the tile with the lowest estimated time."""
     costs = _register_costs(shape, target)
     return min(costs, key=costs.__getitem__)
 
 
-@functools.lru_cache(maxsize=256)  # of a dozen tiles each
+@functools.lru_cache(maxsize=256)  # a dozen tiles each
 def _register_costs(shape: Shape, target: Target) -> Mapping[ProductTile, float]:
-    """Return the time that each tile promises to take."""
+    """Return the estimated time of each tile."""
     kind = _registers(target)
     return {tile: kind.cost(tile, shape, target) for tile in kind.tiles(shape, target)}
 
 
 def expected_cost(shape: Shape, target: Target) -> float:
-    """Return how long a product promises to take, to compare products of one size and schedule."""
+    """Return the estimated time of a product, to compare products of one size and schedule."""
     choice = _built_in(shape, target)
     if choice.schedule is ProductSchedule.REGISTER:
         return _registers(target).cost(choice.tile, shape, target)
@@ -518,7 +519,7 @@ SHARED_TILES = ((4, 1), (8, 1), (4, 2), (8, 2))
 """Rows and units of tiles in workgroup memory, the smallest first."""
 
 BLOCK_TILES = ((4, 1), (8, 1), (4, 2))
-"""Those of quantized operands, which have a sum of a block and a total for each output."""
+"""Rows and units of tiles of quantized operands, which have a sum of a block and a total for each output."""
 
 LONG = 256
 """Steps from which on slabs of the smallest tile have 16 steps, so that all invocations fetch; below, the longer text
@@ -529,7 +530,8 @@ _IN_SLABS = (ProductSchedule.SHARED, ProductSchedule.PACKED)
 
 
 def _in_slabs(schedule: ProductSchedule, shape: Shape, target: Target) -> ProductTile:
-    """Return the tile that promises to be fastest: the largest one and no parts, unless others clearly are."""
+    """Return the tile with the lowest estimated time: the largest one without parts, unless others are clearly
+    faster."""
     tiles = (_shared_tiles if schedule is ProductSchedule.SHARED else _packed_tiles)(shape, target)
     best = tiles[-1]
     cost, best_is_split = _slab_cost(schedule, best, shape, 1, target), False
@@ -590,7 +592,7 @@ def _packed_tiles(shape: Shape, target: Target) -> list[ProductTile]:
 
 
 MIN_STREAMED = 64
-"""Steps from which on a product of few rows reads columns in slices."""
+"""Minimum steps for which a product of few rows reads columns in slices."""
 
 MAX_STREAM_ROWS = 8
 """Rows of a workgroup, whose sums fit in registers next to the columns in flight; with more, two read the same
@@ -609,7 +611,7 @@ fit."""
 
 
 def stream_steps(shape: Shape) -> int:
-    """Return how many fours of steps an invocation has in flight: loads of narrow elements have fewer bytes."""
+    """Return the number of groups of four steps in flight per invocation: loads of narrow elements have fewer bytes."""
     return 2 if shape.element >= WORD else 4
 
 
@@ -648,7 +650,7 @@ def _stream_cost(tile: ProductTile, shape: Shape, parts: int, target: Target) ->
 
 
 def _streamed(shape: Shape, target: Target) -> ProductTile:
-    """Return the tile that promises to be fastest, in its best number of parts."""
+    """Return the tile with the lowest estimated time, in its best number of parts."""
 
     def cost(tile: ProductTile) -> float:
         return min(_stream_cost(tile, shape, parts, target) for parts in _stream_parts(tile, shape, target))
@@ -666,5 +668,5 @@ _TILES: Mapping[ProductSchedule, Callable[[Shape, Target], ProductTile]] = {
 
 
 def _power_of_two(number: int, most: int) -> int:
-    """Return the smallest power of two that is not below a number, at most ``most``."""
+    """Round a number up to a power of two, at most ``most``."""
     return min(1 << (number - 1).bit_length(), most)

@@ -1,4 +1,4 @@
-"""Workgroups: how many, how large; and the order in which a kernel visits the units of its output."""
+"""Number and size of workgroups, and the order in which a kernel visits the units of its output."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Launch:
     Attributes:
         workgroup: invocations of a workgroup.
         items_per_invocation: work items of one invocation: consecutive ones, or a workgroup apart if ``strided``.
-        grid: workgroups along x, y, z; the number of a workgroup is x + y * grid[0].
-        total: work items in all; numbers from there on do nothing.
+        grid: workgroups along x, y, z; the index of a workgroup is x + y * grid[0].
+        total: number of work items; indices from there on do nothing.
         subgroup: the minimum subgroup size, if the invocations of a workgroup exchange values by subgroup operations; 0
             if they only do so through workgroup memory.
         strided: whether invocations side by side take items side by side, several times.
@@ -40,7 +40,7 @@ class Launch:
 
 
 def fold(groups: int, target: Target) -> tuple[int, int, int]:
-    """Return a two-dimensional grid of at least that many workgroups.
+    """Return a two-dimensional grid of at least a number of workgroups.
 
     Raises:
         NotSupported: when not even two dimensions hold them.
@@ -53,7 +53,7 @@ def fold(groups: int, target: Target) -> tuple[int, int, int]:
 
 
 def map_launch(total: int, target: Target) -> Launch:
-    """Return one invocation per few items: CPU adapters like several neighbouring ones, GPUs one."""
+    """Return one invocation per few items: several adjacent ones on CPU adapters, one on GPUs."""
     items, workgroup = 4 if target.profile is Profile.CPU else 1, min(256, target.max_workgroup_invocations)
     return Launch(workgroup, items, fold(-(-total // (workgroup * items)), target), total)
 
@@ -85,13 +85,13 @@ def loop_launch(total: int, target: Target) -> Launch:
 
 
 def tile_launch(total: int, target: Target) -> Launch:
-    """Return one invocation per item for bodies that hold much in registers."""
+    """Return one invocation per item for bodies that use many registers."""
     workgroup = 32 if target.profile is Profile.CPU else 64
     return Launch(workgroup, 1, fold(-(-total // workgroup), target), total)
 
 
 def light_tile_launch(total: int, target: Target) -> Launch:
-    """Return one invocation per item for tiles that hold little: workgroups as large as those of maps."""
+    """Return one invocation per item for tiles that use few registers, in workgroups as large as those of maps."""
     workgroup = min(256, target.max_workgroup_invocations)
     return Launch(workgroup, 1, fold(-(-total // workgroup), target), total)
 
@@ -119,12 +119,12 @@ def row_launch(rows: int, units: int, target: Target) -> Launch:
 
 
 SPARSE = 4
-"""A span this many times the units makes walking by words dearer than storing each unit with compare-exchange."""
+"""Ratio of span to units from which walking by words costs more than storing each unit with compare-exchange."""
 
 
 @dataclass(frozen=True)
 class Digit:
-    """How one coordinate comes out of a running number: divide by ``stride``, keep the remainder for the next digit."""
+    """One coordinate of a running index: divide by ``stride``, keep the remainder for the next digit."""
 
     dimension: int
     size: int
@@ -134,16 +134,16 @@ class Digit:
 
 @dataclass(frozen=True)
 class Walk:
-    """A way over the units of a tensor.
+    """Order in which the units of a tensor are visited.
 
     Attributes:
         digits: outermost first; dimensions of size 1 have stride 0 and coordinate 0.
-        count: how many units the running number goes through, gaps included.
+        count: number of values of the running index, gaps included.
         gaps: whether a remainder above 0 after the last digit is a gap.
-        by_words: the running number counts units in memory, and one invocation owns each 32-bit word.
+        by_words: the running index counts units in memory, and one invocation owns each 32-bit word.
         exchange: units share words with others' units: store them with compare-exchange.
         word, first: by words, the word in which the tensor begins, and the units in it before its first.
-        keeps_neighbours: by words, what belongs to no unit of the tensor stays as it is.
+        keeps_neighbors: by words, what belongs to no unit of the tensor stays as it is.
     """
 
     digits: tuple[Digit, ...]
@@ -153,11 +153,11 @@ class Walk:
     exchange: bool = False
     word: int = 0
     first: int = 0
-    keeps_neighbours: bool = False
+    keeps_neighbors: bool = False
 
     @property
     def reason(self) -> str:
-        """Why it does not simply go from unit to unit, for people; empty where it does."""
+        """Reason why it does not simply go from unit to unit, for explanations; empty if it does."""
         if self.by_words:
             return "elements share 32-bit words, each of which one invocation owns"
         if self.exchange:
@@ -169,13 +169,13 @@ class Walk:
         return -(-(self.first + self.count) * output.unit_bits // WORD_BITS) if self.by_words else self.count
 
 
-def choose_walk(output: PlanTensor, keeps_neighbours: bool = False, walked: Collection[int] = ()) -> Walk:
+def choose_walk(output: PlanTensor, keeps_neighbors: bool = False, walked: Collection[int] = ()) -> Walk:
     """Return the order in which the units of an output are computed: units of whole words in stride order without gaps,
     smaller ones by the words that contain them, if that is cheap.
 
     Args:
         output: The output.
-        keeps_neighbours: Whether bits between its units belong to other steps and must be preserved.
+        keeps_neighbors: Whether bits between its units belong to other steps and must be preserved.
         walked: Dimensions of units of whole words that get a digit even if their size is 1.
     """
     if output.unit_bits >= WORD_BITS:
@@ -187,7 +187,7 @@ def choose_walk(output: PlanTensor, keeps_neighbours: bool = False, walked: Coll
     if nested is None or nested.count > SPARSE * units:
         return _dense(output, exchange=True)
     word, first = divmod(output.offset, WORD_BITS // output.unit_bits)
-    return replace(nested, word=word, first=first, keeps_neighbours=keeps_neighbours)
+    return replace(nested, word=word, first=first, keeps_neighbors=keeps_neighbors)
 
 
 def _ordered(output: PlanTensor, walked: Collection[int] = ()) -> tuple[list[int], tuple[Digit, ...]]:
@@ -208,7 +208,7 @@ def _dense(output: PlanTensor, exchange: bool = False, walked: Collection[int] =
 
 
 def _nested(output: PlanTensor) -> Walk | None:
-    """Return the walk over memory; None when a stride lies within the span of the smaller ones."""
+    """Return the walk over memory; None if a stride lies within the span of the smaller ones."""
     wide, digits = _ordered(output)
     nested: list[Digit] = []
     reach, gaps = 1, False

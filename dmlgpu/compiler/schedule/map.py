@@ -44,7 +44,7 @@ from dmlgpu.compiler.target import Profile, Target
 
 
 class MapProblem:
-    """A map and its target, in the forms that schedules look at."""
+    """A map and its target, in the forms that schedules inspect."""
 
     def __init__(self, step: Map, target: Target):
         self.step, self.target = step, target
@@ -58,13 +58,13 @@ class MapProblem:
 
     @functools.cached_property
     def packed(self) -> tuple[Body, PlanTensor]:
-        """The same with elements as units."""
+        """Body and output with elements packed into units."""
         body, output = pack(*self.merged)
         return body, replace(output, view=View.RAW if body.moves else View.COMPUTE)
 
     @functools.cached_property
     def run(self) -> int | None:
-        """The dimension along which a copy of bytes finds whole words."""
+        """Dimension along which a copy of bytes can move whole words."""
         return run_of_words(*self.packed, self.target)
 
 
@@ -115,7 +115,7 @@ MAP_SCHEDULES: tuple[Candidate[MapProblem, ScheduledSteps], ...] = (
         "arithmetic on CPU adapters with operands that are the same along a dimension: these are read once",
         lambda problem: (
             None
-            if problem.step.keeps_neighbours
+            if problem.step.keeps_neighbors
             else _single(find_runs(problem.step.label, *problem.packed, problem.target))
         ),
     ),
@@ -126,7 +126,7 @@ MAP_SCHEDULES: tuple[Candidate[MapProblem, ScheduledSteps], ...] = (
     ),
     Candidate("map", "everything else: every unit by itself", lambda problem: ScheduledSteps((_units(problem),))),
 )
-"""The schedules of maps, in the order in which they are tried."""
+"""Schedules of maps, in the order in which they are tried."""
 
 
 @schedule_step.register
@@ -151,8 +151,8 @@ def _check_loops(body: Body, target: Target) -> None:
 
 
 def _flat_hardmax(body: Body, output: PlanTensor) -> tuple[Body, PlanTensor]:
-    """Return what compares places in rows that no unit divides, and the output as one row, which units do; other maps
-    as they are."""
+    """Return the body that compares indices in rows that no unit divides, and the output as one row, which units
+    divide; other maps unchanged."""
     if body.file != HARDMAX or output.rank != 2 or dict(body.constants)["axes"] != (1,):
         return body, output
     rows, columns = output.sizes
@@ -171,7 +171,7 @@ def _flat_hardmax(body: Body, output: PlanTensor) -> tuple[Body, PlanTensor]:
 def _units(problem: MapProblem) -> ScheduledMap:
     """Return the map unit by unit."""
     step, target, (body, output) = problem.step, problem.target, problem.packed
-    walk, costly = choose_walk(output, step.keeps_neighbours), is_costly(body)
+    walk, costly = choose_walk(output, step.keeps_neighbors), is_costly(body)
     run = problem.run if walk.by_words else None
     items = walk.items(output)
     launch = _launch(step, walk, (body, output), items if run is None else -(-items // WORDS), target)

@@ -1,4 +1,4 @@
-"""Where the temporary and persistent tensors of a schedule lie: by liveness, those that never meet in one place."""
+"""Memory of temporary and persistent tensors of a schedule: by liveness, so that disjoint lifetimes share memory."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from dmlgpu.compiler.plan import Allocation, PlanBinding, Role
 
 @dataclass(frozen=True)
 class Use:
-    """One step's use of memory.
+    """A step's use of memory.
 
     Attributes:
-        step: Number of the step; steps with the same number are a loop.
+        step: Index of the step; steps with the same index are a loop.
         allocation: The allocation.
         size: Used bytes from its start.
     """
@@ -41,11 +41,11 @@ class Arena:
 
 @dataclass(frozen=True)
 class MemoryLayout:
-    """Where the tensors lie that a schedule allocates.
+    """Memory layout of the tensors that a schedule allocates.
 
     Attributes:
         temporary, persistent: the two resources.
-        least_temporary_size: bytes of temporary tensors that are alive at one time, at most.
+        least_temporary_size: maximum bytes of temporary tensors that are alive at the same time.
     """
 
     temporary: Arena
@@ -53,25 +53,25 @@ class MemoryLayout:
     least_temporary_size: int
 
     def offset(self, binding: PlanBinding) -> int:
-        """Return the byte of its resource at which an allocation begins."""
+        """Return the byte offset of an allocation in its resource."""
         assert isinstance(binding.index, Allocation)
         arena = self.temporary if binding.role is Role.TEMPORARY else self.persistent
         return arena.offsets[binding.index]
 
 
 MAX_PLACED = 12_000
-"""Allocations that are placed, over all attempts at one arena: large ones are laid out once."""
+"""Maximum allocations placed over all attempts at one arena: large arenas get one attempt."""
 
 MAX_ATTEMPTS = 20
-"""Attempts at one arena."""
+"""Maximum number of attempts at one arena."""
 
 
 def lay_out(uses: Iterable[Use], *, reuse: bool) -> Arena:
-    """Return an arena in which allocations that are alive together do not meet.
+    """Return an arena in which allocations that are alive at the same time do not overlap.
 
     Args:
-        uses: by all steps, in order.
-        reuse: whether memory is free again after the last use of an allocation; else each has bytes of its own.
+        uses: uses by all steps, in order.
+        reuse: whether memory is free again after the last use of an allocation; else allocations share no memory.
     """
     sizes: dict[Allocation, int] = {}
     lives: dict[Allocation, range] = {}
@@ -87,9 +87,8 @@ def lay_out(uses: Iterable[Use], *, reuse: bool) -> Arena:
 
 
 def _smallest(sizes: Mapping[Allocation, int], lives: Mapping[Allocation, range]) -> Arena:
-    """Return the smallest arena of some attempts, which differ in the order in which allocations get a place.
-
-    The first that takes hardly more than what is alive at one time ends them.
+    """Return the smallest arena of some attempts, which differ in the order in which allocations are placed. The
+    search ends at the first that is hardly larger than the maximum of live bytes.
     """
     alive = _alive(sizes, lives)
     least = max(alive.values(), default=0)
@@ -97,15 +96,15 @@ def _smallest(sizes: Mapping[Allocation, int], lives: Mapping[Allocation, range]
     order: list[Allocation] = []
     for attempt in range(max(1, min(MAX_ATTEMPTS, MAX_PLACED // max(1, len(sizes))))):
         match attempt:
-            case 0:  # the largest first: small ones find room beside them, where else they would stand in the way
+            case 0:  # the largest first: small ones then fit in the gaps, instead of blocking large ones
                 order = sorted(sizes, key=lambda each: -sizes[each])
-            case 1:  # what takes the most bytes for the longest time
+            case 1:  # the largest product of bytes and lifetime
                 order = sorted(sizes, key=lambda each: -len(lives[each]) * sizes[each])
-            case 2:  # the longest lives
+            case 2:  # the longest lifetimes
                 order = sorted(sizes, key=lambda each: (-len(lives[each]), -sizes[each]))
-            case 3:  # what is alive when most is
+            case 3:  # live at the peak
                 order = sorted(sizes, key=lambda each: (-max(alive[step] for step in lives[each]), -sizes[each]))
-            case _:  # what reached the end of the arena before: it came too late
+            case _:  # placed at the end of the previous arena: it came too late
                 last, size = arenas[-1].offsets, arenas[-1].size
                 order = sorted(order, key=lambda each: last[each] + sizes[each] < size)
         arenas.append(_placed(order, sizes, lives))
@@ -115,7 +114,7 @@ def _smallest(sizes: Mapping[Allocation, int], lives: Mapping[Allocation, range]
 
 
 def _alive(sizes: Mapping[Allocation, int], lives: Mapping[Allocation, range]) -> dict[int, int]:
-    """Return the bytes that are alive at each step."""
+    """Return the live bytes at each step."""
     alive: dict[int, int] = defaultdict(int)
     for allocation, life in lives.items():
         for step in life:
@@ -124,9 +123,9 @@ def _alive(sizes: Mapping[Allocation, int], lives: Mapping[Allocation, range]) -
 
 
 def _placed(order: Sequence[Allocation], sizes: Mapping[Allocation, int], lives: Mapping[Allocation, range]) -> Arena:
-    """Return an arena in which each allocation has the first place that is free, one after the other."""
+    """Place allocations sequentially, each at the first free offset."""
     offsets: dict[Allocation, int] = {}
-    alive: dict[int, list[Allocation]] = defaultdict(list)  # by step, of those that have a place
+    alive: dict[int, list[Allocation]] = defaultdict(list)  # by step, of placed allocations
     for allocation in order:
         others = {other for step in lives[allocation] for other in alive[step]}
         taken = sorted((offsets[other], offsets[other] + sizes[other]) for other in others)
@@ -137,8 +136,8 @@ def _placed(order: Sequence[Allocation], sizes: Mapping[Allocation, int], lives:
 
 
 def lay_out_persistent(initialization: Iterable[Use], executed: Iterable[Use]) -> Arena:
-    """Return an arena with the allocations of executions, which preserve the results of the initialisation, followed by
-    those used only by the initialisation, by liveness."""
+    """Return an arena with the allocations of executions, which preserve the results of the initialization, followed by
+    those used only by the initialization, by liveness."""
     initial, later = list(initialization), list(executed)
     lasting = {use.allocation for use in later}
     lasting_arena = lay_out([use for use in (*initial, *later) if use.allocation in lasting], reuse=False)
@@ -158,7 +157,7 @@ def _first_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
 
 
 def least_size(uses: Iterable[Use]) -> int:
-    """Return the bytes that are alive at one time, at most: no arena that reuses memory is smaller."""
+    """Return the maximum of live bytes, a lower bound of arenas that reuse memory."""
     sizes: dict[Allocation, int] = {}
     lives: dict[Allocation, tuple[int, int]] = {}
     for use in uses:

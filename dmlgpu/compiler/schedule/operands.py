@@ -23,7 +23,7 @@ from dmlgpu.compiler.target import Profile, Target
 
 
 def _dimension(operand: Operand, layout: OperandLayout) -> int:
-    """Return the dimension along which a layout takes units: the last own or the last inner one."""
+    """Return the dimension of a layout's units: the last own or the last inner one."""
     first, second = len(operand.batch) + len(operand.own) - 1, len(operand.source.sizes) - 1
     if operand.own_first:
         return first if layout is OperandLayout.ACROSS else second
@@ -45,7 +45,8 @@ def packs_along(product: Product) -> bool:
 
 
 def streams(product: Product) -> bool:
-    """Return whether columns can be read in units of four, and sums have fours of steps and accumulators of a word."""
+    """Return whether columns can be read in units of four, steps are multiples of four, and accumulators are one
+    word."""
     space = product.space
     b = flat(Operand(product.b, OperandLayout.SINGLE, space.batch, space.columns, own_first=False))
     whole = math.prod(space.inner) % UNIT == 0 and product.accumulator.bits == WORD_BITS
@@ -58,15 +59,15 @@ def element_bytes(source: Source) -> int:
 
 
 MAX_TAPS = 8
-"""Elements of a window along the last dimension up to which it is read at once: there must be registers for them."""
+"""Maximum elements of a window along the last dimension for reading it at once: they are held in registers."""
 
 
 def with_window(source: Source, windows: Windows, space: Space, target: Target) -> Operand | None:
-    """Return the columns of a product as what windows see, a row of the window at once; None where that does not fit.
+    """Return the columns of a product as windows that are read a row at once; None if that is impossible.
 
     Args:
         source: {batch, groups, channels, spatial..}.
-        windows: how they slide.
+        windows: the windows.
         space: of the product, whose columns are {batch, positions..}.
         target: the adapter.
     """
@@ -94,23 +95,23 @@ def pack_output(epilogue: Body, output: PlanTensor) -> tuple[Body, PlanTensor]:
 
 
 MIN_REUSE = 16
-"""Reads of each element of an operand from which repacking pays off."""
+"""Minimum number of reads of each element of an operand that justifies repacking."""
 
 MIN_REUSE_OF_ROWS = 128
-"""The same for elements of a that need no conversion: a workgroup reads one at a time, all invocations the same."""
+"""Minimum reads of elements of ``a`` without conversion: all invocations of a workgroup read the same one at a time."""
 
 MIN_REUSE_OF_PANELS = 256
-"""The same for operands that lie in units already: only panels are gained."""
+"""Minimum reads of operands that are already in units, which gain only panels."""
 
 
 def window_of(product: Product, target: Target) -> Operand | None:
-    """Return the columns of a product as windows that can be read row by row; None if they are none, or cannot."""
+    """Return the columns of a product as windows that can be read row by row, or None."""
     seen = seen_by(product.b)
     return None if seen is None else with_window(*seen, product.space, target)
 
 
 class ProductOperands:
-    """The operands of one product for a given schedule.
+    """Operands of one product for a schedule.
 
     Attributes:
         before, initialization: the kernels that repack them, at every execution or once.
@@ -132,13 +133,13 @@ class ProductOperands:
 
     def _window(self) -> Operand | None:
         """Return the columns as windows that are read row by row, if they are windows, on CPU adapters, which would
-        check each element by itself."""
+        check each element separately."""
         if self.choice.schedule is not ProductSchedule.REGISTER or self.target.profile is not Profile.CPU:
             return None
         return window_of(self.product, self.target)
 
     def _seen(self) -> Operand | None:
-        """Return the columns as elements that windows see, if they are windows and go to workgroup memory."""
+        """Return the columns as elements of windows, if they are windows and are copied to workgroup memory."""
         seen = seen_by(self.product.b)
         if self.choice.schedule is not ProductSchedule.SHARED or seen is None:
             return None
@@ -170,7 +171,7 @@ class ProductOperands:
                 return (OperandLayout.ACROSS, OperandLayout.ALONG)
 
     def _is_worth_relaying(self, operand: Operand, layout: OperandLayout, owned: bool) -> bool:
-        """Only tiles in registers gain: the others read each element few times, or convert it once per slab."""
+        """Return whether repacking pays: only for register tiles, others read each element few times, or once per slab."""
         is_a, shape, tile = operand.own_first, self.shape, self.choice.tile
         if self.choice.schedule is not ProductSchedule.REGISTER or (is_a and tile.rows % UNIT):
             return False
@@ -191,16 +192,15 @@ class ProductOperands:
         return MIN_REUSE_OF_ROWS if plain and operand.own_first and not owned else MIN_REUSE
 
     def _relaid(self, operand: Operand, owned: bool) -> Operand:
-        """Return the operand in units of four along its own dimensions, in panels of a tile's width where these divide
-        it.
+        """Return the operand in units of four along its own dimensions, in panels of a tile's width if these divide it.
 
-        A workgroup then reads its panel from end to end. Without panels the last unit may be half empty; what lies
-        there is never written and of no account: it only reaches outputs that are not stored.
+        A workgroup then reads its panel sequentially. Without panels the last unit may be half empty; its contents are
+        undefined, and only affect outputs that are not stored.
         """
         inner, batch = self.space.inner, _varying(operand)
         panels, width = self._panels(operand)
         is_whole = operand.own == (width,) and is_plain(operand.source)
-        in_panels = panels > 1 or (owned and is_whole)  # run once, one panel shares the kernel of several
+        in_panels = panels > 1 or (owned and is_whole)  # kernels that run once are shared by one and several panels
         if in_panels:
             operand = _split(operand, width)
         laid = (*batch, panels, *inner, width)
@@ -234,7 +234,7 @@ class ProductOperands:
         return replace(operand, source=over((panels, width), own_strides, operand.batch), own=(panels, width))
 
     def _panels(self, operand: Operand) -> tuple[int, int]:
-        """Return the panels of an operand and the width of each; one that is rounded up to units where it can't be
+        """Return the panels of an operand and the width of each; a single one, rounded up to units, if it cannot be
         split."""
         tile, count = self.choice.tile, math.prod(operand.own)
         width = tile.down * tile.rows if operand.own_first else tile.across * tile.units * UNIT
@@ -243,7 +243,7 @@ class ProductOperands:
         return 1, -(-count // UNIT) * UNIT
 
     def _copied(self, operand: Operand, written: PlanTensor) -> Body:
-        """Return what is written: bits where the type stays, else converted elements."""
+        """Return the elements to write: bits if the type is unchanged, else converted elements."""
         source = _narrowed(operand.source, written.sizes)
         if isinstance(source, PlanTensor) and source.data_type is written.data_type:
             return identity(replace(source, view=View.RAW))
@@ -253,7 +253,7 @@ class ProductOperands:
 
 
 def flat(operand: Operand) -> Operand:
-    """Return an element-wise operand with its inner dimensions as one, if they lie in one piece."""
+    """Return an elementwise operand with its inner dimensions merged, if they are contiguous."""
     source, first = operand.source, operand.inner_at
     inner = range(first, first + operand.inner)
     if len(inner) == 1 or not is_elementwise(source):
@@ -268,13 +268,14 @@ def flat(operand: Operand) -> Operand:
 
 
 def _split(operand: Operand, width: int) -> Operand:
-    """Return an element-wise operand with its only own dimension as two: the number of a panel, the place in it."""
+    """Return an elementwise operand with its only own dimension split: the index of a panel, and the index within
+    it."""
     own = (operand.own[0] // width, width)
     return replace(operand, source=split(operand.source, operand.own_at, width), own=own)
 
 
 def _varying(operand: Operand) -> Sizes:
-    """Return the batch dimensions, those along which an element-wise operand does not change as 1."""
+    """Return the sizes of the batch dimensions, 1 for those along which an elementwise operand is constant."""
     if not is_plain(operand.source):
         return operand.batch
     tensors = list(leaves(operand.source))
@@ -285,7 +286,7 @@ def _varying(operand: Operand) -> Sizes:
 
 
 def _narrowed(source: Source, sizes: Sizes) -> Source:
-    """Return an element-wise tree over the first of the elements along some dimensions."""
+    """Return an elementwise tree over the first element along some dimensions."""
     if source.sizes == sizes:
         return source
 

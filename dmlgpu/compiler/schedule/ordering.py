@@ -46,7 +46,7 @@ from dmlgpu.compiler.schedule.steps.ordering import (
 from dmlgpu.compiler.target import Profile, Target
 
 SHARE = 16
-"""Records of a merged run that one invocation takes: enough to make up for the bisection before."""
+"""Records of a merged run per invocation: enough to amortize the preceding bisection."""
 
 
 class SortProblem(StepProblem[Sort]):
@@ -54,17 +54,17 @@ class SortProblem(StepProblem[Sort]):
 
     @property
     def length(self) -> int:
-        """Elements of a line."""
+        """Number of elements of a line."""
         return self.step.source.sizes[self.step.axis]
 
     @property
     def count(self) -> int:
-        """Requested elements of a line."""
+        """Number of requested elements of a line."""
         return self.step.output.sizes[-1]
 
 
 def _best_first(problem: SortProblem) -> ScheduledSteps | None:
-    """Return the kernels that sort the groups of a line whose best come first."""
+    """Return the kernels that sort the groups of a line with the best records."""
     length, count, chain = problem.length, problem.count, _SortChain(problem)
     group = choose_group(length, count, choose_tile(length, chain.source.data_type, problem.target)[1])
     if group == 1:
@@ -87,7 +87,7 @@ SORT_SCHEDULES: tuple[Candidate[SortProblem, ScheduledSteps], ...] = (
     Candidate("best first", "few of many elements: most of them are never sorted", _best_first),
     Candidate("tiles", "everything else: tiles are sorted in registers or workgroups, and merged", _in_tiles),
 )
-"""The schedules of sorting, in the order in which they are tried."""
+"""Schedules of sorting, in the order in which they are tried."""
 
 
 @schedule_step.register
@@ -99,7 +99,7 @@ def _sort(step: Sort, target: Target) -> ScheduledSteps:
 
 
 class _SortChain:
-    """Kernels of which each reads the records of the one before."""
+    """Chain of kernels, each of which reads the records of the previous one."""
 
     def __init__(self, problem: SortProblem):
         self.step, self.target = problem.step, problem.target
@@ -113,7 +113,7 @@ class _SortChain:
         return ScheduledSteps((*before, replace(last, output=replace(last.output, binding=self.step.output.binding))))
 
     def _records(self, *sizes: int) -> PlanTensor:
-        """Make room for the records of the next kernel."""
+        """Allocate the records of the next kernel."""
         lanes = record_lanes(self.source.data_type)
         self.last = PlanTensor.temporary("records", DataType.UINT32, sizes, view=View.RAW, lanes=lanes)
         return self.last
@@ -133,7 +133,7 @@ class _SortChain:
         self._add_sort(f"best of {group}", self.source, output, SortSchedule.BEST, group)
 
     def candidates(self, group: int) -> PlanTensor:
-        """Add the records of all elements of the groups whose best were found."""
+        """Add the records of all elements of the selected groups."""
         best = _as_line(self.last)
         *before, count = best.sizes
         output = self._records(*before, count * group)
@@ -145,7 +145,7 @@ class _SortChain:
         return output
 
     def sort(self, source: PlanTensor, count: int) -> None:
-        """Add the first records of every line, as one run."""
+        """Add the first records of every line as one run."""
         *before, length = source.sizes
         schedule, width = choose_tile(length, self.source.data_type, self.target)
         output = self._records(*before, -(-length // width), min(width, count))
@@ -154,7 +154,7 @@ class _SortChain:
             self._merge(count)
 
     def _merge(self, count: int) -> None:
-        """Add half as many runs."""
+        """Add a merge that halves the number of runs."""
         source = self.last
         *before, runs, length = source.sizes
         output = _flat(self._records(*before, -(-runs // 2), min(2 * length, count)))
@@ -164,7 +164,7 @@ class _SortChain:
 
 
 def _walk(source: PlanTensor, output: PlanTensor, schedule: SortSchedule, width: int) -> Walk:
-    """Return the walk over the parts of all lines, in the order in which the source lies in memory."""
+    """Return the walk over the parts of all lines, in the source's memory order."""
     *before, parts, _ = output.sizes
     *strides, stride = source.strides
     apart = stride if schedule is SortSchedule.BEST else stride * width
@@ -190,13 +190,13 @@ def lines(source: PlanTensor, axis: int) -> PlanTensor:
 
 
 def _as_line(records: PlanTensor) -> PlanTensor:
-    """Return the runs of a line one after the other."""
+    """Return the runs of a line concatenated."""
     *before, runs, length = records.sizes
     return _resized(records, *before, runs * length)
 
 
 def _flat(records: PlanTensor) -> PlanTensor:
-    """Return all lines along one dimension."""
+    """Return all lines concatenated along one dimension."""
     *before, runs, length = records.sizes
     return _resized(records, math.prod(before), runs, length)
 
@@ -208,26 +208,26 @@ def _resized(records: PlanTensor, *sizes: int) -> PlanTensor:
 # ---- choices
 
 MAX_IN_LINE = (1 << 31) - 1
-"""Positions are compared as signed numbers, and the highest one marks records past the end."""
+"""Maximum number of positions: they are compared as signed numbers, and the highest marks records past the end."""
 
 REGISTERS = 32
-"""Words of the records that one invocation sorts without touching memory. Drivers compile twice as many for long."""
+"""Maximum words of the records that one invocation sorts in registers. Twice as many take drivers long to compile."""
 
 MAX_IN_WORKGROUP = 1024
-"""Records that one workgroup sorts."""
+"""Maximum number of records that one workgroup sorts."""
 
 RECORDS_HELD = 4
-"""Records of an invocation of such a workgroup, if it holds them in registers."""
+"""Number of records per invocation of such a workgroup, if it holds them in registers."""
 
 MAX_IN_GROUP = 1024
-"""Elements that one invocation looks through."""
+"""Maximum elements that one invocation scans."""
 
 WORTH_IT = 2
 """Factor by which selecting groups first must reduce the number of records to sort."""
 
 
 def choose_tile(length: int, data_type: DataType, target: Target) -> tuple[SortSchedule, int]:
-    """Return how the tiles of a line are sorted, and how many elements they have."""
+    """Return the schedule of the tiles of a line, and their size."""
     lanes = record_lanes(data_type)
     if target.profile is Profile.CPU or length * lanes <= REGISTERS:
         return SortSchedule.REGISTERS, min(length, REGISTERS // lanes)
@@ -237,9 +237,9 @@ def choose_tile(length: int, data_type: DataType, target: Target) -> tuple[SortS
 
 
 def choose_group(length: int, count: int, tile: int) -> int:
-    """Return the elements of a group; 1 where all elements are sorted at once.
+    """Return the number of elements of a group; 1 if all elements are sorted at once.
 
-    Groups of g elements leave ``length / g`` records and then ``count * g`` to sort: few where both are about equal.
+    Groups of g elements leave ``length / g`` records and then ``count * g`` to sort: few if both are about equal.
     """
     group = min(_power_of_two(math.isqrt(length // count)), MAX_IN_GROUP)
     left = length / group + count * group
@@ -247,7 +247,7 @@ def choose_group(length: int, count: int, tile: int) -> int:
 
 
 def _power_of_two(number: int) -> int:
-    """Return the largest power of two up to a number."""
+    """Round a number down to a power of two."""
     return 1 << (number.bit_length() - 1)
 
 
@@ -255,7 +255,8 @@ def _power_of_two(number: int) -> int:
 
 
 def network(width: int, count: int) -> tuple[tuple[int, int], ...]:
-    """Return the pairs that Batcher's merge exchange puts in order, but those that the first ``count`` places need not.
+    """Return the pairs that Batcher's merge exchange compares, without those that the first ``count`` places do not
+    need.
 
     Knuth, The Art of Computer Programming, volume 3, algorithm 5.2.2M.
     """
@@ -283,12 +284,12 @@ def _merge_exchange(width: int) -> Iterator[tuple[int, int]]:
 
 
 MAX_UPDATES, MIN_WORKGROUPS = 16, 32
-"""Updates that an invocation of a CPU adapter takes, which waits for their places at once, and the workgroups that keep
+"""Updates per invocation on CPU adapters, which wait for their positions together, and the workgroups that keep
 CPUs busy."""
 
 
 def _stored_at_once(problem: StepProblem[Scatter]) -> ScheduledSteps | None:
-    """Return a single kernel, unless the order of invocations would show."""
+    """Return a single kernel, unless results would depend on the order of invocations."""
     step, target = problem.step, problem.target
     if target.deterministic and not step.distinct:
         return None
@@ -297,7 +298,7 @@ def _stored_at_once(problem: StepProblem[Scatter]) -> ScheduledSteps | None:
 
 
 def _marked(problem: StepProblem[Scatter]) -> ScheduledSteps:
-    """Return the kernels that mark the last update of each element, and store it."""
+    """Return the kernels that mark the last update of each element and store it."""
     step, target = problem.step, problem.target
     marks = PlanTensor.temporary("marks", DataType.UINT32, step.output.sizes)
     clear = Map("clear marks", Element("layout/zero", DataType.UINT32, marks.sizes), marks)
@@ -314,7 +315,7 @@ SCATTER_SCHEDULES: tuple[Candidate[StepProblem[Scatter], ScheduledSteps], ...] =
     Candidate("store", "places that are distinct, or of whose elements any one may win: one kernel", _stored_at_once),
     Candidate("mark", "deterministic devices: the last update of each element is marked first", _marked),
 )
-"""The schedules of scatters, in the order in which they are tried."""
+"""Schedules of scatters, in the order in which they are tried."""
 
 
 @schedule_step.register
@@ -329,7 +330,7 @@ def _scatter_kernel(step: Scatter, label: str, schedule: ScatterSchedule, target
 
 
 def _scatter_launch(total: int, target: Target) -> Launch:
-    """Return one invocation per few updates, on CPU adapters for more of them than maps take where there are many."""
+    """Return one invocation per few updates; on CPU adapters for more than in maps if there are many."""
     launch = map_launch(total, target)
     groups = -(-total // (launch.workgroup * MAX_UPDATES))
     if target.profile is not Profile.CPU or groups < MIN_WORKGROUPS:
@@ -339,7 +340,7 @@ def _scatter_launch(total: int, target: Target) -> Launch:
 
 def _followed_run(step: Scatter, updates: int) -> tuple[int, int] | None:
     """Return the dimensions of source and output along which runs of ``updates`` elements are always contiguous, if one
-    index determines where a run goes."""
+    index determines the position of a run."""
     sizes = step.source.sizes
     inner = max((dimension for dimension in range(len(sizes)) if sizes[dimension] > 1), default=0)
     followed = step.follows[inner]
@@ -347,7 +348,7 @@ def _followed_run(step: Scatter, updates: int) -> tuple[int, int] | None:
 
 
 def _packed_scatter(step: Scatter) -> Scatter:
-    """Return the scatter in the widest units that source and output have along a dimension that both go through."""
+    """Return the scatter in the widest units that source and output have along a common dimension."""
     for dimension, followed in enumerate(step.follows):
         lanes = WIDEST_UNIT_BITS // step.output.data_type.bits
         while followed is not None and step.output.sizes[followed] > 1 and lanes > 1:

@@ -1,6 +1,6 @@
 """Products of 8-bit integers on GPUs: operands packed in words, four products per instruction.
 
-An operand is a tensor of 8-bit integers, less zero points or not, or what windows see of one. Workgroup memory holds
+An operand is a tensor of 8-bit integers, optionally less zero points, or windows of one. Workgroup memory holds
 words of four steps along the inner dimension of each row and column. They are read as words where memory is contiguous
 along the inner dimension, transposed from words where it is contiguous along rows or columns, and else composed of
 single elements.
@@ -42,7 +42,7 @@ from dmlgpu.compiler.schedule.steps.products import Operand, OperandLayout, Sche
 from dmlgpu.compiler.schedule.steps.quantized import QuantizedColumns
 
 SLAB = 16
-"""Elements of the shortest slab: one is a block, or pairs of them divide it."""
+"""Elements of the shortest slab: a slab is a block, or pairs of slabs divide it."""
 
 DIFFERENCE = "matrix/difference"
 
@@ -51,7 +51,7 @@ _TYPES = (DataType.INT8, DataType.UINT8)
 
 @dataclass(frozen=True)
 class PackedOperands:
-    """The operands of a product of 8-bit integers."""
+    """Operands of a product of 8-bit integers."""
 
     a: Operand
     b: Operand
@@ -65,7 +65,7 @@ class PackedOperands:
 
 @dataclass(frozen=True)
 class BlockOperands:
-    """The operands of a product of rows and columns that are quantized in blocks."""
+    """Operands of a product of rows and columns that are quantized in blocks."""
 
     a: Operand
     b: Operand
@@ -95,7 +95,7 @@ def packed_operands(product: Product) -> PackedOperands | BlockOperands | None:
 
 
 def block_words(product: Product) -> int:
-    """Return the words of a block that quantized rows and columns share; 0 if the operands are others."""
+    """Return the words of a block that quantized rows and columns share; 0 for other operands."""
     operands = packed_operands(product)
     return product.space.inner[-1] // UNIT if isinstance(operands, BlockOperands) else 0
 
@@ -129,7 +129,7 @@ def _operand(source: Source, batch: Sizes, own: Sizes, *, own_first: bool) -> tu
 
 
 def _seen(product: Product) -> tuple[Operand, PackedOperand] | None:
-    """Return columns that are what windows see of integers that share one zero point."""
+    """Return columns that are windows of integers with a common zero point."""
     seen = seen_by(product.b)
     if seen is None:
         return None
@@ -146,7 +146,7 @@ def _integers(source: Source, fixed: range) -> tuple[PlanTensor, PackedOperand] 
     """Return the bits of a tree that converts 8-bit integers or subtracts their zero points; None for other trees.
 
     Args:
-        fixed: the dimensions along which zero points do not change.
+        fixed: the dimensions along which zero points are constant.
     """
     if not isinstance(source, Apply) or source.file not in (CONVERT, DIFFERENCE):
         return None

@@ -32,20 +32,20 @@ from dmlgpu.compiler.schedule.steps.quantized import QuantizedColumns, Quantized
 from dmlgpu.compiler.target import Profile, Target
 
 PANEL = 8
-"""Columns of a panel: two units of four, which ``shader-int64`` reads at once."""
+"""Number of columns of a panel: two units of four, which ``shader-int64`` reads at once."""
 
 LANES = 8
-"""Invocations of a workgroup, which CPU adapters run in step."""
+"""Number of invocations of a workgroup, which CPU adapters run in lockstep."""
 
 MAX_ROWS, MAX_PRODUCTS = 16, 2048
-"""Rows of an invocation, and multiplications in a turn of the loop: with more, kernels take seconds to compile."""
+"""Rows per invocation, and multiplications per loop iteration: with more, kernels take seconds to compile."""
 
 ROWS_ALONE, PRODUCTS_ALONE = 8, 512
-"""The same if invocations read all rows by themselves, because there are no subgroups."""
+"""Rows and multiplications if invocations read all rows themselves, because there are no subgroups."""
 
 
 def takes_panels(step: Contract, columns: QuantizedColumns, target: Target) -> bool:
-    """Return whether a product has its columns in panels: on CPU adapters, if the initialization may lay them out."""
+    """Return whether a product has its columns in panels: on CPU adapters, if the initialization may repack them."""
     product, last = step.product, len(step.product.a.sizes) - 1
     if target.profile is not Profile.CPU or not product.integers_owned or len(product.space.columns) != 1:
         return False
@@ -59,7 +59,7 @@ def panel_steps(step: Contract, columns: QuantizedColumns, sums: int, target: Ta
     Args:
         step: The product, over blocks and their elements.
         columns: Its columns.
-        sums: Of an element of the output, as of ``ScheduledPanels``.
+        sums: Sums of an element of the output, as in ``ScheduledPanels``.
         target: The adapter.
     """
     space, last = step.product.space, len(step.product.a.sizes) - 1
@@ -93,12 +93,12 @@ def panel_steps(step: Contract, columns: QuantizedColumns, sums: int, target: Ta
 
 
 def _laid_out(columns: QuantizedColumns, lead: int, target: Target) -> tuple[QuantizedPanels, ScheduledSteps]:
-    """Return columns in panels, and the steps that lay them out.
+    """Return columns in panels, and the steps that repack them.
 
     Args:
         columns: The columns.
         lead: Number of their batch dimensions.
-        target: Of the steps.
+        target: Target of the steps.
     """
     steps = ScheduledSteps()
 
@@ -127,7 +127,7 @@ def _laid_out(columns: QuantizedColumns, lead: int, target: Target) -> tuple[Qua
     )
 
     def of_blocks(tensor: PlanTensor, view: View) -> PlanTensor:
-        """Return a tensor of blocks without the dimension of their elements, which do not differ."""
+        """Return a tensor of blocks without the dimension of their elements, which are equal."""
         place = lead + 1
         sizes, strides = ((*part[:place], *part[place + 1 :]) for part in (tensor.sizes, tensor.strides))
         return replace(tensor, sizes=sizes, strides=strides, view=view)
@@ -151,8 +151,8 @@ def _laid_out(columns: QuantizedColumns, lead: int, target: Target) -> tuple[Qua
 def _signs(columns: QuantizedColumns) -> tuple[int, int]:
     """Return the bits of a word to invert, and the center of integers afterwards, less a zero point in memory.
 
-    Integers of 4 bits are read without a sign: a mask leaves them as they are. Those of 8 bits are read with one:
-    without it, the sums of a turn would be several times as large as the result.
+    Integers of 4 bits are read unsigned: a mask extracts them unchanged. Those of 8 bits are read signed:
+    else the sums of an iteration would be several times as large as the result.
     """
     flip = sum(1 << (columns.bits * place + columns.bits - 1) for place in range(columns.in_word))
     half = 1 << (columns.bits - 1)

@@ -27,27 +27,27 @@ from dmlgpu.compiler.schedule.tiles import MAX_ACROSS, packed_patch, tile_column
 from dmlgpu.compiler.target import Profile, Target
 
 SPATIAL = 2
-"""The first spatial dimension of input and output."""
+"""First spatial dimension of input and output."""
 
 FEW_PLACES = 9
-"""Places of windows that share none, up to which an invocation chooses for one unit: reading for more saves less than
-what holding more in registers costs."""
+"""Maximum size of disjoint windows for which an invocation computes one unit: reading for more saves less than
+the additional registers cost."""
 
 MAX_TAPS_ON_GPU = 64
-"""Places of a window up to which an invocation of a GPU reads all of them."""
+"""Maximum size of a window that an invocation of a GPU reads as a whole."""
 
 _UNSIGNED = {8: DataType.UINT8, 16: DataType.UINT16, 32: DataType.UINT32}
 
 
 @plain_steps.register
 def _plain_pool(step: Pool, target: Target) -> Sequence[Step]:
-    """A reduction to places and a map, unless the pool is computed in tiles."""
+    """Return a reduction to indices and a map, unless the pool is computed in tiles."""
     return (step,) if _is_tiled(step, target) else _by_places(step)
 
 
 def _is_tiled(step: Pool, target: Target) -> bool:
     """Return whether an invocation can choose the elements of many positions at once, and gains by it: for windows that
-    are short enough to be written out and for loops. On GPUs few invocations would walk through large windows, and
+    are short enough to be written out and for loops. On GPUs few invocations would iterate over large windows, and
     compare-exchange would store elements below a word."""
     taps, limit, output = math.prod(axis.size for axis in step.windows), target.loop_limit, step.output
     if output.data_type.bits > WORD_BITS or step.windows[-1].size > MAX_ACROSS or not (limit is None or taps < limit):
@@ -62,7 +62,7 @@ def _by_places(step: Pool) -> tuple[Step, Step]:
 
 
 def _in_tiles(problem: StepProblem[Pool]) -> ScheduledSteps | None:
-    """Return a single kernel, to which elements are unsigned numbers of their bits."""
+    """Return a single kernel, which treats elements as unsigned integers."""
     step, target = problem.step, problem.target
     if not _is_tiled(step, target):
         return None
@@ -105,7 +105,7 @@ POOL_SCHEDULES: tuple[Candidate[StepProblem[Pool], ScheduledSteps], ...] = (
         lambda problem: schedule_steps(_by_places(problem.step), problem.target),
     ),
 )
-"""The schedules of maximum pooling, in the order in which they are tried."""
+"""Schedules of maximum pooling, in the order in which they are tried."""
 
 
 @schedule_step.register
@@ -114,7 +114,7 @@ def _pool(step: Pool, target: Target) -> ScheduledSteps:
 
 
 def _is_light(windows: Windows) -> bool:
-    """Return whether windows are small and share no place."""
+    """Return whether windows are small and disjoint."""
     share_none = all(axis.stride >= axis.reach for axis in windows)
     return share_none and math.prod(axis.size for axis in windows) <= FEW_PLACES
 

@@ -47,7 +47,7 @@ from dmlgpu.compiler.schedule.steps.quantized import (
 from dmlgpu.compiler.target import Profile, Target
 
 MAX_ROWS = 16
-"""Rows up to which a product waits for its columns."""
+"""Maximum rows of a product that is bound by loads of its columns."""
 
 DEQUANTIZE = "quantization/dequantize"
 NO_ZERO_POINT = "quantization/no_zero_point"
@@ -55,10 +55,10 @@ NUMBER = "elementwise/number"
 SUBTRACT, MULTIPLY = "elementwise/element_wise_subtract", "elementwise/element_wise_multiply"
 
 LANES = 8
-"""Invocations of a workgroup on CPU adapters, which run them in step."""
+"""Number of invocations of a workgroup on CPU adapters, which run them in lockstep."""
 
 MAX_ROWS_ON_CPU = 8
-"""Rows of an invocation there."""
+"""Number of rows per invocation on CPU adapters."""
 
 WORKGROUP, BUSY = 64, 128
 """Invocations of a workgroup on GPUs, and the workgroups that keep one busy."""
@@ -67,13 +67,13 @@ _TYPES = frozenset({DataType.INT4, DataType.UINT4, DataType.INT8, DataType.UINT8
 
 
 def _power_of_two(number: int) -> int:
-    """Return the smallest power of two that is not below a number."""
+    """Round a number up to a power of two."""
     return 1 << (number - 1).bit_length()
 
 
 def quantized_steps(step: Contract, target: Target) -> ScheduledSteps | None:
-    """Return the kernels of a product with quantized columns; None if it is another product, or one of many rows on a
-    GPU, where ``gemm`` dequantizes tiles into workgroup memory."""
+    """Return the kernels of a product with quantized columns; None for other products, and for many rows on a GPU,
+    where ``gemm`` dequantizes tiles into workgroup memory."""
     quantized = _quantized(step)
     if quantized is None:
         return None
@@ -128,7 +128,7 @@ def _quantized(step: Contract) -> tuple[Contract, QuantizedColumns] | None:
 
 
 def _waits(step: Contract, columns: QuantizedColumns, target: Target) -> bool:
-    """Return whether a product waits for its columns: it has few rows, and its loop is not too long."""
+    """Return whether a product is bound by loads of its columns: it has few rows, and its loop is not too long."""
     space, lead = step.product.space, len(step.product.space.batch)
     units = math.prod(columns.words.sizes[lead : lead + 2])
     return math.prod(space.rows) <= MAX_ROWS and units <= longest(target)
@@ -140,7 +140,7 @@ def _of_few_rows(step: Contract, columns: QuantizedColumns, target: Target, sums
 
 
 def _with_one_block(step: Contract) -> Contract:
-    """Return a product with one inner dimension as one with a block of all elements."""
+    """Return a product with one inner dimension as one with a single block of all elements."""
     product, space = step.product, step.product.space
     lead, inner = len(space.batch), space.inner
     if len(inner) != 1 or not is_plain(product.a) or not is_plain(product.b):
@@ -168,7 +168,7 @@ def _in_floats(step: Contract, target: Target) -> ScheduledSteps:
 
 
 def _joined(source: Source, dimension: int) -> Source:
-    """Return a plain tree with the blocks along a dimension, and the next one, of their elements, as one."""
+    """Return a plain tree with the dimension of blocks, and the next one, of their elements, merged."""
     after = dimension + 2
 
     def joined(node: Source) -> Source:
@@ -184,7 +184,7 @@ def _joined(source: Source, dimension: int) -> Source:
 
 
 def quantized_columns(source: Source, inner: int) -> QuantizedColumns | None:
-    """Return columns that are dequantized in blocks, in a form that kernels read by words; None if they are others.
+    """Return columns that are dequantized in blocks, in a form that kernels read by words; None for other columns.
 
     Args:
         source: over (batch.., blocks, elements of a block, columns..).
@@ -209,7 +209,7 @@ _UNIT_BITS = (WIDEST_UNIT_BITS, WIDEST_UNIT_BITS // 2, WORD_BITS)
 
 
 def _dequantized(source: Source) -> tuple[PlanTensor, PlanTensor, PlanTensor | int] | None:
-    """Return integers, their scale and their zero point, of a tree that dequantizes; None if it is another tree."""
+    """Return integers, their scale and their zero point, of a tree that dequantizes; None for other trees."""
     if not isinstance(source, Apply):
         return None
     operands = dict(source.inputs)
@@ -234,7 +234,7 @@ def _all_present(
 
 
 def _known(source: Source) -> PlanTensor | int | None:
-    """Return a zero point, or its number if the tree says it; None if it is computed."""
+    """Return a zero point, as a number if it is constant; None if it is computed."""
     if isinstance(source, PlanTensor):
         return source
     if isinstance(source, Body) and source.file == NO_ZERO_POINT:
@@ -243,7 +243,7 @@ def _known(source: Source) -> PlanTensor | int | None:
 
 
 def _difference(source: Source) -> tuple[Source | None, PlanTensor | int | None]:
-    """Return integers that are converted, and the zero point that is subtracted from them."""
+    """Return the integers that are converted, and the zero point that is subtracted from them."""
     if not isinstance(source, Apply):
         return None, None
     if source.file == SUBTRACT:
@@ -260,12 +260,12 @@ def _difference(source: Source) -> tuple[Source | None, PlanTensor | int | None]
 
 
 def quantized_rows(source: Source, inner: int, most: int) -> QuantizedRows | None:
-    """Return rows of 8-bit integers that are dequantized in blocks, without a zero point; None if they are others.
+    """Return rows of 8-bit integers that are dequantized in blocks, without a zero point; None for other rows.
 
     Args:
         source: over (batch.., rows.., blocks, elements of a block).
         inner: its dimension of the elements.
-        most: elements of a unit at most.
+        most: maximum elements of a unit.
     """
     if not isinstance(source, Apply) or source.file != DEQUANTIZE:
         return None
@@ -308,18 +308,18 @@ def _kernel(
 
 
 MAX_SUMS, MAX_COLUMNS = 8, 4
-"""Sums that an invocation of a CPU adapter holds, and their columns: loads of rows are shared by these. With four
+"""Maximum sums per invocation of a CPU adapter, and their columns, which share loads of rows. With four
 columns instead of two, one row takes 0.87 to 1.04 of the CPU time on lavapipe, and 0.96 on SwiftShader."""
 
 MIN_GROUPS = 8
-"""Workgroups that keep a CPU adapter busy."""
+"""Number of workgroups that keep a CPU adapter busy."""
 
 PAIRS = 2
 """Elements of a row that a CPU adapter loads as one 64-bit integer: 0.89 to 0.91 of the CPU time on lavapipe."""
 
 
 def _by_columns(step: Contract, columns: QuantizedColumns, rows: int, sums: int, target: Target) -> ScheduledSteps:
-    """Return the kernel for CPU adapters: every lane of a subgroup has columns of its own."""
+    """Return the kernel for CPU adapters: every lane of a subgroup has its own columns."""
     space = step.product.space
     block, count = space.inner[1], math.prod(space.columns)
     lanes = min(target.subgroup_lanes, LANES) if target.has("subgroup") else 1
@@ -354,7 +354,7 @@ def _by_columns(step: Contract, columns: QuantizedColumns, rows: int, sums: int,
 
 
 def _by_lanes(step: Contract, columns: QuantizedColumns, rows: int, sums: int, target: Target) -> ScheduledSteps:
-    """Return the kernel for GPUs: neighbouring lanes read neighbouring units of a column."""
+    """Return the kernel for GPUs: adjacent lanes read adjacent units of a column."""
     space = step.product.space
     integers = _integer_rows(step, columns) if _multiplies_words(target) else None
     blocks, block = space.inner
@@ -396,7 +396,7 @@ def find_dequantized(step: Map, target: Target) -> ScheduledDequantize | None:
     """Return the kernel that dequantizes words of one dimension into memory that is contiguous along another; None for
     other maps."""
     output, column = step.output, running_dimension(step.output)
-    if output.data_type is not DataType.FLOAT32 or column is None or step.keeps_neighbours:
+    if output.data_type is not DataType.FLOAT32 or column is None or step.keeps_neighbors:
         return None
     if not packs_tensor(output, column, UNIT):
         return None

@@ -16,20 +16,20 @@ from dmlgpu.compiler.schedule.steps.products import ScheduledRecurrence
 from dmlgpu.compiler.target import Profile, Target
 
 STATE, ROW, INNER = 3, 2, 3
-"""Dimensions: of a state along which its elements lie; of the weights that says of which element, and of which one
-before, a weight is."""
+"""Dimensions: of the elements of a state; of the weights by element, and by
+previous element."""
 
 MAX_ROWS = 8
-"""Sequences that an invocation takes at once."""
+"""Maximum number of sequences that an invocation computes at once."""
 
 BUSY = {Profile.CPU: 64, Profile.INTEGRATED: 1 << 12, Profile.DISCRETE: 1 << 14}
-"""Invocations that keep an adapter busy."""
+"""Number of invocations that keep an adapter busy."""
 
 MAX_PARTS = 16
-"""Invocations that divide the products of a unit among them: each adds one vector per sum to workgroup memory."""
+"""Number of invocations that share the products of a unit: each adds one vector per sum to workgroup memory."""
 
 ACROSS = 8
-"""Units of a workgroup whose products are divided: neighboring weights, a cache line of vectors."""
+"""Units per workgroup whose products are divided: adjacent weights, a cache line of vectors."""
 
 
 @dataclass(frozen=True)
@@ -60,15 +60,16 @@ class Layout:
 
     @property
     def unit(self) -> int:
-        """Elements of a state that an invocation computes."""
+        """Number of elements of a state that an invocation computes."""
         return UNIT if self.wide else 1
 
     def rows(self, most: int, share: int = 1) -> int:
-        """Return as many sequences at once as leave enough invocations: they read the same weights.
+        """Return the maximum number of sequences per invocation that leaves enough invocations: they share loads of
+        weights.
 
         Args:
-            most: Largest result.
-            share: Invocations that divide the products of a unit among them.
+            most: Maximum result.
+            share: Number of invocations that share the products of a unit.
         """
         _, directions, sequences, elements = self.step.output.sizes
         rows, invocations = 1, share * directions * sequences * elements // self.unit
@@ -102,7 +103,7 @@ class Layout:
 
 
 def _split(problem: StepProblem[Recurrence]) -> ScheduledSteps | None:
-    """Return the kernel that divides sums among invocations, on GPUs that single invocations per unit leave idle."""
+    """Return the kernel that divides sums among invocations, on GPUs that one invocation per unit would leave idle."""
     step, target = problem.step, problem.target
     layout = Layout.of(step, target, wide=True)
     if layout.wide and packs_tensor(layout.hidden, STATE, UNIT):

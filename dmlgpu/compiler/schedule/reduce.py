@@ -1,4 +1,4 @@
-"""Reductions: which schedule, in which units, in how many kernels."""
+"""Scheduling of reductions: schedule, units and kernels."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from dmlgpu.compiler.schedule.steps.reductions import ReduceSchedule, ScheduledR
 from dmlgpu.compiler.target import Profile, Target
 
 SHORT = 4
-"""Units of a row so short that one invocation takes several rows, as in a map."""
+"""Maximum units of a row for which one invocation takes several rows, as in a map."""
 
 RANKED_IN_UNITS = ("reduction/argmin",)
-"""Reductions that find an element: a walk need not know which one of several it is before its end."""
+"""Reductions that find an element: a loop determines which of several it is only at its end."""
 
 ABSORBING = ("reduction/reduce_l1_float", "reduction/reduce_sum_float")
 """Reductions whose shaders also have ``run_t``, 0 to begin with, to which ``absorb`` adds an array of ``at_once``
 numbers, and of which ``close`` makes an accumulator: that costs less than to lift and merge each, and needs float64."""
 
 COMPARED = 8
-"""Units of which a walk compares the best one with the best so far: the fewer turns, the faster on CPU adapters."""
+"""Number of units whose best is compared with the previous best: fewer iterations are faster on CPU adapters."""
 
 WORTH_COMPARING = 256
-"""Elements of a row without units from which it is faster to compare several at once."""
+"""Minimum elements of a row without units for which comparing several at once is faster."""
 
 
 @schedule_step.register
@@ -50,7 +50,7 @@ def _reduce(step: Reduce, target: Target) -> ScheduledSteps:
 
 
 def limited(target: Target, loop_limit: int) -> Target:
-    """Return the target as one whose loops are no longer than that: what is scheduled for it walks no further."""
+    """Return the target with a loop limit of at most a number of iterations."""
     return replace(target, loop_limit=min(loop_limit, target.loop_limit or loop_limit))
 
 
@@ -66,12 +66,12 @@ def canonical_reduce(step: Reduce, target: Target) -> ScheduledSteps:
 
 
 PIECE_UNIT = 64
-"""Elements of which the pieces of a row are multiples: they begin where units do."""
+"""Elements of which the lengths of pieces of a row are multiples, so that they begin at units."""
 
 
 def _in_pieces(step: Reduce, cuts: Sequence[Cut], target: Target) -> ScheduledSteps:
-    """Return kernels that reduce pieces of rows, each of which binds no more than one piece, and one that combines
-    their partial results."""
+    """Return kernels that reduce pieces of rows, each of which binds only one piece, and one that combines their
+    partial results."""
     behind = math.prod(step.source.sizes[axis] for axis in step.axes[1:])
     problems = [ReduceProblem(_piece(step, cut, behind), target, is_piece=True) for cut in cuts]
     chosen = [first_fitting(REDUCE_SCHEDULES, problem) for problem in problems]
@@ -88,7 +88,7 @@ def _in_pieces(step: Reduce, cuts: Sequence[Cut], target: Target) -> ScheduledSt
 
 
 def _piece(step: Reduce, cut: Cut, behind: int) -> Reduce:
-    """Return the reduction of a piece of each row, whose elements have the numbers that they have in the row."""
+    """Return the reduction of a piece of each row, whose elements have their indices in the row."""
     source = piece(step.source, cut)
     reduction = step.reduction
     if reduction.ordered:
@@ -115,7 +115,7 @@ class ReduceProblem(StepProblem[Reduce]):
     is_piece: bool = False
 
     def rows_and_count(self, sizes: tuple[int, ...]) -> tuple[int, int]:
-        """Return how many rows there are in a source of some sizes, and units in each."""
+        """Return the number of rows in a source of some sizes, and the units in each."""
         return math.prod(sizes[: self.step.axes[0]]), math.prod(sizes[axis] for axis in self.step.axes)
 
 
@@ -136,16 +136,16 @@ REDUCE_SCHEDULES: tuple[Candidate[ReduceProblem, _ReduceUnits], ...] = (
         lambda problem: _along(problem, problem.step.source),
     ),
 )
-"""The schedules of reductions, in the order in which they are tried: the units of their first kernel. Each takes two
+"""Schedules of reductions, in the order in which they are tried: the units of their first kernel. Each takes two
 kernels, partial results and theirs, if rows are too long for one or too few to keep the adapter busy."""
 
 
 def _kernels(problem: ReduceProblem, units: _ReduceUnits) -> ScheduledSteps:
-    """Return the kernel that reduces rows in these units, or those of their partial results."""
+    """Return the kernel that reduces rows in some units, or the kernels with partial results."""
     step, target = problem.step, problem.target
     reduction, output = step.reduction, step.output
     if output.lanes > 1 and units.across is not None and units.parts == 1:
-        # A result of several numbers is stored by an invocation that takes its row alone.
+        # A result of several numbers is stored by an invocation that takes a single row.
         units = replace(units, source=step.source, output=output, across=None, width=1)
     first = _ReduceKernel(step, units.source, units.output, units.schedule)
     reason = _why(step, units)
@@ -157,7 +157,7 @@ def _kernels(problem: ReduceProblem, units: _ReduceUnits) -> ScheduledSteps:
 
 
 def _why(step: Reduce, units: _ReduceUnits) -> str:
-    """Return why a row is reduced in these units and parts."""
+    """Return the reason for the units and parts of a row."""
     rows = math.prod(step.output.sizes)
     count = math.prod(units.source.sizes[axis] for axis in step.axes)
     what = f"{rows:,} rows of {count:,} units"
@@ -223,8 +223,8 @@ class _ReduceKernel:
         return AHEAD_ON_GPU if across is not None else PARTIALS_AHEAD_ON_GPU if walks_partials else 1
 
     def _group(self, target: Target) -> int:
-        """Return the units that an invocation of a CPU adapter lifts at once: where it reads a tensor along its row,
-        walks far enough, and has float64."""
+        """Return the units that an invocation of a CPU adapter lifts at once: if it reads a tensor along its row,
+        iterates long enough, and has float64."""
         is_plain = isinstance(self.source, PlanTensor) and not self.of_partials
         is_fit = target.profile is Profile.CPU and target.has("shader-f64")
         if not (self.step.reduction.file in ABSORBING and is_plain and is_fit):
@@ -235,7 +235,7 @@ class _ReduceKernel:
         return group if units >= 2 * group * walkers else 0
 
     def _compared(self) -> int:
-        """Return the units that a walk along a row compares at once; 0 where it merges elements."""
+        """Return the units that a loop along a row compares at once; 0 if it merges elements."""
         if self.of_partials or self.step.reduction.file not in RANKED_IN_UNITS:
             return 0
         count = math.prod(self.source.sizes[axis] for axis in self.step.axes)
@@ -248,11 +248,12 @@ class _ReduceKernel:
         count = self.source.sizes[-1] if self.of_partials else math.prod(self.source.sizes[axis] for axis in axes)
         if self.schedule is ReduceSchedule.TREE:
             return row_launch(items, count, target)
-        is_light = count <= SHORT and not walk.by_words and not self.of_partials  # few sums are left of partial ones
+        is_light = count <= SHORT and not walk.by_words and not self.of_partials  # few partial sums remain
         return (map_launch if is_light else loop_launch)(items, target)
 
     def _walkers(self, across: int, count: int) -> PlanTensor:
-        """Return the walks as units of a tensor: those of neighbouring rows side by side, those of a row far apart."""
+        """Return the partial results as units of a tensor: those of adjacent rows are adjacent, those of a row far
+        apart."""
         sizes = (*self.output.sizes[:across], count, *self.output.sizes[across + 1 :])
         others = (dimension for dimension in range(len(self.source.sizes)) if dimension != across)
         partials = range(len(self.source.sizes), len(sizes))
@@ -269,7 +270,7 @@ def canonical(
 
     Args:
         ordered: the row-major order over the axes, and so the numbers that ARGMIN gives, stay as they are. Else the
-            axes come in the order in which they lie in memory, so that more of them merge.
+            axes are in memory order, so that more of them merge.
         epilogue: a tree over the output.
     """
     reduced = sorted(axes)
@@ -291,7 +292,7 @@ def canonical(
 
 @dataclass(frozen=True)
 class _ReduceUnits:
-    """A reduction in the units that its first kernel takes.
+    """A reduction in the units of its first kernel.
 
     Attributes:
         source: packed if possible.
@@ -310,7 +311,7 @@ class _ReduceUnits:
 
 
 def _along(problem: ReduceProblem, source: Source | None) -> _ReduceUnits | None:
-    """Return the units of kernels whose invocations, or groups of them, take a row each."""
+    """Return the units of kernels whose invocations, or groups of them, reduce one row each."""
     if source is None:
         return None
     rows, count = problem.rows_and_count(source.sizes)
@@ -320,7 +321,7 @@ def _along(problem: ReduceProblem, source: Source | None) -> _ReduceUnits | None
 
 
 def _across(problem: ReduceProblem, across: int | None) -> _ReduceUnits | None:
-    """Return the units of kernels whose invocations take several rows each, along a dimension; None if there is none,
+    """Return the units of kernels whose invocations reduce several rows each, along a dimension; None if there is none,
     or they could not store results without tearing a word."""
     if across is None:
         return None
@@ -335,7 +336,7 @@ def _across(problem: ReduceProblem, across: int | None) -> _ReduceUnits | None:
     bits = output.data_type.bits
     if parts > 1 or problem.is_piece:
         return units
-    whole_words = packed.lanes * bits >= WORD_BITS  # else neighbouring units would tear each other's words
+    whole_words = packed.lanes * bits >= WORD_BITS  # else adjacent units would share words
     is_packed = packed.lanes > 1 and epilogue is None and bits < 64 and whole_words
     if is_packed and packs_tensor(output, across, packed.lanes):
         return replace(units, output=pack_tensor(output, across, packed.lanes))
@@ -353,7 +354,7 @@ def _outer_dimension(source: Source, axes: tuple[int, ...]) -> int | None:
 def _packed(source: Source, dimension: int) -> Source | None:
     """Return the source in units along a dimension."""
     if isinstance(source, PlanTensor) and not source.strides[dimension]:
-        return None  # one element repeated is no unit
+        return None  # one repeated element is not a unit
     for lanes in (4, 2):
         if packs_source(source, dimension, lanes):
             return pack_source(source, dimension, lanes)
@@ -361,8 +362,8 @@ def _packed(source: Source, dimension: int) -> Source | None:
 
 
 def _width(problem: ReduceProblem, source: Source, dimension: int) -> int:
-    """Return units that one invocation takes side by side: on CPU adapters 64 bytes, a line of a cache, where that
-    is worth a larger kernel. Accumulators beyond what registers hold would cost more than they gain."""
+    """Return the number of adjacent units per invocation: on CPU adapters 64 bytes, a cache line, if that is worth a
+    larger kernel. Accumulators beyond what registers hold would cost more than they gain."""
     if problem.target.profile is not Profile.CPU or math.prod(source.sizes) < WORTH_WIDTH:
         return 1
     line = LINE_BITS // (source.data_type.bits * source.lanes)
@@ -371,7 +372,7 @@ def _width(problem: ReduceProblem, source: Source, dimension: int) -> int:
 
 
 def _shares(parts: int, together: int, target: Target) -> tuple[int, int]:
-    """Return the partial results, rounded to whole runs, and how many share a run: on GPUs all of a row's."""
+    """Return the number of partial results, rounded to whole runs, and the number per run: on GPUs all of a row."""
     if target.profile is not Profile.CPU:
         return parts, parts
     together = min(parts, together)
@@ -379,7 +380,7 @@ def _shares(parts: int, together: int, target: Target) -> tuple[int, int]:
 
 
 def _partials(reduction: Reduction, output: PlanTensor, parts: int, *, is_outermost: bool) -> PlanTensor:
-    """Return the accumulators of every row: those of a row side by side, or those of neighboring rows."""
+    """Return the accumulators of every row: adjacent are those of a row, or those of adjacent rows."""
     sizes = (*output.sizes, parts)
     strides = (*packed_strides(output.sizes), math.prod(output.sizes)) if is_outermost else packed_strides(sizes)
     return PlanTensor.temporary("partial results", reduction.accumulator, sizes, strides, lanes=reduction.lanes)
@@ -389,46 +390,48 @@ def _partials(reduction: Reduction, output: PlanTensor, parts: int, *, is_outerm
 
 
 SERIAL_ON_CPU = 16384
-"""Longest row that one invocation walks on a CPU adapter."""
+"""Maximum row length for one invocation on a CPU adapter."""
 
 SERIAL_ON_GPU = 32
 TREE_ON_GPU = 65536
 PARTS_IN_FLIGHT = 1024
-"""Partial results that a CPU adapter works on together: enough to fill its lanes and threads."""
+"""Number of partial results that fill the lanes and threads of a CPU adapter."""
 
 SIDE_BY_SIDE = 8
-"""Invocations that a CPU adapter runs in step. They had better walk memory without leaping from page to page."""
+"""Number of invocations that a CPU adapter runs in lockstep. They should access adjacent memory, not different
+pages."""
 
 LINE_BITS = 512
 REGISTERS = 32
-"""Numbers in the accumulators of an invocation that a CPU adapter holds without much ado."""
+"""Maximum numbers in the accumulators of an invocation that fit in registers of a CPU adapter."""
 
 WORTH_WIDTH = 1 << 15
-"""Units of a tensor that a CPU adapter reads faster by lines than it compiles what more that takes."""
+"""Minimum units of a tensor for which reading cache lines saves a CPU adapter more than the larger kernel takes to
+compile."""
 
 WORTH_PARTS = 2048
-"""Units that one kernel reduces on a CPU adapter about as fast as two."""
+"""Maximum units that one kernel reduces about as fast as two on a CPU adapter."""
 
 AT_ONCE = 16
-"""Numbers that an invocation of a CPU adapter takes at once."""
+"""Count of numbers that an invocation of a CPU adapter takes at once."""
 
 WORTH_SHARING = 1024
-"""Units of a row, a few pages of memory, from which a CPU adapter walks it faster side by side than each alone."""
+"""Minimum units of a row (a few pages of memory) for which invocations of a CPU adapter should interleave."""
 
 WALKS_ON_GPU = 1 << 17
-"""Invocations that walk rows side by side: enough to fill a GPU."""
+"""Number of invocations on interleaved rows that fill a GPU."""
 
 AHEAD_ON_GPU, PARTIALS_AHEAD_ON_GPU = 4, 8
-"""Units, and partial results, that each of them reads at once: one at a time, they would mostly wait for memory."""
+"""Units, and partial results, that each of them reads at once, to hide memory latency."""
 
 
 def choose_parts(rows: int, count: int, target: Target, *, outer: bool = False) -> int:
-    """Return the partial results per row; 1 means that a single step does.
+    """Return the number of partial results per row; 1 means that a single step is enough.
 
     Args:
         count: Units in a row.
-        outer: Whether adjacent elements in memory belong to different rows, so that invocations should walk rows side
-            by side instead of sharing one.
+        outer: Whether adjacent elements in memory belong to different rows, so that invocations should interleave rows
+            instead of sharing one.
     """
     if target.profile is Profile.CPU:
         few = rows < 64 and rows * count > WORTH_PARTS
@@ -444,12 +447,12 @@ def choose_parts(rows: int, count: int, target: Target, *, outer: bool = False) 
 
 
 def _longest_walk(target: Target) -> int:
-    """Return units that one invocation may walk: a few such walks stay below the iterations at which it is stopped."""
+    """Return the maximum units per invocation: a few such loops stay below the target's loop limit."""
     return SERIAL_ON_CPU if target.loop_limit is None else min(SERIAL_ON_CPU, target.loop_limit // 4)
 
 
 def choose_schedule(rows: int, count: int, target: Target, *, outer: bool = False) -> ReduceSchedule:
-    """Return SERIAL where there are rows enough or a row is short; else a workgroup per row."""
+    """Return SERIAL if there are enough rows or rows are short; else a workgroup per row."""
     walks = target.profile is Profile.CPU or (outer and rows >= PARTS_IN_FLIGHT)
     longest = _longest_walk(target) if walks else SERIAL_ON_GPU
     return ReduceSchedule.SERIAL if count <= longest else ReduceSchedule.TREE

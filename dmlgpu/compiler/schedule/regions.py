@@ -1,4 +1,4 @@
-"""Regions of interest: loops in shares that end on every driver, and gradients gathered in tiles of channels."""
+"""Regions of interest: loops split below every driver's limit, and gradients gathered in tiles of channels."""
 
 from __future__ import annotations
 
@@ -32,35 +32,35 @@ FLOAT32, UINT32 = DataType.FLOAT32, DataType.UINT32
 SUM = Reduction("reduction/reduce_sum_float", FLOAT32, 2, portable=True)
 
 WALKS = 16
-"""Items, at most, that one invocation of a map or of a short reduction handles in turn."""
+"""Maximum items per invocation of a map or of a short reduction."""
 
 MAX_SHARES = 256
-"""Kernels that are still worth it, on a driver that cuts loops short."""
+"""Maximum number of kernels on a driver that limits loops."""
 
 BLOCK = 32
-"""Output elements along an axis that the bits of a word name."""
+"""Number of output elements along an axis per bit mask."""
 
 GROUP = 32
-"""Regions that the bits of a word name."""
+"""Number of regions per bit mask."""
 
 ELEMENTS = 8
-"""Elements along an axis whose weights an invocation finds at once."""
+"""Number of elements along an axis whose weights an invocation computes at once."""
 
 CHANNELS_ON_CPU, CHANNELS_ON_GPU = 8, 4
-"""Channels that an invocation takes at once."""
+"""Number of channels that an invocation takes at once."""
 
 CHANNELS_OF_MAXIMA, ACROSS = 4, 4
 """Channels and elements in a row whose gradients of maxima an invocation on a CPU adapter sums: the same maxima affect
 adjacent elements."""
 
 IN_TURN = 32
-"""Channels that an invocation takes one after the other."""
+"""Number of channels that an invocation takes sequentially."""
 
 ENOUGH = 4096
-"""Invocations that keep an adapter busy: beyond them, none takes less than all regions."""
+"""Number of invocations that keep an adapter busy: with more, each takes all regions."""
 
 CHANNEL = 1
-"""The dimension of channels."""
+"""Dimension of channels."""
 
 SIDES = ("row", "column")
 GRADIENT, REGIONS = "regions/roi_align_grad", "regions/roi_align_grad_regions"
@@ -73,12 +73,12 @@ WINNER, PLACE = "regions/winner", "regions/winning_place"
 
 @dataclass(frozen=True)
 class Shares:
-    """A block of places, rows by columns, in shares that one invocation walks.
+    """A block of places, rows by columns, split into shares of one invocation.
 
     Attributes:
-        rows, columns: of one share.
-        across: shares side by side.
-        count: shares in all.
+        rows, columns: size of one share.
+        across: number of shares along columns.
+        count: total number of shares.
     """
 
     rows: int
@@ -88,15 +88,16 @@ class Shares:
 
     @property
     def iterations(self) -> int:
-        """Of the loops over one share."""
+        """Number of iterations of the loops over one share."""
         return self.rows * (self.columns + 1)
 
     @classmethod
     def of(cls, rows: int, columns: int, target: Target) -> Shares:
-        """Return shares as large as the target's loops allow, which may also run once along each side of the block.
+        """Return the largest shares that the target's loop limit allows; loops may also run once along each side of the
+        block.
 
         Raises:
-            NotSupported: when there would be too many of them.
+            NotSupported: when there would be too many shares.
         """
         if target.loop_limit is None:
             return cls(rows, columns, 1, 1)
@@ -134,7 +135,7 @@ def in_shares(body: Body, output: PlanTensor, shares: Shares) -> Iterator[tuple[
 def _loop(step: Loop, target: Target) -> ScheduledSteps:
     """Return a map per share of the block."""
     maps = [
-        Map(f"{step.label} {label}".lstrip(), body, output, step.keeps_neighbours and output is step.output)
+        Map(f"{step.label} {label}".lstrip(), body, output, step.keeps_neighbors and output is step.output)
         for label, body, output in in_shares(step.body, step.output, Shares.of(*step.block, target))
     ]
     return sum((schedule_in_parts(share, target) for share in maps), ScheduledSteps())
@@ -145,7 +146,7 @@ def _loop(step: Loop, target: Target) -> ScheduledSteps:
 
 @schedule_step.register
 def _region_gradient(step: RegionGradient, target: Target) -> ScheduledSteps:
-    """Maxima first, if they decide; then either gradient, gathered element by element."""
+    """Return the kernels of the maxima, if needed, then of either gradient, gathered element by element."""
     work = _Gradients(step, target)
     if step.output is not None:
         work.add_input_gradient(step.output)
@@ -165,8 +166,8 @@ class _Gradients:
         self.input: dict[str, Source] = {} if step.input is None else {"input": step.input}
 
     def turns(self, most: int, iterations: int) -> int:
-        """Return how often one invocation may run loops of ``iterations``: ``most`` times, or fewer if the target has a
-        loop limit."""
+        """Return the number of times that one invocation may run loops of ``iterations``: ``most``, or fewer if the
+        target has a loop limit."""
         limit = self.target.loop_limit
         return most if limit is None else max(1, min(most, limit // (2 * iterations + 2)))
 
@@ -174,11 +175,11 @@ class _Gradients:
         """Add a kernel whose invocations compute a whole tile each.
 
         Args:
-            label, body, tile, output: Of the kernel.
+            label, body, tile, output: Parts of the kernel.
             alike: A dimension along which all tiles run the same loops, or None.
         """
         epilogue = unchanged(output.data_type, output.sizes)
-        first = alike if self.target.profile is Profile.CPU else None  # whose neighbouring invocations run in step
+        first = alike if self.target.profile is Profile.CPU else None  # which runs adjacent invocations in lockstep
         kernel = tiles(label, body, tile, epilogue, output, target=self.target, first=first)
         by = "x".join(map(str, tile))
         self.steps += kernel.because(f"an invocation computes {by} elements, from what it reads only once")
@@ -190,14 +191,14 @@ class _Gradients:
         return stored
 
     def sum(self, source: PlanTensor, output: PlanTensor) -> None:
-        """Add the sum over the dimensions that a tensor has beyond the output's."""
+        """Add the sum over a tensor's dimensions that the output lacks."""
         axes = tuple(range(output.rank, source.rank))
         results = replace(output, sizes=output.sizes + (1,) * len(axes), strides=output.strides + (0,) * len(axes))
         self.steps += schedule_step(Reduce("", SUM, source, axes, results), self.target)
 
     @functools.cached_property
     def winner(self) -> dict[str, Source]:
-        """Return the input that numbers each output element's largest sample; nothing for means."""
+        """Return the input with the index of each output element's largest sample; none for means."""
         if not self.maximum:
             return {}
         winner = PlanTensor.temporary("winner", DataType.UINT64, self.gradient.sizes)
@@ -210,7 +211,7 @@ class _Gradients:
         return {"winner": winner}
 
     def add_input_gradient(self, output: PlanTensor) -> None:
-        """Add the steps in which each element of the input sums its shares of the output elements that it touches."""
+        """Add the steps in which each element of the input sums its shares of the output elements that it affects."""
         tile, across = self._summed(output.sizes)
         rows, columns = (min(BLOCK, axis.outputs) for axis in self.sampling.axes)
         blocks = math.prod(-(-axis.outputs // BLOCK) for axis in self.sampling.axes)
@@ -240,7 +241,7 @@ class _Gradients:
             self.sum(summed, output)
 
     def _reaching(self, touched: PlanTensor, group: int, batches: int | None) -> PlanTensor:
-        """Return, as bits, which of a group of regions touch an element along an axis, in each of some batches."""
+        """Return bit masks of the regions of a group that affect an element along an axis, for each batch."""
         regions, blocks, spatial = touched.sizes
         sizes = (batches or 1, -(-regions // group), blocks, spatial)
         inputs = {"touched": touched, **({"batch": self.regions["batch"]} if batches else {})}
@@ -248,7 +249,7 @@ class _Gradients:
         return self.map(element(REACHING, UINT32, sizes, portable=True, values=values, **inputs))
 
     def _places(self) -> PlanTensor:
-        """Return where the largest sample of each output element lies."""
+        """Return the position of the largest sample of each output element."""
         places = PlanTensor.temporary("places", DataType.UINT64, self.gradient.sizes)
         tile = self._channels()
         inputs = {"roi": self.regions["roi"], **self.winner}
@@ -258,12 +259,12 @@ class _Gradients:
         return places
 
     def _channels(self) -> Sizes:
-        """Return the tile of channels that one invocation computes: they have all but the elements in common."""
+        """Return the tile of channels per invocation: they differ only in the elements."""
         most = CHANNELS_ON_CPU if self.target.profile is Profile.CPU else CHANNELS_ON_GPU
         return (1, min(most, self.gradient.sizes[1]), 1, 1)
 
     def _summed(self, sizes: Sizes) -> tuple[Sizes, int]:
-        """Return the tile of elements of the input that one invocation sums, and how many of them lie in a row."""
+        """Return the tile of input elements per invocation, and the number of them in a row."""
         if not self.maximum or self.target.profile is not Profile.CPU:
             return self._channels(), 1
         across = min(ACROSS, sizes[-1])

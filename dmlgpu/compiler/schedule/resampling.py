@@ -38,22 +38,22 @@ from dmlgpu.compiler.schedule.tiles import tiles, unchanged
 from dmlgpu.compiler.target import Profile, Target
 
 MAX_AXES = 2
-"""Axes along which one kernel interpolates: shaders for more become too long."""
+"""Maximum axes along which one kernel interpolates: shaders for more are too long."""
 
 FEW_TAPS = 9
-"""Elements under a triangle up to which a map adds them up: a reduction of so few is slower."""
+"""Maximum elements under a triangle that a map sums: a reduction of so few is slower."""
 
 LANES = 4
 LARGEST_FACTOR = 4
-"""Units that an invocation writes in a row; more would only make the shader longer."""
+"""Maximum units that an invocation writes in a row; more would only make the shader longer."""
 
 LONGEST_AXIS = 1 << 16
-"""Output elements whose coordinates are worth looking at."""
+"""Maximum number of output elements whose coordinates are enumerated."""
 
 
 @plain_steps.register
 def _passes(step: Map, target: Target) -> Sequence[Step]:
-    """Linear interpolation along many axes, a pass for some at a time."""
+    """Schedule linear interpolation along many axes in passes of a few axes."""
     axes = dict(step.body.constants)["axes"] if step.body.file == LINEAR else ()
     if len(axes) <= MAX_AXES:
         return (step,)
@@ -66,7 +66,7 @@ def _passes(step: Map, target: Target) -> Sequence[Step]:
 
 @plain_steps.register
 def _few_taps(step: Reduce, target: Target) -> Sequence[Step]:
-    """Antialiasing as a map, if few elements lie under a triangle."""
+    """Schedule antialiasing as a map, if few elements lie under a triangle."""
     terms, output = step.source, step.output
     if not (isinstance(terms, Element) and terms.file == ANTIALIASED and terms.sizes[-1] <= FEW_TAPS):
         return (step,)
@@ -75,8 +75,8 @@ def _few_taps(step: Reduce, target: Target) -> Sequence[Step]:
 
 
 def find_upsample(step: Map, target: Target) -> ScheduledUpsample | None:
-    """Return the step that does what a map does, if it resamples a float tensor in memory by whole factors along one or
-    two axes, and units let it."""
+    """Return a step equivalent to a map, if it resamples a float tensor in memory by whole factors along one or two
+    axes, and units allow it."""
     body = step.body
     output = replace(step.output, view=View.RAW if body.moves else View.COMPUTE)
     if body.file not in (NEAREST, LINEAR) or not isinstance(source := body.inputs[0][1], PlanTensor):
@@ -104,8 +104,8 @@ def find_upsample(step: Map, target: Target) -> ScheduledUpsample | None:
 
 
 def find_pattern(axis: ResampledAxis, rounding: Rounding | None = None) -> Pattern | None:
-    """Return the pattern of an axis, if it repeats exactly for every input element and reaches to the next ones at
-    most."""
+    """Return the pattern of an axis, if it repeats exactly for every input element and reads at most the adjacent
+    ones."""
     factor = axis.count // axis.size
     if factor * axis.size != axis.count or factor > LARGEST_FACTOR or axis.count > LONGEST_AXIS:
         return None
@@ -117,7 +117,7 @@ def find_pattern(axis: ResampledAxis, rounding: Rounding | None = None) -> Patte
     pattern = Pattern(axis.dimension, axis.size, taps)
     coarse, tap = np.divmod(np.arange(axis.count), factor)
     repeated = np.clip(coarse + offsets[tap], 0, axis.size - 1)
-    is_near = pattern.neighbours[0] >= -1 and pattern.neighbours[-1] <= 1
+    is_near = pattern.neighbors[0] >= -1 and pattern.neighbors[-1] <= 1
     return pattern if is_near and np.array_equal(repeated, axis.places(rounding)) else None
 
 
@@ -126,8 +126,8 @@ ROWS = 4
 
 
 def find_downsample(step: Map, target: Target) -> ScheduledDownsample | None:
-    """Return the step that does what a map does, if it resamples a tensor in memory, antialiased, by a whole factor
-    along an axis, and units let it."""
+    """Return a step equivalent to a map, if it resamples a tensor in memory, antialiased, by a whole factor along an
+    axis, and units allow it."""
     if step.body.file != ANTIALIASED_SUM or not isinstance(source := step.body.inputs[0][1], PlanTensor):
         return None
     output = replace(step.output, view=View.COMPUTE)
@@ -164,12 +164,11 @@ def find_stencil(axis: ResampledAxis) -> Stencil | None:
 
 
 UNITS, SINGLE = 2, 4
-"""Units of elements that an invocation makes, or single ones: in a row, or in rows where the axis is the last one."""
+"""Number of units, or single elements, per invocation: in a row, or in rows if the axis is the last one."""
 
 
 def find_antialiased(step: Map, target: Target) -> ScheduledSteps | None:
-    """Return the kernel that does what a map does, if it resamples a tensor in memory, antialiased, and words let
-    it."""
+    """Return a kernel equivalent to a map, if it resamples a tensor in memory, antialiased, and words allow it."""
     if step.body.file != ANTIALIASED_SUM or not isinstance(source := step.body.inputs[0][1], PlanTensor):
         return None
     output, last = replace(step.output, view=View.COMPUTE), step.output.rank - 1

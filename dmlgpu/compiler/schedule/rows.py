@@ -1,7 +1,6 @@
-"""Rows: reductions of each row and then each of its elements (softmax, normalisations).
-
-Where a row is short enough for one invocation or subgroup (CPU adapters) or one workgroup (GPUs), one kernel does it
-all. Else each stage becomes a reduction of its own, with partial results, and a map ends it.
+"""Rows: reductions of each row and then each of its elements (softmax, normalizations). If a row is short enough for
+one invocation or subgroup (CPU adapters) or one workgroup (GPUs), one kernel does it all. Else each stage becomes a
+separate reduction, with partial results, and a map ends it.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ from dmlgpu.compiler.target import Profile, Target
 _Named: TypeAlias = tuple[tuple[str, PlanTensor], ...]
 
 SUBGROUP = 8
-"""Invocations of a workgroup that store rows together: a subgroup, or two of half as many; or that hold them, where all
-are one subgroup."""
+"""Number of invocations of a workgroup that store rows together: a subgroup, or two of half the size; or that hold
+them, if all are one subgroup."""
 
 LIFTS_MANY = (
     "normalization/mean_square",
@@ -60,35 +59,35 @@ AT_ONCE_STAGES = {
         "moments", "normalization/moments_at_once", 4, parts=("mean", "lack", "variance"), longest=1024
     ),
 }
-"""By the shaders of all stages, the stage that computes their results in one pass over the row, for an invocation that
+"""Stage that computes the results of several stages in one pass over the row, by their shaders, for an invocation that
 takes a whole row. Its shader has ``run_t``, ``open``, ``finish`` and, for each ``count`` in ``counts``,
 ``absorb<count>``, which takes ``count`` numbers. Without it an invocation computes one stage after the other."""
 
 RUN, RUNS = "reduction/run", {"normalization/moments": "normalization/moments_run"}
-"""The shader with ``run_t``, ``open``, ``absorb`` and ``close``: how one invocation takes a few numbers in turn; and,
-by the shaders of stages, others. ``close`` gives an ``acc_t``."""
+"""Shader with ``run_t``, ``open``, ``absorb`` and ``close``, with which one invocation takes a few numbers
+sequentially; and, by the shaders of stages, others. ``close`` gives an ``acc_t``."""
 
 WORTH_TOGETHER = 1 << 13
-"""Units of all rows that are stored faster together than that takes longer to compile."""
+"""Minimum units of all rows for which storing rows together saves more time than it takes to compile."""
 
 WIDE = 4
-"""Elements of a unit that an invocation stores about as fast by itself."""
+"""Elements of a unit that an invocation stores about as fast without help."""
 
 MAX_HELD = 32
-"""Numbers of a row that one invocation keeps in registers."""
+"""Maximum numbers of a row in registers of one invocation."""
 
 MAX_HELD_BY_SUBGROUP = 128
-"""The same for an invocation of a subgroup on a CPU adapter; half as many for float16. Numbers spilled from registers
-stay in the nearest cache, and compile time is proportional to their number."""
+"""Maximum numbers for an invocation of a subgroup on a CPU adapter; half as many for float16. Numbers spilled from
+registers stay in the nearest cache, and compile time is proportional to their number."""
 
 MIN_HELD_BY_SUBGROUP = 2
-"""Units of an invocation below which a subgroup spends its time on handing results around."""
+"""Minimum units per invocation, below which a subgroup spends its time on exchanging results."""
 
 WORTH_HOLDING = 4
-"""Rows for each number that an invocation holds, below which compiling takes longer than that is worth."""
+"""Minimum rows for each number that an invocation holds, below which compile time outweighs the gain."""
 
 ROWS_OF_A_SUBGROUP, WORKGROUPS = 32, 32
-"""Most rows that a subgroup takes one after the other, which saves the beginning of a kernel, and the workgroups that
+"""Maximum rows that a subgroup takes sequentially, which amortizes the start of a kernel, and the workgroups that
 keep CPUs busy."""
 
 
@@ -100,7 +99,7 @@ class RowsProblem:
 
     @functools.cached_property
     def packed(self) -> tuple[Rows, int | None]:
-        """The same with elements as units, and the dimension of these."""
+        """Rows with elements packed into units, and the dimension of these."""
         rows = self.rows
         body, output, dimension = _pack(rows.body, rows.output, rows.axes, self.target)
         source = rows.source if dimension is None else pack_source(rows.source, dimension, output.lanes)
@@ -114,7 +113,7 @@ class RowsProblem:
 
 
 def _merged(step: Rows) -> Rows:
-    """Return the same rows with merged dimensions: those across rows first, those along them last, in their order."""
+    """Return the rows with merged dimensions: those across rows first, those along them last, in their order."""
     tensors = [*leaves(step.source), step.output, *leaves(step.body)]
     across, along = row_groups(step.source.sizes, sorted(step.axes), tensors)
     groups = across + along
@@ -131,7 +130,7 @@ def _merged(step: Rows) -> Rows:
 
 
 def _whole_rows(problem: RowsProblem) -> ScheduledSteps | None:
-    """Return all in one kernel, if rows are short enough for that and no word of the output is shared between rows."""
+    """Return a single kernel, if rows are short enough and share no words of the output."""
     (rows, _), along, target = problem.packed, problem.is_along, problem.target
     source, body, output, axes = rows.source, rows.body, rows.output, rows.axes
     count = math.prod(source.sizes[: axes[0]])
@@ -175,8 +174,8 @@ def _whole_rows(problem: RowsProblem) -> ScheduledSteps | None:
 
 
 def _held_by_subgroups(problem: RowsProblem) -> ScheduledSteps | None:
-    """Return the kernel whose subgroups hold rows in registers, where adapter and rows suit it: what is loaded, and
-    what several stages compute of an element alike, is there for all of them."""
+    """Return the kernel whose subgroups hold rows in registers, if it suits adapter and rows: loaded elements, and
+    values that several stages compute from an element, are shared by all stages."""
     (rows, _), target = problem.packed, problem.target
     output, body, axes = rows.output, rows.body, rows.axes
     if output.unit_bits < WORD_BITS or not problem.is_along:
@@ -227,7 +226,7 @@ def _why_together(body: Body, output: PlanTensor, axes: tuple[int, ...], walk: W
 def _read_once(
     source: Source, body: Body, axes: tuple[int, ...], *, together: bool
 ) -> tuple[Body, PlanTensor | RegisterValue, _Named, _Named]:
-    """Return the body on what is reduced, the leaf that stands for this, and the leaves that are read once for a row
+    """Return the body on the reduced source, the leaf that represents it, and the leaves that are read once for a row
     and for rows that are stored together."""
     if isinstance(source, PlanTensor | RegisterValue):
         element: PlanTensor | RegisterValue = source
@@ -241,7 +240,7 @@ def _read_once(
 
 
 def shared_leaves(body: Body, axes: tuple[int, ...]) -> list[tuple[str, PlanTensor]]:
-    """Return the tensors in memory that differ along a row, but are the same in all rows, each with a name."""
+    """Return name and tensor of each leaf in memory that varies along a row, but is the same in all rows."""
     alone = {leaf for _, leaf in fixed_leaves(body, axes)}
     shared = [leaf for _, leaf in fixed_leaves(body, range(axes[0])) if leaf not in alone]
     return [(f"shared{index}", leaf) for index, leaf in enumerate(shared)]
@@ -264,7 +263,7 @@ def _pack(body: Body, output: PlanTensor, axes: tuple[int, ...], target: Target)
 
 
 def _split_rows(problem: RowsProblem) -> ScheduledSteps:
-    """Return a reduction per stage, its results in temporary tensors, and a map."""
+    """Return a reduction per stage with results in temporary tensors, and a map."""
     rows, target = problem.rows, problem.target
     steps = ScheduledSteps()
     results: dict[str, Source] = {}
@@ -306,7 +305,7 @@ ROW_SCHEDULES: tuple[Candidate[RowsProblem, ScheduledSteps], ...] = (
         _split_rows,
     ),
 )
-"""The schedules of rows, in the order in which they are tried."""
+"""Schedules of rows, in the order in which they are tried."""
 
 
 @schedule_step.register

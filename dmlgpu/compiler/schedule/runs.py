@@ -17,17 +17,17 @@ from dmlgpu.compiler.schedule.steps.maps import ScheduledRuns
 from dmlgpu.compiler.target import Profile, Target
 
 SHORTEST_RUN = 16
-"""Units of a run below which reading once gains nothing."""
+"""Minimum units of a run for which reading once pays."""
 
 RUNS_IN_FLIGHT = 1024
-"""Runs that fill the lanes and threads of an adapter; longer runs are split until there are this many."""
+"""Number of runs that fill the lanes and threads of an adapter; longer runs are split until there are this many."""
 
 LONGEST_STEP = 1024
-"""Bytes from one unit of a run to the next above which memory is walked badly: 4 KiB made ADD half as fast."""
+"""Maximum bytes from one unit of a run to the next: a stride of 4 KiB made ADD half as fast."""
 
 
 def fixed_leaves(body: Body, axes: Sequence[int]) -> list[tuple[str, PlanTensor]]:
-    """Return the tensors in memory of a tree that are the same along all these dimensions, each with a name."""
+    """Return name and tensor of each leaf in memory that is constant along some dimensions."""
 
     def is_fixed(tensor: PlanTensor) -> bool:
         return all(tensor.strides[axis] == 0 or tensor.sizes[axis] == 1 for axis in axes)
@@ -37,7 +37,7 @@ def fixed_leaves(body: Body, axes: Sequence[int]) -> list[tuple[str, PlanTensor]
 
 
 def find_runs(label: str, body: Body, output: PlanTensor, target: Target) -> ScheduledRuns | None:
-    """Return the map along the runs that save most reading, of a tree already packed; None where none pays."""
+    """Return the map of a packed tree along the runs that save most reads; None if none pays."""
     if target.profile is not Profile.CPU or output.unit_bits < WORD_BITS or not _is_computed(body):
         return None
     candidates = [axis for axis in range(output.rank) if output.sizes[axis] >= SHORTEST_RUN]
@@ -63,15 +63,14 @@ def _pays(saved: int, count: int, step: int) -> bool:
 
 
 def _is_computed(body: Body) -> bool:
-    """Return whether a tree is arithmetic on elements at equal coordinates, and on nothing that is moved or an
-    index."""
+    """Return whether a tree is only arithmetic on elements at equal coordinates, without copies and indices."""
     plain = all(leaf.view is View.COMPUTE for leaf in leaves(body))
     return plain and isinstance(body, Apply) and is_elementwise(body)
 
 
 def _parts(output: PlanTensor, axis: int, target: Target) -> int | None:
-    """Return into how many equal parts runs are cut, as few as give every lane of the adapter some and keep loops below
-    its limit; None where that can't be."""
+    """Return the minimum number of equal parts of runs that gives every lane of the adapter some and keeps loops below
+    its limit; None if that is impossible."""
     units = output.sizes[axis]
     count = math.prod(output.sizes) // units
     longest = units if target.loop_limit is None else symbols.smallest(units, target.loop_limit)
@@ -80,8 +79,8 @@ def _parts(output: PlanTensor, axis: int, target: Target) -> int | None:
 
 
 def _divisor(units: int, count: int, longest: int) -> int:
-    """Return into how many parts ``count`` runs are cut: the smallest divisor of their units that is enough and leaves
-    no part too short, or else the largest below."""
+    """Return the number of parts of ``count`` runs: the smallest divisor of their units that is enough and leaves no
+    part too short, or else the largest below."""
     fewest, most = max(1, -(-RUNS_IN_FLIGHT // count), -(-units // longest)), units // SHORTEST_RUN
     small = [divisor for divisor in range(1, math.isqrt(units) + 1) if units % divisor == 0]
     divisors = [divisor for divisor in (*small, *(units // divisor for divisor in small)) if divisor <= most]
@@ -89,7 +88,8 @@ def _divisor(units: int, count: int, longest: int) -> int:
 
 
 def _split(body: Body, output: PlanTensor, axis: int, parts: int) -> tuple[Body, PlanTensor, int]:
-    """Return the same with the run's dimension as two, the number of a part and the place in it; and the latter."""
+    """Split the run's dimension in two: the index of a part, and the index within it; also return the latter
+    dimension."""
     length = output.sizes[axis] // parts
 
     def split_sizes(sizes: tuple[int, ...]) -> tuple[int, ...]:
@@ -104,7 +104,7 @@ def _split(body: Body, output: PlanTensor, axis: int, parts: int) -> tuple[Body,
         if isinstance(source, PlanTensor):
             return split_tensor(source)
         sizes = split_sizes(source.sizes)
-        if isinstance(source, Element):  # an identity, as all else keeps its coordinates
+        if isinstance(source, Element):  # an identity, since all other bodies keep their coordinates
             return replace(source, sizes=sizes, follows=(tuple(range(len(sizes))),))
         return replace(source, sizes=sizes)
 

@@ -25,7 +25,7 @@ from dmlgpu.compiler.schedule.steps.reductions import TOTAL, ScanSchedule, Sched
 from dmlgpu.compiler.target import Profile, Target
 
 STORE = "schedules/scan_store"
-"""What is done with each element: its accumulator finished and stored at its place in the output."""
+"""Shader for each element: it finishes the accumulator and stores it."""
 
 
 @schedule_step.register
@@ -37,7 +37,7 @@ def _scan(step: Scan, target: Target) -> ScheduledSteps:
     lines, units = math.prod(source.sizes[:axis]), source.sizes[axis]
     length = block_length(lines, units, schedule, target)
     bytes_of_unit = max(tensor.unit_bits * abs(tensor.strides[axis]) for tensor in (source, output)) // 8
-    if units * bytes_of_unit > target.max_binding_size:  # then pieces of the lines are bound, of whole blocks
+    if units * bytes_of_unit > target.max_binding_size:  # pieces of lines, of whole blocks, are bound then
         length = max(min(length, target.max_binding_size // (2 * bytes_of_unit)), 1)
     whole = _BlockedScan(
         step.scanning, source.data_type, source, (axis,), output, schedule, length, -(-units // length), across=across
@@ -46,7 +46,7 @@ def _scan(step: Scan, target: Target) -> ScheduledSteps:
 
 
 def _why(lines: int, units: int, whole: _BlockedScan) -> str:
-    """Return why lines are walked so."""
+    """Return the reason for the schedule."""
     who = "an invocation" if whole.schedule is ScanSchedule.SERIAL else "a workgroup"
     cut = f"cut into {whole.blocks} blocks, whose totals are scanned first" if whole.blocks > 1 else "walked as a whole"
     return f"{lines:,} lines of {units:,} units, {cut}, each by {who}"
@@ -54,8 +54,8 @@ def _why(lines: int, units: int, whole: _BlockedScan) -> str:
 
 @schedule_step.register
 def _compact(step: Compact, target: Target) -> ScheduledSteps:
-    """Return a running count over all elements as one line, with an empty block after the last one, before which all
-    are."""
+    """Return a running count over all elements as one line, with an empty block at the end, whose result is the
+    total."""
     sizes, (strides,) = merge_dimensions(step.source.sizes, step.source.strides)
     line = replace(step.source, sizes=(1, *sizes), strides=(0, *strides))
     axes, last, ones = tuple(range(1, line.rank)), line.rank - 1, line.rank - 2
@@ -84,8 +84,8 @@ def _compact(step: Compact, target: Target) -> ScheduledSteps:
 
 
 def canonical(source: PlanTensor, axis: int, output: PlanTensor) -> tuple[PlanTensor, PlanTensor]:
-    """Return the same lines with merged dimensions: those across lines, in the order of the output's memory, then
-    the axis."""
+    """Return the lines with merged dimensions: those across lines, in the order of the output's memory, then the
+    axis."""
     across = [dimension for dimension in range(source.rank) if dimension != axis]
     across.sort(key=lambda dimension: -output.strides[dimension])
     sizes, *strides = (
@@ -134,11 +134,11 @@ class _BlockedScan:
 
     @property
     def line_sizes(self) -> tuple[int, ...]:
-        """Sizes of the source, 1 along the lines."""
+        """Sizes of the source with 1 along the lines."""
         return row_sizes(self.source.sizes, self.axes)
 
     def scheduled(self, label: str, target: Target) -> ScheduledSteps:
-        """Return the kernel; its label gets the schedule, and what is special about it."""
+        """Return the kernel, labeled with the schedule and special properties."""
         parts = [label, self.schedule.value, "across" if self.across else "", "of totals" if self.of_totals else ""]
         blocks = math.prod(self.line_sizes) * self.blocks
         is_serial = self.schedule is ScanSchedule.SERIAL
@@ -154,11 +154,11 @@ class _BlockedScan:
 
 
 def _in_blocks(whole: _BlockedScan, target: Target, totals: PlanTensor | None = None) -> ScheduledSteps:
-    """Return a scan as it is where a line is one block; else totals of the blocks, their scan, and the scan from there
-    on.
+    """Return a scan unchanged if lines are single blocks; else totals of the blocks, their scan, and the scan of the
+    blocks.
 
     Args:
-        totals: where the totals go; a tensor of their own without.
+        totals: output of the totals; a new tensor by default.
     """
     if whole.blocks == 1:
         return whole.scheduled("", target)
@@ -192,8 +192,7 @@ def _pieces(whole: _BlockedScan, totals: PlanTensor, target: Target) -> list[tup
 
 
 def _block_totals(whole: _BlockedScan) -> PlanTensor:
-    """Make room for the accumulators of the blocks: lines along the first dimension, side by side, blocks along the
-    last one."""
+    """Allocate the accumulators of the blocks: adjacent lines along the first dimension, blocks along the last one."""
     lines = math.prod(whole.line_sizes) * (whole.source.lanes if whole.across else 1)
     between = (1,) * (len(whole.source.sizes) - 2)
     return PlanTensor.temporary(
@@ -206,7 +205,7 @@ def _block_totals(whole: _BlockedScan) -> PlanTensor:
 
 
 def _scan_of_totals(whole: _BlockedScan, totals: PlanTensor, target: Target) -> _BlockedScan:
-    """Return the scan that replaces the total of each block by the total of all blocks before it."""
+    """Return the scan that replaces the total of each block by the total of all previous blocks."""
     scanning = replace(whole.scanning, exclusive=True, decreasing=False)
     schedule = choose_schedule(totals, totals, target)
     length = block_length(totals.sizes[0], whole.blocks, schedule, target)
@@ -226,29 +225,29 @@ def _scan_of_totals(whole: _BlockedScan, totals: PlanTensor, target: Target) -> 
 # ---- choices
 
 LONGEST_WALK = 16384
-"""Units that one invocation walks at most."""
+"""Maximum units per invocation."""
 WORKGROUPS = 4096
-"""Workgroups that fill a GPU."""
+"""Number of workgroups that fill a GPU."""
 SERIAL_ON_GPU = 32
-"""Longest line along memory that one invocation walks on a GPU."""
+"""Maximum length of a contiguous line for one invocation on a GPU."""
 NEAR = 8
 """Maximum stride of a line in elements for which the invocations of a workgroup share cache lines along it."""
 UNITS_HELD = 4
-"""Units of a tile that each invocation of a workgroup holds, at most."""
+"""Maximum units of a tile per invocation of a workgroup."""
 NUMBERS_HELD = 8
-"""Numbers in the accumulators of these units, at most: each merge is inlined, and SwiftShader crashes on more."""
+"""Maximum numbers in the accumulators of these units: each merge is inlined, and SwiftShader crashes on more."""
 MAX_TILES = 8
-"""Tiles of a line that a workgroup takes one by one, rather than have the line cut."""
+"""Maximum tiles of a line that a workgroup takes sequentially before the line is split."""
 
 
 @dataclass(frozen=True)
 class _Cut:
-    """When lines that invocations walk are cut into blocks.
+    """Thresholds from which lines are split into blocks.
 
     Attributes:
-        enough: lines that fill an adapter without.
-        in_flight: blocks that fill it.
-        shortest_line, shortest_block: units from which on it pays.
+        enough: number of lines that fill an adapter without blocks.
+        in_flight: number of blocks that fill it.
+        shortest_line, shortest_block: minimum units for which splitting pays.
     """
 
     enough: int
@@ -267,7 +266,7 @@ class ScanProblem:
 
     Attributes:
         count: elements of a line.
-        stride: elements of memory from one to the next.
+        stride: distance in memory between adjacent elements.
     """
 
     count: int
@@ -287,21 +286,21 @@ SCAN_SCHEDULES: tuple[Candidate[ScanProblem, ScanSchedule], ...] = (
     ),
     Candidate("serial", "everything else: an invocation takes a block", lambda lines: ScanSchedule.SERIAL),
 )
-"""The schedules of scans, in the order in which they are tried."""
+"""Schedules of scans, in the order in which they are tried."""
 
 
 def choose_schedule(source: PlanTensor, output: PlanTensor, target: Target) -> ScanSchedule:
-    """Return who takes a block of a line along the last dimension."""
+    """Return whether an invocation or a workgroup scans a block of a line along the last dimension."""
     stride = max(source.strides[-1], output.strides[-1])
     return first_fitting(SCAN_SCHEDULES, ScanProblem(source.sizes[-1], stride, target))
 
 
 def block_length(lines: int, units: int, schedule: ScanSchedule, target: Target) -> int:
-    """Return units of a block: a line as a whole, or less where lines are long or few."""
+    """Return the units of a block: a whole line, or less if lines are long or few."""
     if schedule is ScanSchedule.TREE:
         return _tree_length(lines, units, target)
     cut = _ON_CPU if target.profile is Profile.CPU else _ON_GPU
-    limit = target.loop_limit  # which a few walks must not reach
+    limit = target.loop_limit  # which a few loops must not reach
     blocks = -(-units // (LONGEST_WALK if limit is None else min(LONGEST_WALK, limit // 4)))
     if lines < cut.enough and units >= cut.shortest_line:
         blocks = max(blocks, min(units // cut.shortest_block, cut.in_flight // lines))

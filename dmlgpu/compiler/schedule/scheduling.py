@@ -1,4 +1,4 @@
-"""The function that schedules a step of any kind: each module of this package registers its kinds."""
+"""Generic function that schedules a step: each module of this package registers its kinds."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from dmlgpu.compiler.target import Target
 
 
 def schedule(plan: Plan, target: Target, inputs: Sequence[TensorDesc | None] = ()) -> Schedule:
-    """Choose how a plan is computed on a target.
+    """Return the schedule of a plan on a target.
 
     Args:
-        plan: what is computed.
-        target: what it is computed on.
+        plan: the plan.
+        target: the compile target.
         inputs: descriptions of the inputs: those that are OWNED_BY_DML are read from the persistent resource.
 
     Raises:
@@ -62,18 +62,19 @@ def check_count(kernels: int) -> None:
 
 
 def _memory(steps: ScheduledSteps) -> MemoryLayout:
-    """Return where the allocations of steps lie: temporary ones share bytes if they are never alive together."""
+    """Return the memory layout of the allocations of steps: temporary ones share memory if their lifetimes are
+    disjoint."""
     initial, executed = _uses(steps.initialization), _uses(steps.steps)
     return memory_layout(executed[Role.TEMPORARY], initial[Role.PERSISTENT], executed[Role.PERSISTENT])
 
 
 def memory_layout(temporary: Sequence[Use], initial: Sequence[Use], persistent: Sequence[Use]) -> MemoryLayout:
-    """Return where all allocations of a schedule lie.
+    """Return the memory layout of all allocations of a schedule.
 
     Args:
         temporary: Uses of temporary allocations, in order.
-        initial: Those of persistent ones by the initialization.
-        persistent: Those of persistent ones by executions.
+        initial: Uses of persistent allocations by the initialization.
+        persistent: Uses of persistent allocations by executions.
     """
     arena = lay_out_persistent(initial, persistent)
     return MemoryLayout(lay_out(temporary, reuse=True), arena, least_size(temporary))
@@ -90,7 +91,7 @@ def _uses(steps: Sequence[AnyScheduled]) -> dict[Role, list[Use]]:
 
 
 def bytes_of(step: AnyScheduled) -> Iterator[tuple[PlanBinding, int]]:
-    """Yield which resources the kernels of a step bind, and up to which byte of each."""
+    """Yield the resources that the kernels of a step bind, and the end of the bound range."""
     advances = dict(step.advances) if isinstance(step, ScheduledRepeat) else {}
     for kernel, turns in in_turns([step]):
         for binding, size in kernel.bound.items():
@@ -124,8 +125,8 @@ def _keep_owned(steps: ScheduledSteps, inputs: Sequence[TensorDesc | None], targ
 
 
 def copy_of_owned(index: int, size: int) -> tuple[Allocation, Map]:
-    """Return a place in the persistent resource for an OWNED_BY_DML input of some bytes, and the step that copies it
-    there."""
+    """Return an allocation in the persistent resource for an OWNED_BY_DML input of some bytes, and the step that copies
+    it there."""
     words = (size // 4,)
     source = PlanTensor(PlanBinding(Role.INPUT, index), DataType.UINT32, words, (1,), View.RAW)
     place = PlanTensor.persistent("owned input", DataType.UINT32, words)
@@ -134,14 +135,15 @@ def copy_of_owned(index: int, size: int) -> tuple[Allocation, Map]:
 
 
 def can_bind(step: Step, target: Target) -> bool:
-    """Return whether a step's kernels can bind all that it reads and writes; some schedules take one buffer more."""
+    """Return whether a step's kernels can bind all tensors that it reads and writes; some schedules need another
+    buffer."""
     bound = {tensor.binding for tensor in (*read(step), *written(step))}
     spare = 0 if isinstance(step, Map) else 1
     return len(bound) + spare <= target.slots
 
 
 def schedule_steps(steps: Iterable[Step], target: Target) -> ScheduledSteps:
-    """Schedule several steps, one after the other."""
+    """Schedule several steps in order."""
     return sum((schedule_in_parts(step, target) for step in steps), ScheduledSteps())
 
 
@@ -165,7 +167,7 @@ Built = TypeVar("Built")
 
 @dataclass(frozen=True)
 class StepProblem(Generic[AnyStep]):
-    """A step to be scheduled, and its target."""
+    """A step to schedule, and its target."""
 
     step: AnyStep
     target: Target
@@ -177,7 +179,7 @@ class Candidate(Generic[Problem, Built]):
 
     Attributes:
         name: of the schedule.
-        purpose: which problems it is for, and why it is fast there.
+        purpose: problems to which it applies, and why it is fast for them.
         build: returns its kernels, each with its reason; None if the schedule does not fit the problem or does not pay.
     """
 
@@ -187,7 +189,7 @@ class Candidate(Generic[Problem, Built]):
 
 
 def first_fitting(candidates: Sequence[Candidate[Problem, Built]], problem: Problem) -> Built:
-    """Return what the first candidate that fits builds; the last one fits every problem."""
+    """Return the kernels of the first candidate that fits; the last one fits every problem."""
     return next(built for candidate in candidates if (built := candidate.build(problem)) is not None)
 
 
@@ -206,7 +208,7 @@ def schedule_step(step: Step, target: Target) -> ScheduledSteps:
 
 @functools.singledispatch
 def plain_steps(step: Step, target: Target) -> Sequence[Step]:
-    """Return the plainer steps that compute what a step does on a target; itself if it has kernels of its own.
+    """Return plainer steps equivalent to a step on a target, or the step itself if it has its own kernels.
 
     Raises:
         NotSupported: when the adapter lacks a limit that the step needs.
@@ -215,7 +217,7 @@ def plain_steps(step: Step, target: Target) -> Sequence[Step]:
 
 
 def in_plain_steps(plan: Plan, target: Target) -> Plan:
-    """Return a plan of plain steps: graphs fuse these with other steps, and they keep padding."""
+    """Return a plan of plain steps: graphs fuse these with other steps, and they preserve padding."""
     return replace(plan, steps=tuple(plain for step in plan.steps for plain in plain_steps(step, target)))
 
 

@@ -37,23 +37,23 @@ from dmlgpu.compiler.rewrites.spaces import reindex
 from dmlgpu.compiler.target import Target
 
 MAX_PARTS = 64
-"""Parts of a step: each has kernels of its own to schedule and to bind."""
+"""Maximum number of parts of a step: each has its own kernels."""
 
 MAX_PIECES = 1024
-"""Pieces of a row or a line: most of them differ in their bindings only."""
+"""Maximum number of pieces of a row or a line: most of them differ only in their bindings."""
 
 Cut: TypeAlias = tuple[int, int, int]
-"""A dimension of the output, the first element along it, and how many."""
+"""A dimension of the output, the first element along it, and the number of elements."""
 
 OFFSET_ALIGNMENT = 256
-"""Bytes before a range that its binding may begin (``aliasing``)."""
+"""Maximum distance in bytes from the start of a binding to its range (``aliasing``)."""
 
 ALIGNMENT = 16
-"""Bytes between the places where a binding may start: those of a tensor's, so that every unit stays aligned."""
+"""Alignment in bytes of the start of a binding, so that every unit stays aligned."""
 
 
 def tightened(tensor: PlanTensor) -> PlanTensor:
-    """Return the same elements, in a binding that starts less than 16 bytes before the first of them in memory."""
+    """Return the tensor in a binding that starts less than 16 bytes before its first element in memory."""
     first = tensor.offset + sum(
         (size - 1) * stride for size, stride in zip(tensor.sizes, tensor.strides, strict=True) if stride < 0
     )
@@ -63,7 +63,7 @@ def tightened(tensor: PlanTensor) -> PlanTensor:
 
 
 def in_parts(step: Step, target: Target) -> tuple[Step, ...]:
-    """Return a step, or the parts of one that binds too much; itself if no part of it would bind less.
+    """Return a step, or its parts if it binds too much and parts bind less.
 
     Maps, rows and reductions are split so that every tensor fits one binding, which costs nothing; if that is not
     possible, and for products, so that the kernel has slots for the parts of all tensors. Loops are split once they are
@@ -84,7 +84,7 @@ def in_parts(step: Step, target: Target) -> tuple[Step, ...]:
     parts: tuple[Step, ...] = (step,)
     if not isinstance(step, Contract):
         for dimension in _dimensions(step)[:1]:
-            step = _part(step, (dimension, 0, _output(step).sizes[dimension]))  # all of it, bound tightly
+            step = _part(step, (dimension, 0, _output(step).sizes[dimension]))  # the whole step, bound tightly
         parts = (step,) if fits_bindings(step) else _split(step, fits_bindings)
     if len(parts) > 1 or fits_slots(step):
         return parts
@@ -97,14 +97,14 @@ def exceeds_binding(step: Step, target: Target) -> bool:
 
 
 def pieces(sources: Sequence[Source], dimension: int, unit: int, target: Target) -> tuple[tuple[int, int], ...]:
-    """Return where to cut sources along a dimension so that a kernel binds each piece of each at once: first elements
-    and counts. One piece if that is all, or if no piece is small enough.
+    """Return the pieces into which sources are cut along a dimension, so that a kernel can bind a piece of each: first
+    elements and counts. One piece if that suffices, or if no piece is small enough.
 
     Args:
-        sources: Of one space.
-        dimension: Along which they are cut.
-        unit: Of how many elements the length of a piece is a multiple.
-        target: What they are bound on.
+        sources: Sources over one space.
+        dimension: Dimension along which they are cut.
+        unit: Number of elements of which the length of a piece is a multiple.
+        target: Compile target.
     """
     limit, size = target.max_binding_size, sources[0].sizes[dimension]
     whole = ((0, size),)
@@ -127,7 +127,7 @@ def piece(source: PlanTensor, cut: Cut) -> PlanTensor: ...
 @overload
 def piece(source: Source, cut: Cut) -> Source: ...
 def piece(source: Source, cut: Cut) -> Source:
-    """Return a part of a source, bound near its elements."""
+    """Return a part of a source, bound close to its elements."""
     if isinstance(source, PlanTensor):
         return tightened(_view(source, cut))
     part: Source = replace_parts(_seen(source, cut), PlanTensor, tightened)
@@ -191,8 +191,8 @@ def _bound(step: Step) -> dict[PlanBinding, int]:
 
 
 def _ranges(step: Step) -> list[tuple[int, int]]:
-    """Return how many bindings meet in each range of a resource that a step binds, and its bytes: ranges that meet are
-    bound as one (``aliasing``), which cannot be spread."""
+    """Return the number of bindings that overlap in each range of a resource that a step binds, and its bytes: such
+    ranges are bound as one (``aliasing``), which cannot be spread."""
     by_resource: dict[tuple[Role, int | Allocation], list[tuple[int, int]]] = {}
     for binding, size in _bound(step).items():
         ranges = by_resource.setdefault((binding.role, binding.index), [])
@@ -218,7 +218,7 @@ def _output(step: Step) -> PlanTensor:
 
 
 def _dimensions(step: Step) -> Sequence[int]:
-    """Return the dimensions along which a step can be split, those of the farthest strides first."""
+    """Return the dimensions along which a step can be split, those with the largest strides first."""
     match step:
         case Map():
             fixed: Sequence[int] = ()
@@ -234,18 +234,18 @@ def _dimensions(step: Step) -> Sequence[int]:
     free = (
         axis
         for axis in range(output.rank)
-        if axis not in fixed and output.sizes[axis] > 1 and (_keeps_neighbours(step) or _has_own_words(output, axis))
+        if axis not in fixed and output.sizes[axis] > 1 and (_keeps_neighbors(step) or _has_own_words(output, axis))
     )
     return sorted(free, key=lambda axis: -abs(output.strides[axis]))
 
 
-def _keeps_neighbours(step: Step) -> bool:
+def _keeps_neighbors(step: Step) -> bool:
     """Return whether a step can preserve elements in shared words that other steps write."""
     return isinstance(step, Map | Contract)
 
 
 def _has_own_words(output: PlanTensor, axis: int) -> bool:
-    """Return whether slices along an axis lie apart in memory, in words of their own."""
+    """Return whether slices along an axis are disjoint in memory and share no words."""
     stride = abs(output.strides[axis])
     others = (
         (size - 1) * abs(step)
@@ -256,7 +256,7 @@ def _has_own_words(output: PlanTensor, axis: int) -> bool:
 
 
 def _part(step: Step, cut: Cut) -> Step:
-    """Return what a step computes of a part of its output, bound near what it reads and writes."""
+    """Return the step for a part of the output, bound close to the elements that it reads and writes."""
     return replace_parts(_cut(step, cut), PlanTensor, tightened)
 
 
@@ -267,8 +267,8 @@ def _cut(step: Step, cut: Cut) -> Step:
 
 @_cut.register
 def _(step: Map, cut: Cut) -> Step:
-    shares_words = step.keeps_neighbours or step.output.unit_bits < 32
-    return replace(step, body=_seen_body(step.body, cut), output=_view(step.output, cut), keeps_neighbours=shares_words)
+    shares_words = step.keeps_neighbors or step.output.unit_bits < 32
+    return replace(step, body=_seen_body(step.body, cut), output=_view(step.output, cut), keeps_neighbors=shares_words)
 
 
 @_cut.register
@@ -299,7 +299,7 @@ def _(step: Contract, cut: Cut) -> Step:
         a = _seen(a, cut)
     if dimension < batch:
         b = _seen(b, cut)
-    if dimension >= batch + rows:  # the columns, behind the inner dimensions of b
+    if dimension >= batch + rows:  # the columns, after the inner dimensions of b
         b = _seen(b, (dimension - rows + inner, start, count))
     axis_group, place = next(
         (axis_group, dimension - first)
@@ -308,13 +308,13 @@ def _(step: Contract, cut: Cut) -> Step:
     )
     groups[axis_group] = _with(groups[axis_group], place, count)
     part = replace(product, space=replace(space, batch=groups[0], rows=groups[1], columns=groups[2]), a=a, b=b)
-    keeps = step.keeps_neighbours or step.output.unit_bits < 32
+    keeps = step.keeps_neighbors or step.output.unit_bits < 32
     return replace(
         step,
         product=part,
         epilogue=_seen_body(step.epilogue, cut),
         output=_view(step.output, cut),
-        keeps_neighbours=keeps,
+        keeps_neighbors=keeps,
     )
 
 

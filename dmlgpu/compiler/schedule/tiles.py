@@ -1,7 +1,8 @@
-"""Tiles: kernels whose invocations compute several neighbouring elements from what they read only once.
+"""Tiles: kernels whose invocations compute several adjacent elements from operands that they read only once.
 
-Of a convolution's input a tile of positions sees a patch: neighbouring windows overlap. A tile reads each element that
-its windows see once, in units of four if the input allows that, and its windows find their elements among these.
+The windows of a tile of positions read a patch of a convolution's input, since adjacent windows overlap. A tile reads
+each element that its windows need once, in units of four if the input allows that, and its windows select their
+elements from these.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from dmlgpu.compiler.schedule.steps.products import Patch, ScheduledTiles
 from dmlgpu.compiler.target import Profile, Target
 
 MAX_ACROSS = 32
-"""Places of a window along the last dimension up to which they are written out one by one."""
+"""Maximum window size along the last dimension for unrolled code."""
 
 MAX_PLACES, MAX_PLACES_ON_GPU = 800, 320
-"""Places, of all windows of a tile together, up to which they are written out one by one."""
+"""Maximum total size of the windows of a tile for unrolled code."""
 
 MAX_ROWS, MAX_ROWS_ON_GPU = 4, 2
-"""Rows of a tile: fewer where many invocations hide how long memory takes."""
+"""Rows of a tile: fewer if many invocations hide memory latency."""
 
 
 def tiles(
@@ -52,7 +53,7 @@ def tiles(
     """Return the kernel, packed if tile, output and epilogue allow it (see ``ScheduledTiles``).
 
     Args:
-        label, body, tile, epilogue, output: Of the kernel.
+        label, body, tile, epilogue, output: Parts of the kernel.
         target: The adapter.
         launch: Function from the number of tiles to a launch.
         first: The dimension along which adjacent invocations lie; None for the contiguous one.
@@ -63,7 +64,7 @@ def tiles(
         epilogue, output = pack_source(epilogue, last, UNIT), pack_tensor(output, last, UNIT)
         if target.moves_doubles and tile[last] % (2 * UNIT) == 0:
             output = in_pairs(output)
-    # A row of one tile shares the kernel of others; written-out tiles would lose more than they share.
+    # A row of one tile shares the kernel of others; unrolled tiles would lose more than that gains.
     walk = _walk((*tile[:-2], rows or tile[-2], tile[-1]), output, first, walked=(last,) if rows else ())
     return ScheduledSteps(
         (ScheduledTiles(label, launch(walk.count, target), output, body, tile, epilogue, walk, rows),)
@@ -84,7 +85,7 @@ def _walk(tile: Sizes, output: PlanTensor, first: int | None, walked: Collection
 
 
 def unchanged(data_type: DataType, sizes: Sizes) -> Body:
-    """Return the epilogue that stores the numbers as they are."""
+    """Return the epilogue that stores the numbers unchanged."""
     return apply(CONVERT, data_type, sizes, portable=True, input=RegisterValue.product(data_type, sizes))
 
 
@@ -111,10 +112,8 @@ def tile_columns(positions: int, target: Target) -> int:
 
 
 def tile_rows(windows: Windows, columns: int, target: Target) -> int:
-    """Return the rows of a tile; 0 where the last dimension but one is looped over, or missing.
-
-    A single row shares nothing with others: on a CPU adapter, whose compiler takes seconds for a window that is written
-    out, a loop does the same.
+    """Return the rows of a tile; 0 if the last dimension but one is looped over, or missing. A single row shares
+    nothing with others: on a CPU adapter, whose compiler takes seconds for an unrolled window, a loop is as fast.
     """
     if len(windows) < 2:
         return 0

@@ -1,9 +1,9 @@
 """Transposed convolutions as plain ones.
 
-The filter scatters: element p of the input reaches the elements q = p * stride + tap * dilation - start of the
-output. Turned round, an element of the output sees the taps for which p is whole. All elements of a *phase*, whose q
-leave the same remainder, see the same taps, in steps of one element of the input: each phase is a plain convolution
-of the input with a part of the filter, reversed, into a strided part of the output. Strides of 1 have one phase only.
+The filter scatters: element p of the input reaches the elements q = p * stride + tap * dilation - start of the output.
+Conversely, an element of the output reads the taps for which p is an integer. All elements of a *phase*, whose q have
+the same remainder, read the same taps, in steps of one element of the input: each phase is a plain convolution of the
+input with a part of the filter, reversed, into a strided part of the output. Strides of 1 have one phase only.
 
 Where the filter is as large as its stride, phases share nothing, and one product computes all: its rows are outputs by
 taps, and those of the taps along the last dimension lie side by side in the output.
@@ -43,10 +43,10 @@ from dmlgpu.compiler.target import Target
 SPREAD, ZERO = "layout/slice_grad", "layout/zero"
 
 MAX_PHASES = 16
-"""Phases up to which each is worth a kernel."""
+"""Maximum number of phases that are worth a kernel each."""
 
 LEAD = (0, 0, 0)
-"""The first elements along the dimensions before the spatial ones."""
+"""First elements along the dimensions before the spatial ones."""
 
 
 # ---- phases
@@ -58,8 +58,8 @@ class PhaseAxis:
 
     Attributes:
         first, stride: its first element of the output, and elements from one to the next.
-        axis: how the part of the filter slides over the input; its size is 0 if no tap reaches the phase.
-        tap, step: the tap of the filter that comes first, and taps from one to the next.
+        axis: windows of the part of the filter over the input; its size is 0 if no tap reaches the phase.
+        tap, step: the first tap of the filter, and the distance between taps.
     """
 
     first: int
@@ -71,18 +71,18 @@ class PhaseAxis:
 
 @dataclass(frozen=True)
 class Phase:
-    """One phase along every dimension."""
+    """A phase along every dimension."""
 
     parts: tuple[PhaseAxis, ...]
 
     @property
     def windows(self) -> Windows:
-        """How its part of the filter slides over the input."""
+        """Windows of its part of the filter over the input."""
         return tuple(part.axis for part in self.parts)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing reaches it."""
+        """Whether no tap reaches it."""
         return any(part.axis.size == 0 for part in self.parts)
 
 
@@ -90,7 +90,7 @@ def phases(windows: Windows) -> Iterator[Phase]:
     """Return the phases of a transposed convolution.
 
     Args:
-        windows: how the filter slides over the *output*, whose elements these are: ``spatial`` is the output's size,
+        windows: windows of the filter over the *output*: ``spatial`` is the output's size,
             ``positions`` the input's.
     """
     for parts in itertools.product(*(tuple(_parts(axis)) for axis in windows)):
@@ -120,7 +120,7 @@ def transposed_steps(
 
     Args:
         step: its windows slide over the output, from as many positions as the input has elements.
-        convolve: what schedules a plain convolution.
+        convolve: scheduler of plain convolutions.
 
     Raises:
         InvalidArgument: for an unknown name of a schedule, or of one that does not fit.
@@ -138,16 +138,16 @@ class TransposedProblem:
 
     @property
     def count(self) -> int:
-        """How many phases there are."""
+        """Number of phases."""
         return math.prod(min(axis.stride, axis.spatial) for axis in self.step.convolution.windows)
 
     @property
     def product_target(self) -> Target:
-        """The target, whose schedule is one of matrix products, if it names any."""
+        """Target, whose schedule, if it names one, is a schedule of matrix products."""
         return replace(self.target, schedule="") if self.target.schedule == IMPLICIT_GEMM else self.target
 
     def convolved(self, convolution: Convolution) -> ScheduledSteps:
-        """Return the kernels of a plain convolution that computes the same."""
+        """Return the kernels of an equivalent plain convolution."""
         return self.convolve(replace(self.step, convolution=convolution, transposed=False), self.target)
 
 
@@ -169,11 +169,11 @@ def _reversed(problem: TransposedProblem) -> ScheduledSteps | None:
 
 
 INTERLEAVED = (2, 4)
-"""Taps along the last dimension for which a tile of a product holds whole units of the output."""
+"""Tap counts along the last dimension for which a tile of a product holds whole units of the output."""
 
 
 def _at_once(problem: TransposedProblem) -> ScheduledSteps | None:
-    """Return one product for all phases of a filter that is as large as its stride; None where that does not fit."""
+    """Return one product for all phases of a filter that is as large as its stride; None if that is impossible."""
     step, convolution, windows = problem.step, problem.step.convolution, problem.step.convolution.windows
     taps = tuple(axis.size for axis in windows)
     sources = convolution.input, convolution.filter, step.epilogue
@@ -191,13 +191,13 @@ def _at_once(problem: TransposedProblem) -> ScheduledSteps | None:
 
 
 def _is_apart(axis: WindowAxis) -> bool:
-    """Return whether windows lie side by side, and cover the output."""
+    """Return whether windows are adjacent, disjoint, and cover the output."""
     dense = axis.size == axis.stride and axis.dilation == 1
     return dense and axis.start == 0 and axis.spatial == axis.size * axis.positions
 
 
 def _by_taps(source: AnySource, taps: Sizes) -> AnySource:
-    """Return a tree over {batch, groups, outputs, positions..} over {groups, outputs, taps.. but the last, batch,
+    """Reorder a tree over {batch, groups, outputs, positions..} to {groups, outputs, taps.. but the last, batch,
     positions..}."""
     for dimension in reversed(range(len(taps) - 1)):
         source = split(source, 3 + dimension, taps[dimension])
@@ -206,17 +206,17 @@ def _by_taps(source: AnySource, taps: Sizes) -> AnySource:
 
 
 def _in_phases(problem: TransposedProblem) -> ScheduledSteps:
-    """Return each phase as a matrix product of its own."""
+    """Return each phase as a separate matrix product."""
     step, target = problem.step, problem.product_target
     steps, empty = ScheduledSteps(), ScheduledSteps()
     for phase in phases(step.convolution.windows):
         epilogue, output = _part_of(step.epilogue, phase), _part_of(step.output, phase)
         if phase.is_empty:
-            nothing = Map("nothing to sum", _without_sum(epilogue), output, keeps_neighbours=True)
+            nothing = Map("nothing to sum", _without_sum(epilogue), output, keeps_neighbors=True)
             empty += schedule_step(nothing, target)
         else:
             part = Convolve(step.label, _convolution(step.convolution, phase), epilogue, output)
-            steps += implicit_gemm(part, target, keeps_neighbours=True)
+            steps += implicit_gemm(part, target, keeps_neighbors=True)
     return (steps + empty).because(f"each of {problem.count} phases of the strides is a convolution of its own")
 
 
@@ -226,7 +226,7 @@ TRANSPOSED_SCHEDULES: tuple[Candidate[TransposedProblem, ScheduledSteps], ...] =
     Candidate("at once", "filters as large as their strides: one product for all phases", _at_once),
     Candidate("phases", "everything else: a plain convolution for each phase of the strides", _in_phases),
 )
-"""The schedules of transposed convolutions, in the order in which they are tried."""
+"""Schedules of transposed convolutions, in the order in which they are tried."""
 
 
 def _convolution(transposed: Convolution, phase: Phase) -> Convolution:
@@ -238,14 +238,14 @@ def _convolution(transposed: Convolution, phase: Phase) -> Convolution:
 
 
 def _part_of(source: AnySource, phase: Phase) -> AnySource:
-    """Return what an epilogue, or the output, has of a phase."""
+    """Return the elements of a phase of an epilogue or the output."""
     sizes = source.sizes[:3] + tuple(axis.positions for axis in phase.windows)
     start = (*LEAD, *(part.first for part in phase.parts))
     return stepped(source, sizes, start, (1, 1, 1, *(part.stride for part in phase.parts)))
 
 
 def _without_sum(epilogue: Body) -> Body:
-    """Return an epilogue on sums of nothing."""
+    """Return an epilogue on empty sums."""
 
     def empty(node: Source) -> Source:
         return Element(ZERO, node.data_type, node.sizes) if isinstance(node, RegisterValue) else node

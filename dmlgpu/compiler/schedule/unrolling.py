@@ -45,13 +45,13 @@ FLOAT32 = DataType.FLOAT32
 LASTS, KEPT = "recurrent/lasts", "recurrent/kept"
 
 LARGEST = 64 << 20
-"""Bytes of a temporary tensor with something of every time step beyond which time is taken in parts."""
+"""Maximum bytes of a temporary tensor over all time steps; beyond it, time is split into parts."""
 
 MAX_PARTS = 64
-"""Parts of the time: each has kernels of its own, which take time to make."""
+"""Maximum number of parts: each has its own kernels, which take time to compile."""
 
 MIN_REUSE = 4
-"""Time steps from which repacking of recurrent weights pays off, with those of adjacent elements side by side."""
+"""Minimum time steps for which repacking recurrent weights, with adjacent elements contiguous, pays off."""
 
 
 @plain_steps.register
@@ -89,7 +89,7 @@ class _Unrolled:
     # ---- choices
 
     def _part(self) -> int:
-        """Return the time steps of a part, split as evenly as can be.
+        """Return the time steps of a part, split as evenly as possible.
 
         Raises:
             NotSupported: when there are too many time steps, or would be too many parts.
@@ -108,7 +108,7 @@ class _Unrolled:
         return -(-count // parts)
 
     def _weights(self) -> PlanTensor:
-        """Return the recurrent weights, copied into a better layout where that pays."""
+        """Return the recurrent weights, copied into a better layout if that pays."""
         weights = self.layer.recurrence
         gates, _, elements, _ = weights.sizes
         if self.layer.time_steps < MIN_REUSE or 4 * math.prod(weights.sizes) > self.target.max_binding_size:
@@ -121,7 +121,7 @@ class _Unrolled:
     # ---- time steps
 
     def _mark_lasting(self) -> None:
-        """Add the maps that mark which sequences last at each time step."""
+        """Add the maps that mark the active sequences of each time step."""
         layer = self.layer
         if layer.lasts is None or layer.lengths is None:
             return
@@ -132,7 +132,7 @@ class _Unrolled:
             self.steps.append(Map("sequences that last", body, lasting))
 
     def _run(self, first: int, count: int, weights: PlanTensor) -> None:
-        """Add some time steps, and before them what they share."""
+        """Add some time steps, after their common steps."""
         layer = self.layer
         for direction in range(len(layer.backward)):
             self._multiply_inputs(first, count, direction)
@@ -145,7 +145,7 @@ class _Unrolled:
         self.steps.append(Repeat("steps", steps, count, advances))
 
     def _from(self, kernel: Recurrence, first: int, weights: PlanTensor, direction: int) -> Recurrence:
-        """Return a kernel of the first time step as one of another, with weights as they are laid out."""
+        """Return a kernel of the first time step for another one, with the weights' layout."""
         own = replace(weights, sizes=kernel.weights.sizes, offset=weights.offset + direction * weights.strides[1])
         lasts = self.layer.lasts
         if lasts is None or first == 0:
@@ -186,10 +186,10 @@ class _Unrolled:
             state = self.layer.states.during(1, count, direction, reverse=backward)
             output = replace(whole, sizes=state.sizes, strides=(whole.strides[0], *whole.strides[2:]), offset=offset)
             body = self._while_lasting(state, first, direction, output.data_type)
-            self.steps.append(Map("output sequence", body, output, keeps_neighbours=output.sizes != whole.sizes))
+            self.steps.append(Map("output sequence", body, output, keeps_neighbors=output.sizes != whole.sizes))
 
     def _while_lasting(self, state: PlanTensor, first: int, direction: int, data_type: DataType) -> Body:
-        """Return the hidden states of time steps, 0 where the sequence is over."""
+        """Return the hidden states of time steps, 0 if the sequence is over."""
         if self.layer.lasts is None:
             return as_type(state, data_type)
         backward = self.layer.backward[direction]

@@ -5,7 +5,7 @@ arXiv:1509.09308):
 
     output tile = At [ (G filter Gt) * (Bt patch B) ] A        (* element by element, summed over channels)
 
-1. ``filters``: G filter Gt of all filters, {a * a, groups, channels, outputs}; once, at initialisation, where the
+1. ``filters``: G filter Gt of all filters, {a * a, groups, channels, outputs}; once, at initialization, where the
    filter is OWNED_BY_DML.
 2. ``patches``: Bt patch B of all patches, {a * a, groups, channels, tiles of all images}.
 3. ``a * a`` matrix products per group of outputs by tiles, under the schedule chosen for products.
@@ -50,7 +50,7 @@ def _matrix(text: str) -> Matrix:
 
 @dataclass(frozen=True)
 class Transforms:
-    """The three matrices of F(m, 3).
+    """Three matrices of F(m, 3).
 
     Attributes:
         output: At, m x a.
@@ -64,9 +64,8 @@ class Transforms:
 
     @property
     def growth(self) -> float:
-        """How much larger than three products the absolute values are that one output sums up, at most.
-
-        Along one dimension, for inputs and filters of at most 1.
+        """Bound of the absolute values summed by one output, relative to three products, along one dimension, for
+        inputs and filters of at most 1.
         """
         filters, inputs = ([sum(map(abs, row)) for row in matrix] for matrix in (self.filter, self.input))
         sums = (sum(abs(o) * f * i for o, f, i in zip(row, filters, inputs, strict=True)) for row in self.output)
@@ -85,7 +84,7 @@ TRANSFORMS = {
         _matrix("4 0 -5 0 1 0, 0 -4 -4 1 1 0, 0 4 -4 -1 1 0, 0 -2 -1 2 1 0, 0 2 -1 -2 1 0, 0 4 0 -5 0 1"),
     ),
 }
-"""By tile."""
+"""Transforms by tile."""
 
 
 def terms(row: Sequence[Fraction]) -> tuple[tuple[int, float], ...]:
@@ -95,7 +94,7 @@ def terms(row: Sequence[Fraction]) -> tuple[tuple[int, float], ...]:
 
 @dataclass(frozen=True)
 class _Sides:
-    """How large everything is.
+    """Sizes of tiles, patches and tensors.
 
     Attributes:
         tile: outputs of a tile along each dimension.
@@ -118,17 +117,17 @@ class _Sides:
 
     @property
     def patch(self) -> int:
-        """Inputs along each side of a patch."""
+        """Number of inputs along each side of a patch."""
         return self.tile + WINDOW - 1
 
     @property
     def rows(self) -> int:
-        """Outputs, rounded up to units."""
+        """Number of outputs, rounded up to units."""
         return -(-self.outputs // UNIT) * UNIT
 
     @property
     def columns(self) -> int:
-        """Tiles of all images, rounded up to units."""
+        """Number of tiles of all images, rounded up to units."""
         return -(-self.batch * self.down * self.across // UNIT) * UNIT
 
     @property
@@ -161,7 +160,7 @@ def winograd_fits(convolution: Convolution, target: Target, tile: int) -> bool:
 
 
 MIN_CHANNELS = 3
-"""Channels, and outputs, of a group from which on the transforms cost less than the products save."""
+"""Minimum channels, and outputs, of a group for which the transforms cost less than the products save."""
 
 MIN_SHARED = 320
 """The same times the tiles of all images: below, more kernels and products with few columns cost more than that. From
@@ -169,7 +168,7 @@ MIN_SHARED = 320
 
 
 def winograd_pays(convolution: Convolution, target: Target, tile: int) -> bool:
-    """Return whether the schedule fits and promises to be faster than a product over the windows."""
+    """Return whether the schedule fits and is estimated to be faster than a product over the windows."""
     if not winograd_fits(convolution, target, tile):
         return False
     sides = _Sides.of(convolution, tile)
@@ -183,9 +182,9 @@ def winograd_steps(
     """Return the steps that compute a convolution that fits.
 
     Args:
-        convolution: what is summed.
+        convolution: the convolution.
         epilogue: over {batch, groups, outputs per group, positions..}, with a leaf ``RegisterValue``.
-        output: where the result goes.
+        output: the result.
         target: the adapter; its ``schedule`` is that of the products.
         tile: 2 or 4.
     """
@@ -246,7 +245,7 @@ def _side_by_side(sides: _Sides, target: Target) -> int:
 def _product(sides: _Sides, filters: PlanTensor, patches: PlanTensor, target: Target) -> tuple[Contract, PlanTensor]:
     """Return the products, and their results by outputs and tiles.
 
-    Rows are the outputs and columns the tiles, or the other way round where that promises to be faster.
+    Rows are the outputs and columns the tiles, or vice versa if that is estimated to be faster.
     """
     outputs, count = sides.rows, sides.columns
     turned = symbols.decided(_is_turned, target, sides.patch**2 * sides.groups, outputs, count, sides.channels)
@@ -259,13 +258,13 @@ def _product(sides: _Sides, filters: PlanTensor, patches: PlanTensor, target: Ta
 
 
 def _is_turned(target: Target, batch: int, outputs: int, count: int, channels: int) -> bool:
-    """Return whether products with tiles as rows promise to be faster than with outputs as rows."""
+    """Return whether products with tiles as rows are estimated to be faster than with outputs as rows."""
     turned, plain = Shape(batch, count, outputs, channels), Shape(batch, outputs, count, channels)
     return expected_cost(turned, target) < expected_cost(plain, target)
 
 
 def _turned(matrices: PlanTensor) -> PlanTensor:
-    """Return a tensor of matrices with rows and columns exchanged."""
+    """Return a tensor of transposed matrices."""
     first, second, rows, columns = range(4)
     order = (first, second, columns, rows)
     sizes, strides = (tuple(values[axis] for axis in order) for values in (matrices.sizes, matrices.strides))

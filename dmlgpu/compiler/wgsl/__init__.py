@@ -1,4 +1,4 @@
-"""Turning a plan into WGSL text: templates, accessors, packing, walk, linker, literals."""
+"""Rendering of plans as WGSL: templates, accessors, packing, walks, linker, literals."""
 
 from dmlgpu.compiler.wgsl.render import render
 

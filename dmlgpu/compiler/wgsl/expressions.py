@@ -1,7 +1,7 @@
 """Typed WGSL expressions for element-wise bodies, so that one body serves every data type.
 
-A body writes ``{{ a - b }}``; this becomes ``(a - b)`` where WGSL has the type and ``subtract_words(a, b)`` where a
-64-bit integer is a pair of words. Python numbers become constants of the other operand's type: ``{{ a < 0 }}``.
+A body writes ``{{ a - b }}``; this becomes ``(a - b)`` if WGSL has the type and ``subtract_words(a, b)`` if a 64-bit
+integer is a pair of words. Python numbers become constants of the other operand's type: ``{{ a < 0 }}``.
 
 Operations that drivers get wrong use ``shaders/lib``: division of integers (``quotient_i32``), and comparison of
 floats, which compares bits, so that NaN compares as false, and subnormals are not flushed on any adapter.
@@ -26,7 +26,7 @@ _WORD_FUNCTIONS = {"+": "add_words", "-": "subtract_words", "*": "multiply_words
 
 @dataclass(frozen=True)
 class TypedValue:
-    """A WGSL expression, the scalar it evaluates to, and the tensor type it stands for.
+    """A WGSL expression, its scalar type, and the tensor data type that it represents.
 
     ``is_hidden`` holds for an attribute that compilers must not know. What it is multiplied with, or divided, is hidden
     as well: of that they may know that it is 0, and 0 times infinity or NaN is not.
@@ -40,7 +40,7 @@ class TypedValue:
 
     @classmethod
     def attribute(cls, number: float, data_type: DataType, target: Target) -> TypedValue:
-        """Return an attribute, as a number of the type that a body computes in."""
+        """Return an attribute as a number of the type in which a body computes."""
         kind = scalar_of(data_type, target, portable=False)
         text = attribute_literal(number, kind)
         return cls(text, kind, data_type, target, is_hidden="params" in text)
@@ -68,16 +68,18 @@ class TypedValue:
         return self._combine("/", other) if self.is_float else self._divide("quotient", other)
 
     def remainder(self, other: Operand) -> TypedValue:
-        """Return what division leaves, with the sign of this value; all ones for integers divided by zero."""
+        """Return the remainder of truncated division, with the sign of this value; all ones for integer division by
+        zero."""
         return self._divide("fmod", other)
 
     def floor_remainder(self, other: Operand) -> TypedValue:
-        """Return what division rounded down leaves, with the sign of the divisor; all ones for integers divided by
+        """Return the remainder of floor division, with the sign of the divisor; all ones for integer division by
         zero."""
         return self._divide("floor_mod", other)
 
     def _divide(self, function: str, other: Operand) -> TypedValue:
-        """Integers of 8 and 16 bits have faster functions, which expect numbers of that range."""
+        """Return the suffix of functions for integers of 8 and 16 bits, which are faster and expect numbers in that
+        range."""
         return self.call(f"narrow_{function}" if _is_narrow_integer(self.data_type) else function, other)
 
     def __radd__(self, other: float) -> TypedValue:
@@ -96,7 +98,7 @@ class TypedValue:
         if self.kind is Scalar.U32:
             return self._with(f"(0u - {self})")
         if self.text.startswith("-"):
-            return self._with(self.text[1:])  # a literal; two signs in a row are WGSL's decrement
+            return self._with(self.text[1:])  # a literal; two minus signs are WGSL's decrement operator
         return self._with(f"negate_words({self})" if self.kind.is_words else f"(-{self})")
 
     def _combine(self, operator: str, other: Operand) -> TypedValue:
@@ -115,23 +117,23 @@ class TypedValue:
     # ---- bits (the template language has no operators for them)
 
     def bits_and(self, other: Operand) -> TypedValue:
-        """Return the bits that are 1 in both. WGSL's operators on bits are right for pairs of words as well."""
+        """Return the bitwise and. WGSL's bitwise operators are correct for pairs of words as well."""
         return self._with(f"({self} & {self._like(other)})")
 
     def bits_or(self, other: Operand) -> TypedValue:
-        """Return the bits that are 1 in one of them."""
+        """Return the bitwise or."""
         return self._with(f"({self} | {self._like(other)})")
 
     def bits_xor(self, other: Operand) -> TypedValue:
-        """Return the bits that differ."""
+        """Return the bitwise exclusive or."""
         return self._with(f"({self} ^ {self._like(other)})")
 
     def bits_inverted(self) -> TypedValue:
-        """Return every bit turned round."""
+        """Return the bitwise complement."""
         return self._with(f"(~{self})")
 
     def bit_count(self) -> TypedValue:
-        """Return how many bits are 1, as UINT32."""
+        """Return the number of bits that are 1, as UINT32."""
         return TypedValue(f"bit_count_{self.kind}({self})", Scalar.U32, DataType.UINT32, self.target)
 
     # ---- comparison
@@ -197,13 +199,13 @@ class TypedValue:
         return self.call("clip", low, high) if self.is_float else self.minimum(high).maximum(low)
 
     def absolute(self) -> TypedValue:
-        """Return the value without its sign; the smallest integer stays what it is."""
+        """Return the absolute value; the smallest integer is unchanged."""
         return self.call("size_of") if self.is_float else (self < 0).select(-self, self)
 
     # ---- types
 
     def to(self, data_type: DataType, portable: bool = True) -> TypedValue:
-        """Return the value converted as CAST converts (spec: truncate and saturate floats, wrap integers, NaN gives
+        """Return the value converted as by CAST ( truncate and saturate floats, wrap integers, NaN gives
         0)."""
         kind = scalar_of(data_type, self.target, portable)
         return TypedValue(convert(self, data_type, kind), kind, data_type, self.target)
@@ -222,7 +224,7 @@ class TypedValue:
         return self._with(f"{function}_{self.kind}({arguments})")
 
     def _wide(self) -> TypedValue:
-        """Return a native half as f32, which is exact."""
+        """Return a native float16 as f32, which is exact."""
         return TypedValue(f"f32({self})", Scalar.F32, self.data_type, self.target) if self.kind is Scalar.F16 else self
 
     def _like(self, other: Operand) -> TypedValue:
@@ -253,14 +255,13 @@ def _is_narrow_integer(data_type: DataType) -> bool:
 
 
 def convert(value: TypedValue, data_type: DataType, kind: Scalar) -> str:
-    """Return the text of a conversion; narrow integers still wrap at their store or edge, so only floats need
-    clamping."""
+    """Return the text of a conversion; narrow integers wrap when they are stored, so only floats need clamping."""
     source = value.kind
     if value.is_float and _is_narrow_integer(data_type):
         low, high = integer_range(data_type)
         return f"clamp({source}_to_{kind}({value}), {kind}({low}), {kind}({high}))"
     if source is Scalar.F64_WORDS and data_type is DataType.FLOAT16:
-        return f"f64_words_to_f32_odd({value})"  # rounding to odd keeps the second rounding, to half, correct
+        return f"f64_words_to_f32_odd({value})"  # rounding to odd keeps the second rounding, to float16, correct
     if source is kind:
         return str(value)
     if source is Scalar.BOOL:
@@ -296,7 +297,7 @@ def literal(number: float, kind: Scalar) -> str:
 
 
 def _half(number: float) -> float:
-    """Return a number that converts to a half as in IEEE 754: WGSL refuses constants beyond the largest half."""
+    """Return a number that converts to float16 as in IEEE 754: WGSL rejects constants beyond the largest float16."""
     with np.errstate(over="ignore"):
         rounded = np.float16(np.float32(number))
     return float(rounded) if abs(number) > _LARGEST_HALF else number
@@ -329,7 +330,7 @@ def f32_literal(number: Any) -> str:
 
 
 def _hidden(value: np.float32) -> str:
-    """Return a float32 number that no compiler knows: its bits, combined with a zero that comes with each dispatch."""
+    """Return a float32 number that compilers cannot fold: its bits, combined with a zero from the parameter block."""
     bits = _bits(value)
     return f"bitcast<f32>({bits:#010x}u | params.zero)" if bits else "bitcast<f32>(params.zero)"
 

@@ -16,7 +16,7 @@ _COMMENT = re.compile(r"//[^\n]*")
 
 
 def declared(text: str) -> frozenset[str]:
-    """Return names that a text declares at module level."""
+    """Return the names that a source declares at module level."""
     return frozenset(_DECLARATION.findall(text))
 
 
@@ -61,11 +61,11 @@ def _used(text: str, known: frozenset[str]) -> tuple[str, ...]:
 
 
 def link(text: str, instead: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Return the text with every library declaration that it needs, directly or not, put in front of it once.
+    """Return the source after every library declaration that it needs, directly or indirectly, once.
 
     Args:
-        text: Of a kernel.
-        instead: Functions of the library, and the functions of the library that take their places.
+        text: Source of a kernel.
+        instead: Functions of the library, and the library functions that replace them.
     """
     own = declared(text)
     needed: dict[str, None] = {}

@@ -64,15 +64,15 @@ CONSTANTS: Final = frozenset(
     {"batches", "blocks", "columns", "count", "edge", "first", "inner", "keys", "share", "size", "sizes", "start"}
     | {"digits", "outputs", "steps", "terms", "tiles", "top"}
 )
-"""Values of bodies and steps for their templates, by name, whose integers are parameters."""
+"""Template values of bodies and steps, by name, whose integers are parameters."""
 
 LARGEST_DIVIDED: Final = 1 << 31
-"""Numbers from which on a quotient is not exact by multiplication (see ``shaders/access/division``)."""
+"""Numbers from which a quotient by multiplication is not exact (see ``shaders/access/division``)."""
 
 _TOKEN = re.compile(r"§(-?\d+)#(\w+)§(u|i|f|\.0f?)?")
 _READ: Final = {"u": "{}", "i": "bitcast<i32>({})", "f": "bitcast<f32>({})"}
-"""How a parameter is read as a type, by what follows it in a text; otherwise as a whole number in float32, of either
-sign."""
+"""Expression that reads a parameter as a type, by the suffix that follows it in a source; otherwise as an integer in
+float32, of either sign."""
 
 
 _DIVISION = re.compile(r" ([/%]) §(\d+)#(\d+)§u")
@@ -86,16 +86,16 @@ _numbers = itertools.count()
 
 
 class Parameter(int):
-    """An integer that a kernel may read from its parameters; so is what arithmetic makes of it."""
+    """An integer that a kernel may read from its parameters; results of arithmetic on it are too."""
 
     _number: int | None = None
     _is_computed = False
 
     symbolic: ClassVar[type[SymbolicNumber]]
-    """The class of symbolic integers that arithmetic on this one gives."""
+    """Class of the symbolic results of arithmetic on this integer."""
 
     def __str__(self) -> str:
-        """Return its placeholder in a source, which ``resolve`` replaces; 0 is written as such, unless computed."""
+        """Return its placeholder in a source, which ``resolve`` replaces; 0 is a literal unless it is computed."""
         if self == 0 and not self._is_computed:
             return int.__repr__(self)
         if self._number is None:
@@ -135,7 +135,7 @@ class FloatParameter(float):
 
     @property
     def token(self) -> str:
-        """Its placeholder in a source, which ``resolve`` replaces."""
+        """Placeholder in a source, which ``resolve`` replaces."""
         if self._number is None:
             self._number = next(_numbers)
         return f"§{bits_of_float(self)}#{self._number}§f"
@@ -159,7 +159,7 @@ for _name in ("add", "radd", "sub", "rsub", "mul", "rmul", "floordiv", "rfloordi
 
 
 def parameterized(step: Any) -> tuple[Any, int]:
-    """Return a scheduled step whose integers are ``Parameter`` where the rule says so (what is shared stays shared),
+    """Return a scheduled step whose integers are ``Parameter`` if the rule says so (shared parts stay shared),
     and the element count of its largest tensor, in memory or virtual."""
     memo: dict[int, tuple[Any, Any]] = {}
     largest = 0
@@ -169,7 +169,7 @@ def parameterized(step: Any) -> tuple[Any, int]:
             return part
         known = memo.get(id(part))
         if known is None:
-            known = memo[id(part)] = part, rebuild(part)  # with the part, whose identity stays its own
+            known = memo[id(part)] = part, rebuild(part)  # keeps the part alive, so that its id is not reused
         return known[1]
 
     def constant(name: str, value: Any) -> Any:
@@ -225,9 +225,9 @@ def resolve(text: str, slots: int, largest: int, target: Target) -> tuple[str, t
 
     Args:
         text: as rendered from a parameterized step.
-        slots: its storage bindings; the uniform follows them.
+        slots: number of its storage bindings, which the uniform follows.
         largest: the element count of its largest tensor.
-        target: what the adapter can do.
+        target: the compile target.
     """
     if largest < LARGEST_DIVIDED:
         text = _with_multipliers(text, target)
@@ -260,7 +260,7 @@ def resolve(text: str, slots: int, largest: int, target: Target) -> tuple[str, t
         # Barriers need uniform control flow, and to WGSL private variables are not uniform.
         resolved = _NAME.sub(lambda name: reads[name[0]], resolved)
     else:
-        # Read once: CPU drivers do not move reads out of loops.
+        # Read once: CPU drivers do not hoist reads out of loops.
         declared = "".join(f"var<private> {name}: u32;\n" for name in parameters)
         assigned = "".join(f"    {name} = {read};\n" for name, read in reads.items())
         resolved = _MAIN.sub(lambda main: declared + main[0] + assigned, resolved)
@@ -268,7 +268,7 @@ def resolve(text: str, slots: int, largest: int, target: Target) -> tuple[str, t
 
 
 def _with_multipliers(text: str, target: Target) -> str:
-    """Return a text that multiplies where it would divide by parameters, which takes drivers long without 64-bit or
+    """Return a source that multiplies instead of dividing by parameters, which is slow on drivers without 64-bit or
     constant divisors."""
     position, has_calls = 0, False
     while division := _DIVISION.search(text, position):
@@ -288,7 +288,7 @@ def _with_multipliers(text: str, target: Target) -> str:
 
 
 def _token(value: Any, key: str) -> str:
-    """Return the placeholder of an integer with a number."""
+    """Return the placeholder of an integer with a key."""
     recording = symbols.current()
     if recording is not None and isinstance(value, SymbolicNumber):
         recording.tokens[key] = value
@@ -302,7 +302,7 @@ def _value(digits: str, key: str) -> Any:
 
 
 def _operand_start(text: str, end: int) -> int:
-    """Return where the left operand of a division begins that ends at a position: factors, calls, names."""
+    """Return the start of the left operand of a division that ends at a position: factors, calls, names."""
     while True:
         while end and (text[end - 1] in ")]" or text[end - 1].isalnum() or text[end - 1] in "_.§#"):
             end = _opening(text, end - 1) if text[end - 1] in ")]" else end - 1
@@ -322,7 +322,7 @@ def _opening(text: str, closing: int) -> int:
 
 
 def _must_be_constant(text: str, position: int) -> bool:
-    """Return whether WGSL demands a constant at a position of a text."""
+    """Return whether WGSL requires a constant at a position of a source."""
     line = text[text.rfind("\n", 0, position) + 1 : position]
     if line.startswith(("const ", "@workgroup_size", "@compute", "//")) or "case " in line:
         return True

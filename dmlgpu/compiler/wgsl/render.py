@@ -1,4 +1,4 @@
-"""From a schedule to kernels: text, bindings by role, grids."""
+"""Rendering of a schedule as kernels: source, bindings by role, grids."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dmlgpu.compiler.wgsl.steps import render_step
 from dmlgpu.compiler.wgsl.writer import ShaderWriter
 
 Rendered: TypeAlias = tuple[str, tuple[int, ...], tuple[PlanBinding, ...], tuple[Part, ...]]
-"""Text, its parameters, and in the order of the slots what each binds: a resource, and the part of it."""
+"""Source, parameters, and, by slot, the bound resource and its part."""
 
 
 def render(schedule: Schedule) -> Program:
@@ -50,11 +50,11 @@ def render(schedule: Schedule) -> Program:
 
 @dataclass(frozen=True)
 class UnplacedKernel:
-    """A kernel whose allocations have no place yet.
+    """A kernel whose allocations have no offsets yet.
 
     Attributes:
-        slots: What each slot binds: a resource, and the part of it.
-        label, wgsl, grid, parameters, copy: As of ``RenderedKernel``.
+        slots: Resource of each slot, and its part.
+        label, wgsl, grid, parameters, copy: As in ``RenderedKernel``.
     """
 
     label: str
@@ -65,13 +65,13 @@ class UnplacedKernel:
     copy: Copy | None
 
     def placed(self, memory: MemoryLayout) -> RenderedKernel:
-        """Return the kernel with its allocations where a layout has them."""
+        """Return the kernel with the offsets of a memory layout."""
         slots = tuple(_slot(binding, part, memory) for binding, part in self.slots)
         return RenderedKernel(self.label, self.wgsl, slots, self.grid, parameters=self.parameters, copy=self.copy)
 
 
 def kernels_of(step: AnyScheduled, operator: str, texts: Texts) -> Iterator[UnplacedKernel]:
-    """Yield the kernels of a step, turn after turn.
+    """Yield the kernels of a step, iteration by iteration.
 
     Raises:
         NotSupported: As ``render``.
@@ -90,7 +90,7 @@ def kernels_of(step: AnyScheduled, operator: str, texts: Texts) -> Iterator[Unpl
 
 
 def _copy(step: Scheduled, bindings: Sequence[PlanBinding]) -> Copy | None:
-    """Return a step that copies words, and does nothing else, as a copy between its slots."""
+    """Return a step that only copies words as a copy between its slots."""
     source = step.copied
     if source is None:
         return None
@@ -100,14 +100,14 @@ def _copy(step: Scheduled, bindings: Sequence[PlanBinding]) -> Copy | None:
 
 
 class Texts:
-    """Text, bindings and their sizes, rendered once for all steps that differ only in label and bindings."""
+    """Cache of sources, bindings and their sizes, shared by steps that differ only in label and bindings."""
 
     def __init__(self, target: Target, doubles: bool):
         self._target, self._doubles = target, doubles
         self._rendered: dict[Hashable, tuple[Rendered, tuple[PlanBinding, ...]]] = {}
 
     def of(self, step: Scheduled) -> Rendered:
-        """Return what is rendered for a step."""
+        """Return the rendered kernel of a step."""
         key, bindings = signature(replace(step, label=""))
         if key is None:
             return _rendered(step, self._target, self._doubles)

@@ -1,4 +1,4 @@
-"""Storage variables: the blocks that they are arrays of, and kernels whose slots share variables."""
+"""Storage variables: their element types, and kernels whose slots share variables."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from dmlgpu.compiler.program import Bindings, Program, RenderedKernel, Slot
 from dmlgpu.compiler.wgsl import templates
 
 WORDS: Final = {"u32": 1, "atomic<u32>": 1, "vec2<u32>": 2, "u64": 2, "vec4<u32>": 4, "vec2<u64>": 4, "vec4<u64>": 8}
-"""The number of 32-bit words of each block."""
+"""Number of 32-bit words of each block."""
 
 PAIR: Final = "vec4<u64>"
-"""Two units of 16 bytes, which adapters that move doubles read and write at once."""
+"""Block of two units of 16 bytes, which adapters with 64-bit words read and write at once."""
 
 DOUBLE: Final = {"vec2<u32>": "u64", "vec4<u32>": "vec2<u64>"}
 """Blocks of words as 64-bit numbers."""
@@ -28,26 +28,26 @@ DOUBLE: Final = {"vec2<u32>": "u64", "vec4<u32>": "vec2<u64>"}
 
 @dataclass(frozen=True)
 class Variable:
-    """A storage variable: its name, and the type that it is an array of."""
+    """A storage variable: its name, and the element type of its array."""
 
     name: str
     block: str
 
     @property
     def function(self) -> str:
-        """What follows ``load_`` and ``store_`` in the names of the functions that give and take its blocks."""
+        """Suffix of the functions ``load_`` and ``store_`` that load and store its blocks."""
         return f"{self.name}_{self.block.partition('<')[0]}"
 
 
 def stored_as(block: str, doubles: bool) -> str:
-    """Return the block that a variable is declared with: ``doubles`` makes 64-bit numbers of pairs of words."""
+    """Return the declared block of a variable: ``doubles`` makes 64-bit numbers of pairs of words."""
     return DOUBLE.get(block, block) if doubles else block
 
 
 def through_functions(text: str, variable: Variable) -> str:
     """Return the text with ``name[at]`` as a call of ``load_name``, and ``name[at] = block;`` as one of ``store_name``.
 
-    From the last access to the first, so that accesses within an access are done before it.
+    Accesses are replaced from last to first, so that nested accesses come before the enclosing one.
     """
     for access in reversed(list(re.finditer(rf"\b{variable.name}\[", text))):
         end = _closing(text, access.end())
@@ -62,13 +62,13 @@ def through_functions(text: str, variable: Variable) -> str:
 
 
 def is_stored(text: str, variable: Variable) -> bool:
-    """Return whether a kernel writes through a variable."""
+    """Return whether a kernel writes to a variable."""
     accesses = re.finditer(rf"\b{variable.name}\[", text)
     return any(text.startswith(" = ", _closing(text, access.end()) + 1) for access in accesses)
 
 
 def accessors(variable: Variable, shared: Variable) -> str:
-    """Return the functions that load and store a variable's blocks in one with wider or narrower blocks."""
+    """Return functions that load and store a variable's blocks in a variable with wider or narrower blocks."""
     return templates.render(
         f"access/{'part' if WORDS[shared.block] > WORDS[variable.block] else 'shared'}",
         function=variable.function,
@@ -83,7 +83,7 @@ def accessors(variable: Variable, shared: Variable) -> str:
 
 
 def in_doubles(text: str, variables: Sequence[Variable], doubles: bool) -> str:
-    """Return a kernel's text, with the declarations left to the caller, for variables declared ``stored_as``."""
+    """Return a kernel's source for variables declared ``stored_as``; the caller adds the declarations."""
     functions = ""
     for variable in variables:
         if stored_as(variable.block, doubles) == variable.block:
@@ -131,10 +131,10 @@ def share_known(program: Program) -> Program:
 
 
 def share(operator: str, kernel: RenderedKernel, bindings: Bindings) -> RenderedKernel:
-    """Return the kernel with these bindings: its own ones and more slots that share.
+    """Return the kernel with other bindings, in which more slots share.
 
     Raises:
-        NotSupported: when slots shall share that see a resource in blocks which nothing has in common.
+        NotSupported: when slots with incompatible blocks of a resource would share.
     """
     if bindings == kernel.bindings:
         return kernel
@@ -149,8 +149,8 @@ def share(operator: str, kernel: RenderedKernel, bindings: Bindings) -> Rendered
 
 
 def _whole(slots: Sequence[Slot], bindings: Bindings) -> frozenset[tuple[int, int]]:
-    """The bindings of one resource, and the widest block, in bytes, of which each holds whole ones. (Offsets are
-    multiples of 16, and of 256 where blocks of more are read.)"""
+    """Return the bindings of one resource, and the widest block, in bytes, of which each holds a whole number. (Offsets
+    are multiples of 16, and of 256 where blocks of more are read.)"""
     resources: dict[int, set[tuple[Role, int]]] = {}
     ends: dict[int, int] = {}
     for slot, binding in zip(slots, bindings, strict=True):

@@ -1,7 +1,6 @@
-"""Kernels that bind a tensor in parts, because it exceeds the adapter's largest binding.
-
-Each part is a storage variable of its own. Every access of the tensor's variable becomes a call of a function that
-chooses the part by the address.
+"""Kernels that bind a tensor in parts, because it exceeds the adapter's largest binding. Each part is a separate
+storage variable of its own. Every access of the tensor's variable becomes a call of a function that chooses the part by
+the address.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from dmlgpu.compiler.wgsl.sharing import STORAGE, UNIFORM, WORDS, Variable, is_s
 
 @dataclass(frozen=True)
 class Part:
-    """Bytes of a binding, from its start; ``is_continued`` if another part follows."""
+    """Range of a binding, in bytes; ``is_continued`` if another part follows."""
 
     offset: int
     size: int
@@ -40,7 +39,7 @@ def slots_of(parts: Sequence[Sequence[Part]]) -> list[tuple[int, int]]:
 
 
 def spread(text: str, parts: Sequence[Sequence[Part]]) -> str:
-    """Return a kernel's text with its variables, in order, bound in these parts.
+    """Return a kernel's source with its variables, in order, bound in parts.
 
     Raises:
         NotSupported: If a variable in several parts is updated atomically.

@@ -1,4 +1,4 @@
-"""The shader files: where they are, and the strict template language they are written in."""
+"""Shader files: their folder, and their strict template language."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def root() -> Traversable:
 
 
 def exists(file: str) -> bool:
-    """Return whether there is a shader file of that path (below ``shaders/``, without suffix)."""
+    """Return whether a shader file with a path (below ``shaders/``, without suffix) exists."""
     return root().joinpath(*f"{file}{SUFFIX}".split("/")).is_file()
 
 
 @functools.cache  # bounded by the files
 def original(file: str) -> str:
-    """Return the text of a shader file as it lies on the disk."""
+    """Return the text of a shader file on disk."""
     return root().joinpath(*f"{file}{SUFFIX}".split("/")).read_text(encoding="utf-8")
 
 
@@ -47,7 +47,7 @@ def source(file: str) -> str:
 
 @contextlib.contextmanager
 def replaced(file: str, text: str) -> Iterator[None]:
-    """While it lasts, a shader file has another text: a mutant, for tests of tests."""
+    """Replace the text of a shader file within the context, by a mutant for tests of tests."""
     _replaced[file] = text
     try:
         with without_files():
@@ -81,10 +81,10 @@ def _load(name: str) -> tuple[str, None, Callable[[], bool]] | None:
 
 
 class _Environment(jinja2.Environment):
-    """Jinja2's, faster for many small templates."""
+    """Context of Jinja2 that is faster for many small templates."""
 
     def make_globals(self, d: MutableMapping[str, Any] | None) -> MutableMapping[str, Any]:
-        """Return a plain dictionary: every rendering copies it, which takes long from Jinja2's chain of maps."""
+        """Return a plain dictionary: every rendering copies it, which is slow for Jinja2's chain of maps."""
         return {**self.globals, **(d or {})}
 
 
@@ -97,22 +97,22 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        cache_size=-1,  # bounded by the files: no limit, and so no order of use to keep
+        cache_size=-1,  # bounded by the files: no limit, hence no order of use to track
         line_statement_prefix="# ",
     )
 
 
 def render(file: str, **values: Any) -> str:
-    """Return a shader file's text for these values, under a line that names it.
+    """Render a shader file with values, after a line with its name.
 
     Raises:
-        jinja2.UndefinedError: when the file uses a value that is not given.
+        jinja2.UndefinedError: when the file uses an undefined value.
     """
     text = symbols.settled(_environment().get_template(file).render(values))
     return f"// ---- shaders/{file}{SUFFIX}\n{text.strip()}\n"
 
 
 def header(file: str) -> str:
-    """Return a shader file's header comment: name, formula, what is special."""
+    """Return a shader file's header comment: name, formula, special properties."""
     match = _HEADER.match(source(file))
     return "\n".join(line.removeprefix("//").strip() for line in match.group(0).splitlines()) if match else ""

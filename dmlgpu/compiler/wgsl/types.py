@@ -1,4 +1,4 @@
-"""How a tensor's elements appear in WGSL: as words in storage, as scalars and vectors in a body."""
+"""Representation of a tensor's elements in WGSL: words in storage, scalars and vectors in a body."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dmlgpu.compiler.target import Target
 
 
 class Scalar(enum.StrEnum):
-    """The type of one element inside a body."""
+    """Type of one element in a body."""
 
     F32 = "f32"
     F16 = "f16"
@@ -34,7 +34,7 @@ class Scalar(enum.StrEnum):
 
     @property
     def is_words(self) -> bool:
-        """Whether the value is a pair of words, on which WGSL's own operators would be wrong."""
+        """Whether the value is a pair of words, for which WGSL's own operators are wrong."""
         return self.value.endswith("words")
 
 
@@ -59,7 +59,7 @@ _WIDE = {
 
 
 def scalar_of(data_type: DataType, target: Target, portable: bool) -> Scalar:
-    """Return what a body sees of an element that it computes on.
+    """Return the type of an element in a body that computes on it.
 
     Args:
         data_type: Type of the tensor.
@@ -93,11 +93,11 @@ def block_of(bits: int) -> str:
 
 @dataclass(frozen=True)
 class TensorAccess:
-    """How a kernel reads or writes one tensor.
+    """Access of a kernel to one tensor.
 
     Attributes:
         scalar: WGSL type of one element; for raw tensors the block.
-        unit: WGSL type of one load or store as the body sees it.
+        unit: WGSL type of one load or store in the body.
         block: WGSL type that the storage variable is an array of.
         unit_bits: bits of one load or store.
         lanes: elements in a unit (``splat`` repeats one).
@@ -119,12 +119,12 @@ class TensorAccess:
 
     @property
     def scalar(self) -> str:
-        """WGSL type of one element as a body sees it."""
+        """WGSL type of one element in a body."""
         return self.block if self.view is View.RAW else self.kind.wgsl
 
     @property
     def unit(self) -> str:
-        """WGSL type of one unit as a body sees it."""
+        """WGSL type of one unit in a body."""
         return self.scalar if self.view is View.RAW else vector(self.kind, self.lanes)
 
     @property
@@ -149,7 +149,7 @@ LANE_NAMES = "xyzw"
 
 
 def _word_of(lane: int, unit_bits: int, bits: int) -> tuple[str, str]:
-    """Return which word of ``word`` a lane lies in, and the bit it starts at."""
+    """Return the index in ``word`` of a lane's word, and its first bit."""
     position = lane * bits
     if unit_bits < 32:
         return "word", f"shift + {position}u" if position else "shift"
@@ -157,7 +157,7 @@ def _word_of(lane: int, unit_bits: int, bits: int) -> tuple[str, str]:
 
 
 def decode(a: TensorAccess) -> str:
-    """Return the expression that turns a loaded block into a unit; it reads ``word`` and, below 32 bits, ``shift``."""
+    """Return the expression that converts a loaded block to a unit; it reads ``word`` and, below 32 bits, ``shift``."""
     if a.view is View.RAW:
         return "word" if a.unit_bits >= 32 else f"extractBits(word, shift, {a.unit_bits}u)"
     if a.data_type.bits == 64:
@@ -178,7 +178,7 @@ def _decode_lane(a: TensorAccess, word: str, shift: str) -> str:
 
 
 def encode(a: TensorAccess) -> str:
-    """Return the expression that turns the unit ``value`` into a block (its low bits, below 32)."""
+    """Return the expression that converts the unit ``value`` to a block (its low bits, below 32)."""
     if a.view is View.RAW:
         return "value"
     if a.data_type.bits == 64:
@@ -214,7 +214,7 @@ def edge(data_type: DataType, kind: Scalar, lanes: int, expression: str) -> str:
 
 
 def raw_lane(unit: str, lane: int, bits: int, unit_bits: int) -> str:
-    """Return the bits of one element of a raw unit of 32 bits or more, as a block of its own."""
+    """Return the bits of one element of a raw unit of 32 bits or more as a separate block."""
     position = lane * bits
     if bits == 64:
         return f"{unit}.{LANE_NAMES[position // 32 :][:2]}" if unit_bits > 64 else unit

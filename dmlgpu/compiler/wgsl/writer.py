@@ -1,4 +1,4 @@
-"""Turns trees of bodies into WGSL: accessors for tensors in memory, functions for virtual tensors."""
+"""WGSL source of trees of bodies: accessors for tensors in memory, functions for virtual tensors."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ MODULUS = 1 << 32
 SLICE = "layout/slice1"
 
 _EXTENSIONS = {"f16": re.compile(r"\bf16\b"), "wgpu_cooperative_matrix": re.compile(r"\bcoop_mat16x16\b")}
-"""What a text must enable, by a word in it that needs it."""
+"""WGSL extensions that a source must enable, by a word in it that needs them."""
 
 
 _BETWEEN = {
@@ -63,7 +63,7 @@ _BETWEEN = {
 
 @dataclass(frozen=True)
 class BoundBuffer:
-    """One storage variable of a kernel: a resource, seen in blocks of one width."""
+    """One storage variable of a kernel: a resource in blocks of one width."""
 
     binding: PlanBinding
     block: str
@@ -71,7 +71,7 @@ class BoundBuffer:
 
 @dataclass(frozen=True)
 class BodyOutput:
-    """What a template may know of the tensor that a body defines."""
+    """Properties, for templates, of the tensor that a body defines."""
 
     data_type: DataType
     kind: Scalar
@@ -94,11 +94,11 @@ _ENCODINGS = {Float16Encoding.PACK: "half_of_f32_packed", Float16Encoding.F16: "
 
 @functools.cache  # bounded by the members
 def native_functions(conversions: Float16Conversions, division: Division) -> Mapping[str, str]:
-    """Return the library's functions that exact ones of the hardware replace, and by which.
+    """Return the library functions that exact hardware operations replace, with their replacements.
 
     Args:
-        conversions: Of float16.
-        division: Of float32.
+        conversions: Conversions of float16.
+        division: Division of float32.
     """
     decoding = {"f32_of_half": "f32_of_half_unpacked"} if conversions.decodes else {}
     encoding = {"half_of_f32": _ENCODINGS[conversions.encoding]} if conversions.encoding in _ENCODINGS else {}
@@ -118,7 +118,7 @@ class ShaderWriter:
     def __init__(self, target: Target, doubles: bool = False):
         self.target, self._doubles = target, doubles
         self.buffers: list[BoundBuffer] = []
-        self._functions: list[str] = []  # of virtual tensors, each in a namespace of its own
+        self._functions: list[str] = []  # of virtual tensors, each in its own namespace
         self._namespaces: dict[object, str] = {}
 
     # ---- tensors in memory
@@ -130,11 +130,11 @@ class ShaderWriter:
         return self.buffers.index(buffer)
 
     def _address(self, name: str, tensor: PlanTensor, a: TensorAccess, block: str) -> dict[str, Any]:
-        """Return the template values that say where the units of a tensor lie."""
+        """Return the template values for the offsets of a tensor's units."""
         terms = [
             (dimension, stride % MODULUS)
             for dimension, (size, stride) in enumerate(zip(tensor.sizes, tensor.strides, strict=True))
-            if stride and (type(size) is not int or size > 1)  # parameters that are 1 share kernels with all others
+            if stride and (type(size) is not int or size > 1)  # parameters of value 1 share kernels with all others
         ]
         return {
             "name": name,
@@ -173,14 +173,14 @@ class ShaderWriter:
         )
 
     def doubles(self, name: str, tensor: PlanTensor) -> str:
-        """Return ``<name>_doubles``, which reads 16 neighbouring bytes, for a tensor of bytes; for adapters with 64-bit
+        """Return ``<name>_doubles``, which reads 16 adjacent bytes, for a tensor of bytes; for adapters with 64-bit
         integers."""
         values = self._address(name, tensor, access(tensor, self.target), "u64") | {"shift": 1}
         return templates.render("access/doubles_at", count=8, last=tensor.reach // 8 - 1, **values)
 
     def wide_store(self, tensor: PlanTensor) -> tuple[str, dict[str, Any]]:
-        """Return the place of an output of bytes that is written in blocks of 16, and the template values that
-        schedules need of it; for adapters with 64-bit integers."""
+        """Return the base of an output of bytes that is written in blocks of 16, and the template values that schedules
+        need of it; for adapters with 64-bit integers."""
         values = self._address("output", tensor, access(tensor, self.target), "vec2<u64>") | {"shift": 2}
         return templates.render("access/types", **values) + templates.render("access/place", **values), values
 
@@ -195,7 +195,7 @@ class ShaderWriter:
     # ---- virtual tensors
 
     def body(self, body: Body) -> str:
-        """Return text that defines ``element`` for the tree's root, on the names of the output accessor."""
+        """Return text that defines ``element`` for the tree's root, with the names of the output accessor."""
         return self._defined(body, body.moves, body.portable)
 
     def _defined(self, source: Virtual, raw: bool, portable: bool) -> str:
@@ -209,7 +209,7 @@ class ShaderWriter:
         )
 
     def finish(self, text: str) -> str:
-        """Return the whole shader: head, library, virtual tensors, and the given text."""
+        """Return the whole shader: head, library, virtual tensors, and a text."""
         variables = [Variable(f"buffer{index}", buffer.block) for index, buffer in enumerate(self.buffers)]
         blocks = [stored_as(variable.block, self._doubles) for variable in variables]
         head = templates.render("access/head", buffers=blocks, immediates=self.target.has("immediates"))
@@ -248,7 +248,7 @@ class ShaderWriter:
         return Scalar.U32 if raw else scalar_of(body.data_type, self.target, portable)
 
     def _namespace(self, key: object, letter: str) -> tuple[str, bool]:
-        """Return a prefix for a thing, and whether it is new."""
+        """Return a prefix for an object, and whether it is new."""
         if key in self._namespaces:
             return self._namespaces[key], False
         self._namespaces[key] = f"{letter}{len(self._namespaces)}_"
@@ -286,7 +286,7 @@ class ShaderWriter:
         return text + templates.render(SLICE, start=view.affine.start, steps=view.affine.steps)
 
     def between(self, expression: str, own: Scalar, requested: Scalar, lanes: int) -> str:
-        """Convert a value between the adapter's own type for it and the one that every adapter has."""
+        """Convert a value between the adapter's native type and the portable one."""
         if own is requested:
             return expression
         if Scalar.F16 in (own, requested):
@@ -334,8 +334,7 @@ class ShaderWriter:
         return "".join(region.accessors) + text
 
     def elements(self, bodies: Sequence[Body], arguments: Mapping[PlanTensor | RegisterValue, str]) -> str:
-        """Return text that defines ``elements(at, ...)``: the same for several trees at once, with an array of their
-        units."""
+        """Return text that defines ``elements(at, ...)`` for several trees at once, with an array of their units."""
         region = _RegionWriter(self, raw=False, arguments=arguments)
         results = [region.value(body, body.portable, is_root=True) for body in bodies]
         parameters = self._parameters(arguments, bodies[0].lanes)
@@ -343,7 +342,7 @@ class ShaderWriter:
         return "".join(region.accessors) + text
 
     def _parameters(self, arguments: Mapping[PlanTensor | RegisterValue, str], lanes: int) -> list[tuple[str, str]]:
-        """Return the names and types of the units of ``lanes`` that a region gets as arguments."""
+        """Return names and types of the units of ``lanes`` that a region has as arguments."""
         return [
             (name, vector(scalar_of(leaf.data_type, self.target, portable=True), lanes))
             for leaf, name in arguments.items()
@@ -376,7 +375,7 @@ class ShaderWriter:
 
 
 class _RegionWriter:
-    """The values of one region, in the order they are computed."""
+    """Values of one region, in the order of computation."""
 
     def __init__(
         self, writer: ShaderWriter, raw: bool, arguments: Mapping[PlanTensor | RegisterValue, str] | None = None
@@ -387,8 +386,7 @@ class _RegionWriter:
         self._memo: dict[tuple[int, bool], str] = {}
 
     def value(self, source: Source, portable: bool, is_root: bool = False) -> str:
-        """Return the name of the variable that holds a source's unit, as a consumer with that choice of types sees
-        it."""
+        """Return the name of the variable that holds a source's unit, in a consumer's choice of types."""
         key = (id(source), portable)
         if key not in self._memo:
             if isinstance(source, Apply):
@@ -434,7 +432,7 @@ class _RegionWriter:
 
 
 def _raw_block(body: Virtual) -> str:
-    """Return the block of a virtual tensor that only moves bits."""
+    """Return the block of a virtual tensor that only copies bits."""
     return block_of(body.data_type.bits * body.lanes)
 
 
@@ -449,7 +447,7 @@ def render_step(step: Scheduled, writer: ShaderWriter) -> str:
 
 
 _OPERANDS = {"input": "value", "a": "a", "b": "b"}
-"""What the functions of a monoid call the values that templates know as ``input``, ``a`` and ``b``."""
+"""Names, in functions of a monoid, of the template values ``input``, ``a`` and ``b``."""
 
 
 def monoid_operands(kind: Scalar, data_type: DataType, target: Target) -> dict[str, TypedValue]:

@@ -54,7 +54,7 @@ def test_ranges_that_meet_are_bound_once(ranges, known, expected):
     assert layout(ranges, known, 256) == expected
 
 
-def test_a_smaller_alignment_keeps_neighbours_apart():
+def test_a_smaller_alignment_keeps_neighbors_apart():
     ranges = [("a", 0, 32), ("a", 32, 32)]
     assert layout(ranges, (), 32).bindings == ()
     assert layout(ranges, (), 64).bindings == (0, 0)

@@ -205,7 +205,7 @@ def test_kernels_know_their_steps_and_how_often_they_run() -> None:
     assert sum(times for _, _, times in rows) == len(explained.program.kernels)
 
 
-def test_owned_filters_are_laid_out_at_initialisation_and_owned_inputs_are_copied() -> None:
+def test_owned_filters_are_laid_out_at_initialization_and_owned_inputs_are_copied() -> None:
     tensor = TensorDesc(DataType.FLOAT32, (1, 16, 32, 32))
     filters = TensorDesc(DataType.FLOAT32, (16, 16, 3, 3), flags=TensorFlags.OWNED_BY_DML)
     winograd = operator(convolution(tensor, filters))
@@ -218,7 +218,7 @@ def test_owned_filters_are_laid_out_at_initialisation_and_owned_inputs_are_copie
     assert (copy.kernel.label, copy.step, copy.scheduled) == ("element_wise_add own input 1 x4", None, None)
 
 
-def test_nodes_that_are_computed_at_initialisation_belong_to_kernels_that_run_once() -> None:
+def test_nodes_that_are_computed_at_initialization_belong_to_kernels_that_run_once() -> None:
     """The filters go through a relu before the convolution reads them: that happens once, and is not executed."""
     owned = TensorDesc(DataType.FLOAT32, (2, 2, 3, 3), flags=TensorFlags.OWNED_BY_DML)
     filters = TensorDesc(DataType.FLOAT32, (2, 2, 3, 3))
@@ -230,7 +230,7 @@ def test_nodes_that_are_computed_at_initialisation_belong_to_kernels_that_run_on
     assert [step["once"] for step in as_json(explained)["steps"]] == [False, True]
     assert [kernel.step for kernel in explained.kernels] == [0]
     assert [kernel.step for kernel in explained.initialization if kernel.step is not None] == [1]
-    assert "  2. at initialisation: map weights activation_relu map\n" in str(explained.plan)
+    assert "  2. at initialization: map weights activation_relu map\n" in str(explained.plan)
     assert explained.traffic == explained.unfused_traffic == Traffic(BYTES + 4 * 36, BYTES)
 
 

@@ -10,11 +10,11 @@ PASSES = (
     *("constants", "duplicates", "padding", "bias", "batch-normalization", "dead", "initialization"),
     *("element-wise", "attention", "epilogues", "prologues", "views", "integers", "gates", "layouts", "numbers"),
 )
-"""The names of all passes, in the order in which they run."""
+"""Names of all passes, in order of execution."""
 
 
 def check_names(names: Collection[str]) -> None:
-    """Raise InvalidArgument unless all names are those of passes."""
+    """Raise InvalidArgument unless all names are names of passes."""
     for name in names:
         if name not in PASSES:
             raise InvalidArgument(f"disabled_passes must name passes ({', '.join(PASSES)}), got {shown(name)}")

@@ -28,14 +28,14 @@ SCALED = "matrix/scaled_product"
 
 
 def fuse_attention(rewriting: Rewriting) -> None:
-    """Replace GEMM, perhaps a scale and a mask, softmax along the last dimension and GEMM, in float32."""
+    """Fuse float32 GEMM, an optional scale and mask, softmax along the last dimension, and GEMM."""
     for index, step in rewriting.indexed():
         if isinstance(step, Contract):
             _fuse(rewriting, index, step)
 
 
 def _fuse(rewriting: Rewriting, index: int, weighted: Contract) -> None:
-    """Replace what ends in a product with weights, if it is attention."""
+    """Replace the steps that end in a product with weights by attention, if they compute it."""
     weights = weighted.product.a
     if not isinstance(weights, PlanTensor) or not _is_plain(weighted):
         return
@@ -57,7 +57,7 @@ def _fuse(rewriting: Rewriting, index: int, weighted: Contract) -> None:
 
 
 def _only_producer(rewriting: Rewriting, reader: int, tensor: PlanTensor) -> int | None:
-    """Return the step that computes a tensor which one step alone reads."""
+    """Return the step that computes a tensor, if a single step reads it."""
     memory = memory_of(tensor)
     if memory[0] is not Role.TEMPORARY or rewriting.readers(memory) != {reader}:
         return None
@@ -65,7 +65,7 @@ def _only_producer(rewriting: Rewriting, reader: int, tensor: PlanTensor) -> int
 
 
 def _scores(rewriting: Rewriting, reader: int, tensor: PlanTensor) -> tuple[Contract, tuple[int, ...]] | None:
-    """Return the product whose results are the scores, scaled and masked, and the steps that it takes the place of."""
+    """Return the product that computes the scores, scaled and masked, and the steps that it replaces."""
     place = _only_producer(rewriting, reader, tensor)
     if place is None:
         return None
@@ -91,20 +91,20 @@ def _is_softmax(rows: Rows) -> bool:
 
 
 def _is_plain(product: Contract) -> bool:
-    """Return whether the output holds the sums themselves."""
+    """Return whether the output holds the plain sums."""
     body = product.epilogue
     scale = dict(body.constants).get("alpha") if body.file == SCALED else 1.0
     return body.file in (CONVERT, SCALED) and scale == 1.0 and isinstance(body.children[0], RegisterValue)
 
 
 def _is_whole(tensor: PlanTensor, written: PlanTensor) -> bool:
-    """Return whether a tensor is another one, with the same coordinates."""
+    """Return whether two tensors are the same memory with the same coordinates."""
     affine = affine_between(tensor, written)
     return affine is not None and is_same(affine, tensor.sizes, written.sizes)
 
 
 def _attention(weighted: Contract, scores: Contract) -> Attend | None:
-    """Return the attention that two products make up; None where their spaces are no batches of plain matrices."""
+    """Return the attention of two products; None if their spaces are not batches of plain matrices."""
     query, value = scores.product.space, weighted.product.space
     single = all(len(part) == 1 for space in (query, value) for part in (space.rows, space.columns, space.inner))
     plain = weighted.output.data_type is DataType.FLOAT32 and scores.epilogue.data_type is DataType.FLOAT32
@@ -140,7 +140,7 @@ def _of_keys(source: Source, sizes: Sizes, lead: int, *, turned: bool) -> Source
 
 
 def _picking(columns: Sizes, rank: int) -> Affine:
-    """Return the map of a space of which a tensor's dimensions are some, in order."""
+    """Return the affine map from a space to a tensor whose dimensions are a subsequence of the space's."""
     steps = tuple(tuple(int(dimension == column) for dimension in range(rank)) for column in columns)
     return Affine((0,) * len(columns), steps)
 

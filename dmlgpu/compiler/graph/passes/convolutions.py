@@ -19,11 +19,11 @@ from dmlgpu.compiler.graph.passes.rewriting import Note
 PADDING = "padding"
 
 LEAD = 2
-"""Batch and channel, which come before the spatial dimensions."""
+"""Number of dimensions before the spatial ones: batch and channel."""
 
 
 def fold_padding(network: Network, notes: list[Note]) -> Network:
-    """Let forward convolutions of floats do the padding of their input with zeros."""
+    """Fold zero padding of the input into forward convolutions of floats."""
 
     def change(index: int, _first: int) -> Sequence[NetworkNode] | None:
         node = network.nodes[index]
@@ -41,7 +41,7 @@ def fold_padding(network: Network, notes: list[Note]) -> Network:
 
 
 def _padded(desc: descs.Convolution, padding: object) -> descs.Convolution | None:
-    """Return a convolution that pads by itself; None if it can't."""
+    """Return a convolution with the padding folded in; None if it cannot be folded."""
     if (
         not isinstance(padding, descs.Padding1)
         or padding.padding_mode is not PaddingMode.CONSTANT
@@ -163,7 +163,7 @@ def fold_batch_normalization(network: Network, notes: list[Note]) -> Network:
 
 
 def _normalizing(desc: object, normalization: descs.BatchNormalization) -> descs.Convolution | None:
-    """Return a convolution whose weights normalize; None if it or the normalization is of another kind."""
+    """Return a convolution with the normalization folded into its weights; None if either is of another kind."""
     if not isinstance(desc, descs.Convolution) or desc.fused_activation is not None or normalization.epsilon <= 0:
         return None
     vector = _vector(normalization)
@@ -197,11 +197,11 @@ class _Weight(NamedTuple):
 
 
 class _Weights:
-    """Nodes that compute weights with a normalization in them.
+    """Nodes that compute normalized weights.
 
     Args:
         node: The normalization.
-        first: The number of the first of them.
+        first: Index of the first of these nodes.
     """
 
     def __init__(self, node: NetworkNode, first: int):

@@ -68,7 +68,7 @@ def _fuse_into_producer(rewriting: Rewriting, index: int, step: Map) -> None:
 
 
 def _fuse_inside_border(rewriting: Rewriting, index: int, step: Map) -> None:
-    """Fill the output of PADDING with its constant, and write its interior where that is computed."""
+    """Fill the output of PADDING with its constant, and let the producer of the interior write into it."""
     inputs, values = dict(step.body.inputs), dict(step.body.constants)
     leaf, border = inputs.get("input"), inputs.get("border")
     if step.body.file != SURROUNDED or not isinstance(leaf, PlanTensor) or not isinstance(border, Body):
@@ -81,7 +81,7 @@ def _fuse_inside_border(rewriting: Rewriting, index: int, step: Map) -> None:
     if not isinstance(writer, Contract | Convolve | Rows) or border.children:
         return
     inside = Affine.box(values["start"]).of(step.output, leaf.sizes)
-    fused = with_epilogue(writer, Map(step.label, identity(leaf), inside, keeps_neighbours=True), leaf)
+    fused = with_epilogue(writer, Map(step.label, identity(leaf), inside, keeps_neighbors=True), leaf)
     if fused is not None and rewriting.fits(fused):
         rewriting.replace(producer, Map(f"{step.label} border", border, step.output))
         rewriting.replace(index, fused)
@@ -89,7 +89,7 @@ def _fuse_inside_border(rewriting: Rewriting, index: int, step: Map) -> None:
 
 
 def _takes_epilogue(writer: Step) -> bool:
-    """Return whether a step can have an epilogue: results of a reduction must be 32-bit numbers."""
+    """Return whether a step can have an epilogue; results of a reduction must be 32-bit numbers."""
     if not isinstance(writer, Reduce) or writer.epilogue is not None:
         return True
     return writer.output.lanes == 1 and writer.output.data_type.bits == WORD_BITS
@@ -97,7 +97,7 @@ def _takes_epilogue(writer: Step) -> bool:
 
 def with_epilogue(writer: Contract | Convolve | Rows | Reduce, step: Map, leaf: PlanTensor) -> Step | None:
     """Return a step with a map in its epilogue; None if the coordinates do not match."""
-    shares_words = step.keeps_neighbours and step.output.data_type.bits < WORD_BITS
+    shares_words = step.keeps_neighbors and step.output.data_type.bits < WORD_BITS
     if leaf.view is View.INDEX or (shares_words and not isinstance(writer, Contract)):
         return None
     for body, output in ((step.body, step.output), collapse(step.body, step.output)):
@@ -111,7 +111,7 @@ def with_epilogue(writer: Contract | Convolve | Rows | Reduce, step: Map, leaf: 
 
 
 def _seen(body: Body, whole: PlanTensor, affine: Affine, writer: Contract | Convolve | Rows | Reduce) -> Source:
-    """Return the body of a map in the coordinates of a step's output, on the computed value."""
+    """Return the body of a map in the coordinates of a step's output, applied to the computed value."""
     before: Source
     if isinstance(writer, Reduce):
         before = writer.epilogue or RegisterValue.product(writer.output.data_type, writer.output.sizes)
@@ -122,14 +122,14 @@ def _seen(body: Body, whole: PlanTensor, affine: Affine, writer: Contract | Conv
 
 
 def _stored(writer: Contract | Convolve | Rows | Reduce, step: Map, tree: Source, output: PlanTensor) -> Step | None:
-    """Return a step that stores something else, elsewhere."""
+    """Return a step with another epilogue and output."""
     if not is_fusable(tree) or not isinstance(tree, Body):
         return None
     match writer:
         case Rows():
             return replace(writer, body=tree, output=output)
         case Contract():
-            keeps = writer.keeps_neighbours or step.keeps_neighbours
-            return replace(writer, epilogue=tree, output=output, keeps_neighbours=keeps)
+            keeps = writer.keeps_neighbors or step.keeps_neighbors
+            return replace(writer, epilogue=tree, output=output, keeps_neighbors=keeps)
         case _:
             return replace(writer, epilogue=tree, output=output)

@@ -34,7 +34,7 @@ def fuse_gates(rewriting: Rewriting, pairs: Callable[[Contract], bool]) -> None:
         pairs: Whether a kernel computes two columns of a product for each element.
     """
     for index, step in rewriting.indexed():
-        if isinstance(step, Map) and is_fusable(step.body) and not is_costly(step.body) and not step.keeps_neighbours:
+        if isinstance(step, Map) and is_fusable(step.body) and not is_costly(step.body) and not step.keeps_neighbors:
             for memory in {memory_of(leaf) for leaf in element_wise_leaves(step.body)}:
                 producer = rewriting.producer(memory)
                 if memory[0] is not Role.TEMPORARY or producer is None or rewriting.readers(memory) != {index}:
@@ -49,7 +49,7 @@ def fuse_gates(rewriting: Rewriting, pairs: Callable[[Contract], bool]) -> None:
 
 
 def _paired(writer: Contract, step: Map) -> PairedContract | None:
-    """Return a product with a map in its epilogue; None if the map does not read the columns in two equal parts."""
+    """Return a product with a map in its epilogue; None if the map does not read two equal halves of the columns."""
     space, columns = writer.product.space, writer.output.sizes[-1] // 2
     if len(space.columns) != 1 or space.columns[0] != 2 * columns or any(leaves(writer.epilogue)):
         return None
@@ -75,12 +75,12 @@ def _paired(writer: Contract, step: Map) -> PairedContract | None:
 
 
 def _columns(output: PlanTensor, first: int, count: int) -> PlanTensor:
-    """Return the columns of an output from one on."""
+    """Return the columns of an output from a column on."""
     offset = output.offset + first * output.strides[-1]
     return replace(output, sizes=(*output.sizes[:-1], count), offset=offset, view=View.COMPUTE)
 
 
 def _sum(epilogue: Body, name: str, sizes: tuple[int, ...], affine: Affine) -> Source:
-    """Return what a product stores of one of its sums."""
+    """Return the value that a product stores for one of its sums."""
     over = reindex(epilogue, sizes, affine)
     return rewrite(over, lambda source: replace(source, name=name) if isinstance(source, RegisterValue) else source)

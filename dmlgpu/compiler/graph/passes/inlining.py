@@ -48,37 +48,37 @@ from dmlgpu.compiler.rewrites.spaces import affine_between, reindex, split
 DEQUANTIZE = "quantization/dequantize"
 
 BITS = "layout/constant"
-"""A body that gives bits, which no body that computes can take."""
+"""A body that returns bits, which bodies that compute cannot read."""
 
 MAX_NODES = 48
-"""Bodies, at most, in one fused tree: text grows no further, and compilers of drivers stay quick."""
+"""Maximum number of bodies in one fused tree, which bounds the source and the driver's compile time."""
 
 
 def is_small(root: Source) -> bool:
-    """Return whether a tree has no more bodies than one kernel may have."""
+    """Return whether a tree has at most the number of bodies allowed in one kernel."""
     return sum(isinstance(node, Body) for node in nodes(root)) <= MAX_NODES
 
 
 def is_fusable(root: Source) -> bool:
-    """Return whether a tree can be part of another: its bodies keep coordinates and are not too many."""
+    """Return whether a tree can be part of another: its bodies are elementwise and not too many."""
     return is_elementwise(root) and is_small(root)
 
 
 def producer_of(rewriting: Rewriting, index: int, leaf: PlanTensor) -> tuple[int, Map] | None:
-    """Return the map that writes an input of a step, with its index, if it can be computed later."""
+    """Return the map that writes an input of a step, and its index, if it can be computed later."""
     if leaf.binding.role not in (Role.TEMPORARY, Role.OUTPUT) or leaf.view is View.INDEX:
         return None
     producer = rewriting.producer(memory_of(leaf))
     if producer is None or producer >= index:
         return None
     step = rewriting.step(producer)
-    if not isinstance(step, Map) or step.keeps_neighbours or is_costly(step.body):
+    if not isinstance(step, Map) or step.keeps_neighbors or is_costly(step.body):
         return None
     return producer, step
 
 
 def vanishes(rewriting: Rewriting, leaf: PlanTensor) -> bool:
-    """Return whether a value need not be stored once its only consumer computes it."""
+    """Return whether a value need not be stored if its only consumer computes it."""
     return leaf.binding.role is Role.TEMPORARY and len(rewriting.readers(memory_of(leaf))) == 1
 
 
@@ -87,8 +87,8 @@ def reason_to_keep(rewriting: Rewriting, writer: Map, leaf: PlanTensor, *, repea
 
     Args:
         rewriting: The plan.
-        writer: What computes the value.
-        leaf: What reads it.
+        writer: The map that computes the value.
+        leaf: The leaf that reads it.
         repeats: The reader needs each element several times.
     """
     cheap = is_cheap(writer.body)
@@ -121,8 +121,8 @@ def take_in(rewriting: Rewriting, index: int, producer: int, fused: Step | str, 
 
     Args:
         rewriting: The plan.
-        number, producer: Indices of the consumer, and of the inlined map.
-        fused: The new step, or why there is none.
+        index, producer: Indices of the consumer, and of the inlined map.
+        fused: The new step, or the reason why there is none.
         pass_name: Name of the pass.
     """
     writer, reader = rewriting.step(producer), rewriting.step(index)
@@ -174,7 +174,7 @@ def _fuse_map(rewriting: Rewriting, index: int) -> bool:
 def _fused_map(
     rewriting: Rewriting, step: Map | Reduce, leaf: PlanTensor, writer: Map, *, is_direct: bool
 ) -> Map | Reduce | str:
-    """Return a step with the body of a map inlined, or why it is not."""
+    """Return a step with the body of a map inlined, or the reason why it is not."""
     if is_direct and is_fusable(writer.body):
         reason = reason_to_keep(rewriting, writer, leaf, repeats=False)
         return reason or _inlined(step, leaf, writer) or "lies unevenly for"
@@ -196,7 +196,7 @@ def _tree(step: Map | Reduce) -> Source:
 
 
 def _inlined(step: Map | Reduce, leaf: PlanTensor, writer: Map) -> Map | Reduce | None:
-    """Return a step with an element-wise body in place of a leaf; None if no coordinates say it."""
+    """Return a step with an elementwise body in place of a leaf; None if the coordinates do not match."""
     if affine_between(leaf, writer.output) is None:
         parted = split(leaf, writer.output) if isinstance(step, Map) and is_fusable(step.body) else None
         if parted is None or not isinstance(step, Map):
@@ -232,7 +232,7 @@ class _Place:
 
 
 def fuse_prologues(rewriting: Rewriting) -> None:
-    """Compute maps in the products, convolutions and rows that read them, where that costs less than memory does.
+    """Compute maps in the products, convolutions and rows that read them, if that costs less than memory accesses.
     Attention computes the dequantization of its keys and values."""
     for index, step in rewriting.indexed():
         if isinstance(step, Attend | Contract | Convolve | Rows):
@@ -288,7 +288,7 @@ def _fused_in_blocks(rewriting: Rewriting, step: Contract, leaf: PlanTensor, wri
     block = parted[0][inner + 1]
     if parted[0] != (*leaf.sizes[:inner], leaf.sizes[inner] // block, block, *leaf.sizes[inner + 1 :]):
         return UNEVEN
-    # The initialization does not lay these columns out: floats would take several times their memory.
+    # The initialization does not repack these columns: floats would take several times their memory.
     divided = replace(
         product,
         space=replace(space, inner=(space.inner[0] // block, block)),
@@ -301,7 +301,7 @@ def _fused_in_blocks(rewriting: Rewriting, step: Contract, leaf: PlanTensor, wri
 
 
 def _joined_blocks(place: _Place, leaf: PlanTensor, writer: Map) -> Step | str:
-    """Return attention with a dequantization inlined whose scales are those of blocks of a head."""
+    """Return attention with an inlined dequantization that has a scale per block of a head."""
     parted = split(leaf, writer.output)
     if parted is None or len(parted[0]) != leaf.rank + 1 or parted[0][: leaf.rank - 1] != leaf.sizes[:-1]:
         return UNEVEN
@@ -314,14 +314,14 @@ def _joined_blocks(place: _Place, leaf: PlanTensor, writer: Map) -> Step | str:
 
 
 def _dequantizes(body: Source) -> bool:
-    """Return whether a body dequantizes integers, and rounds the result to another type at most."""
+    """Return whether a body only dequantizes integers and optionally rounds the result to another dtype."""
     if not isinstance(body, Body):
         return False
     return body.file == DEQUANTIZE or (body.file == CONVERT and all(map(_dequantizes, body.children)))
 
 
 def _fused(rewriting: Rewriting, place: _Place, leaf: PlanTensor, writer: Map) -> Step | str:
-    """Return a step with the body of a map inlined, or why it is not."""
+    """Return a step with the body of a map inlined, or the reason why it is not."""
     if not is_fusable(writer.body):
         return "changes coordinates"
     if place.cheap and not is_cheap(writer.body):
@@ -340,7 +340,7 @@ def _fused(rewriting: Rewriting, place: _Place, leaf: PlanTensor, writer: Map) -
 
 
 def _with_source(step: Rows, tree: Source) -> Rows:
-    """Return rows of other elements, which the body computes on as well."""
+    """Return rows over another element source, which replaces the element in the body as well."""
     same = sameness()
     body = rewrite(step.body, lambda source: tree if same(source, step.source) else source)
     return replace(step, source=tree, body=body)

@@ -1,5 +1,6 @@
 """Rows that are quantized and dequantized again, as ONNX Runtime rounds the activations of products with quantized
-weights: stored as integers for kernels that multiply integers. Also notes which products may lay out their weights."""
+weights: stored as integers for kernels that multiply integers. Also marks the products whose weights may be
+repacked."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ QUANTIZE = "quantization/quantize"
 
 
 def note_owned(rewriting: Rewriting, network: Network) -> None:
-    """Note in products that dequantize OWNED_BY_DML inputs that the initialization may lay these out."""
+    """Mark products that dequantize OWNED_BY_DML inputs: the initialization may repack these."""
 
     def is_owned(binding: PlanBinding) -> bool:
         if not isinstance(binding.index, int) or binding.role is not Role.INPUT:
@@ -33,11 +34,11 @@ def note_owned(rewriting: Rewriting, network: Network) -> None:
 
 
 def store_integers(rewriting: Rewriting, multiplies: Callable[[Contract], bool]) -> None:
-    """Store rows as INT8 that a map quantizes and dequantizes, if all products that read them multiply integers.
+    """Store rows that a map quantizes and dequantizes as INT8, if all products that read them multiply integers.
 
     Args:
         rewriting: The plan.
-        multiplies: Whether a kernel multiplies the integers of a product.
+        multiplies: Returns whether the kernel of a product multiplies integers.
     """
     for index, step in rewriting.indexed():
         parts = _parts(step) if isinstance(step, Map) else None

@@ -22,7 +22,7 @@ def read_through_copies(rewriting: Rewriting) -> None:
     """Let steps read the source of a copy; unused copies are removed."""
     for index, step in rewriting.indexed():
         if isinstance(step, Repeat):
-            continue  # what is bound of its tensors moves from turn to turn
+            continue  # the bound ranges of its tensors change with each iteration
         for tensor in read(step):
             source = _copied(rewriting, index, tensor)
             if source is None:
@@ -40,14 +40,14 @@ def read_through_copies(rewriting: Rewriting) -> None:
 
 
 def _copied(rewriting: Rewriting, index: int, tensor: PlanTensor) -> PlanTensor | None:
-    """Return the source of a copy in the tensor's own coordinates; None if it is not a copy."""
+    """Return the source of a copy in the coordinates of the tensor; None if it is not a copy."""
     if tensor.binding.role not in (Role.TEMPORARY, Role.OUTPUT):
         return None
     producer = rewriting.producer(memory_of(tensor))
     if producer is None or producer >= index:
         return None
     copy = rewriting.step(producer)
-    if not isinstance(copy, Map) or copy.keeps_neighbours:
+    if not isinstance(copy, Map) or copy.keeps_neighbors:
         return None
     source = simplified(copy.body)
     affine = affine_between(tensor, copy.output) if isinstance(source, PlanTensor) else None
@@ -70,12 +70,12 @@ def _reading(step: Step, tensor: PlanTensor, source: PlanTensor) -> Step:
 LAYOUTS = "layouts"
 
 Savings: TypeAlias = Callable[[Convolve], float]
-"""The multiplications whose time channels innermost, on one of its sides, save a convolution; negative if they cost."""
+"""Time that a convolution saves if one side has channels innermost, in multiplications; negative for a loss."""
 
 
 def choose_layouts(rewriting: Rewriting, savings: Savings) -> None:
     """Let convolutions write float32 with channels innermost (NHWC) if only convolutions read it, and these save more
-    together than they lose."""
+    in total than they lose."""
     for index, step in rewriting.indexed():
         if isinstance(step, Convolve) and step.output.binding.role is Role.TEMPORARY:
             _lay_out(rewriting, index, step, savings)
@@ -109,7 +109,7 @@ def _inputs(step: Step) -> set[PlanTensor]:
 
 
 def _is_whole(tensor: PlanTensor) -> bool:
-    """Return whether a tensor fills its memory."""
+    """Return whether a tensor has no gaps in memory."""
     return tensor.offset == tensor.binding.offset == 0 and tensor.units == math.prod(tensor.sizes)
 
 

@@ -48,11 +48,11 @@ def rewritten(network: Network, change: Callable[[int, int], Sequence[NetworkNod
 
 
 class Inner(NodeResult):
-    """The result of a node that a pass puts into the network, by its number there."""
+    """The result of a node that a pass inserts into the network, by its index there."""
 
 
 def changed(desc: AnyDesc, **fields: Any) -> AnyDesc | None:
-    """Return a description with other fields; None if the operator does not take them."""
+    """Return a description with some fields replaced; None if the operator does not accept them."""
     try:
         other = desc.replace(**fields)
         validation.validate(other)
@@ -63,7 +63,7 @@ def changed(desc: AnyDesc, **fields: Any) -> AnyDesc | None:
 
 
 def is_same(first: TensorDesc, second: TensorDesc) -> bool:
-    """Return whether two tensors on the ends of an edge have equal elements at equal coordinates."""
+    """Return whether two tensors at the ends of an edge have equal elements at equal coordinates."""
     return (
         first.data_type is second.data_type
         and first.sizes == second.sizes
@@ -72,10 +72,10 @@ def is_same(first: TensorDesc, second: TensorDesc) -> bool:
 
 
 MAX_FOLDED_BYTES = 1 << 26
-"""Results of more bytes are computed on the device, so that a compiled graph stays small."""
+"""Maximum bytes of a folded result, so that a compiled graph stays small."""
 
 ALWAYS_FOLDED_BYTES = 1 << 16
-"""Results that are larger than this and than their inputs (fills, tiles) are computed on the device."""
+"""Maximum bytes of folded results that are larger than their inputs (fills, tiles)."""
 
 
 def fold_constants(network: Network, notes: list[Note]) -> Network:
@@ -104,14 +104,14 @@ def fold_constants(network: Network, notes: list[Note]) -> Network:
 def _is_foldable(node: NetworkNode, data: Sequence[bytes | None]) -> bool:
     tensors = [slot.tensor for slot in node.desc.outputs if slot.tensor]
     if any(type(size) is SymbolicNumber for tensor in tensors for size in tensor.sizes):
-        return False  # other results for each size
+        return False  # results differ with sizes
     size = sum(tensor.byte_size for tensor in tensors)
     most = max(sum(len(content) for content in data if content is not None), ALWAYS_FOLDED_BYTES)
     return size <= min(most, MAX_FOLDED_BYTES) and not reference.keeps_outputs(node.desc.operator)
 
 
 def _evaluated(node: NetworkNode, data: Sequence[bytes | None]) -> list[bytes | None]:
-    """Return the bytes of a node's outputs by the reference."""
+    """Compute the bytes of a node's outputs by the reference."""
     arrays = [
         None if slot.tensor is None or content is None else slot.tensor.decode(np.frombuffer(content, np.uint8))
         for slot, content in zip(node.desc.inputs, data, strict=True)
@@ -123,11 +123,11 @@ def _evaluated(node: NetworkNode, data: Sequence[bytes | None]) -> list[bytes | 
 
 
 MAX_COMPARED_BYTES = 1 << 12
-"""Constants of more bytes are not compared."""
+"""Maximum bytes of constants that are compared."""
 
 
 def merge_duplicates(network: Network, notes: list[Note]) -> Network:
-    """Compute nodes of one description that read the same values once; small constants of equal bytes are the same."""
+    """Merge nodes with equal descriptions that read the same values; small constants of equal bytes count as equal."""
     first: dict[tuple[type[OperatorDesc], tuple[Value | None, ...]], list[int]] = {}
     equal: dict[bytes, int] = {}
     merged: dict[Value, Value] = {}
@@ -191,7 +191,7 @@ def _replace_values(network: Network, known: Mapping[Value, Value]) -> Network:
 INITIALIZATION = "initialization"
 
 MAX_BYTES = 1 << 16
-"""Results larger than this and than their inputs (4-bit integers as floats, tiles) are computed at each execution:
+"""Results larger than this and their inputs (4-bit integers as floats, tiles) are computed at each execution:
 storing them would take more memory and more time to read."""
 
 
@@ -227,7 +227,7 @@ def _is_initial(network: Network, index: int, known: set[Value], ends: set[int])
 
 
 def _marked(node: NetworkNode, known: set[Value]) -> NetworkNode:
-    """Return a node whose description says which of its inputs are known at initialization."""
+    """Return a node whose description marks the inputs that are known at initialization."""
     owned = {
         (slot.field, slot.position) for slot, value in zip(node.desc.inputs, node.inputs, strict=True) if value in known
     }

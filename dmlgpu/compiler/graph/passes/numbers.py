@@ -29,7 +29,7 @@ _TYPES = frozenset(
         *(DataType.UINT4, DataType.INT4),
     }
 )
-"""What WGSL has, or computes in a wider type."""
+"""Data types of WGSL, and those that it computes in a wider type."""
 
 
 def write_numbers(plan: Plan, data: Sequence[bytes], notes: list[Note]) -> Plan:

@@ -1,4 +1,4 @@
-"""A plan while passes rewrite it: which steps write and read each resource, and the trees that steps compute."""
+"""A plan while passes rewrite it: the writers and readers of each resource, and the trees that steps compute."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Memory: TypeAlias = tuple[Role, int | Allocation]
 
 
 def memory_of(tensor: PlanTensor) -> Memory:
-    """Return the resource that a tensor lies in."""
+    """Return the resource of a tensor."""
     return tensor.binding.role, tensor.binding.index
 
 
 @dataclass(frozen=True)
 class Note:
-    """A note of a pass: a change, or why there was none.
+    """Note of a pass: a change, or the reason why there was none.
 
     Attributes:
         pass_name: Name of the pass.
@@ -38,7 +38,7 @@ class Note:
 
 @dataclass
 class Rewriting:
-    """Steps in order, of which some are removed.
+    """Steps in order, some of which are removed.
 
     Attributes:
         notes: Notes of the passes.
@@ -54,7 +54,7 @@ class Rewriting:
 
     @classmethod
     def of(cls, steps: Sequence[Step], notes: list[Note], fits: Callable[[Step], bool]) -> Rewriting:
-        """Return a rewriting that has changed nothing yet, and adds to these notes."""
+        """Return a rewriting without changes, which appends to the notes."""
         rewriting = cls(notes, fits, list(steps))
         for index in range(len(steps)):
             rewriting._enter(index)
@@ -62,24 +62,24 @@ class Rewriting:
 
     @property
     def steps(self) -> tuple[Step, ...]:
-        """The steps that are left, in order."""
+        """Remaining steps, in order."""
         return tuple(step for step in self._steps if step is not None)
 
     def indexed(self) -> Iterator[tuple[int, Step]]:
-        """Yield the steps that are left, each as it is when it is reached, with their numbers."""
+        """Yield index and current state of each remaining step."""
         for index in range(len(self._steps)):
             step = self._steps[index]
             if step is not None:
                 yield index, step
 
     def step(self, index: int) -> Step:
-        """Return the step with a number."""
+        """Return the step at an index."""
         step = self._steps[index]
         assert step is not None
         return step
 
     def replace(self, index: int, step: Step | None) -> None:
-        """Put another step, or none, in place of one."""
+        """Replace a step, or remove it if the new one is None."""
         before = self.step(index)
         for tensor in written(before):
             self._writers[memory_of(tensor)].remove(index)
@@ -97,16 +97,16 @@ class Rewriting:
             self._readers[memory_of(tensor)].add(index)
 
     def writers(self, memory: Memory) -> Sequence[int]:
-        """Return the numbers of the steps that write to a resource."""
+        """Return the indices of the steps that write to a resource."""
         return self._writers[memory]
 
     def readers(self, memory: Memory) -> frozenset[int]:
-        """Return the numbers of the steps that read a resource."""
+        """Return the indices of the steps that read a resource."""
         return frozenset(self._readers[memory])
 
     def producer(self, memory: Memory) -> int | None:
-        """Return the number of the step that writes a resource, if a single one does and nothing that it reads changes
-        afterwards: then its value may be computed later just as well."""
+        """Return the index of the step that writes a resource, if a single one does and nothing that it reads changes
+        afterwards, so that its value may also be computed later."""
         writers = self._writers[memory]
         if len(writers) != 1:
             return None
@@ -125,17 +125,17 @@ class Rewriting:
             self.note(pass_name, step.label, f"computed in {where}")
 
     def refuse(self, subject: str, reason: str) -> None:
-        """Remember why a step is not part of another, for ``explain``."""
+        """Record the reason why a step is not fused into another, for ``explain``."""
         self._refusals[subject] = reason
 
     def explain(self) -> None:
-        """Note of each step that is left why it is one of its own, where that is known."""
+        """Add a note to each remaining step with the reason, if known, why it was not fused."""
         for step in self.steps:
             if step.label in self._refusals:
                 self.note("kept", step.label, self._refusals[step.label])
 
     def note(self, pass_name: str, subject: str, text: str) -> None:
-        """Record what a pass did."""
+        """Record a change by a pass."""
         self.notes.append(Note(pass_name, subject, text))
 
 

@@ -1,1 +1,1 @@
-"""The steps of a schedule, all kinds of them: each is one kernel, with every choice that its text follows."""
+"""All kinds of steps of a schedule: each is one kernel, with every choice that determines its source."""

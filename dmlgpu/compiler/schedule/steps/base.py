@@ -1,4 +1,4 @@
-"""What all scheduled steps share, and schedules of several."""
+"""Base of scheduled steps, and schedules of several steps."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from dmlgpu.compiler.target import Target
 
 @dataclass(frozen=True)
 class Scheduled:
-    """A step whose text is decided; each kind is a subclass.
+    """A step with all choices made; each kind is a subclass.
 
     Attributes:
-        label: the schedule and what is special about it, for profilers and messages.
+        label: the schedule and its special properties, for profilers and messages.
         launch: the shape of the dispatch.
-        output: what it writes.
-        reason: why this schedule and not another, for people.
+        output: the tensor that it writes.
+        reason: reason for the schedule, for explanations.
     """
 
     label: str
@@ -32,22 +32,22 @@ class Scheduled:
 
     @property
     def kind(self) -> str:
-        """The kind of schedule, as its class calls it: ``map``, ``contract``."""
+        """Kind of schedule, from the name of its class: ``map``, ``contract``."""
         return type(self).__name__.removeprefix("Scheduled").lower()
 
     @property
     def title(self) -> str:
-        """The label, and the kind where the label does not hold it."""
+        """Label, with the kind unless the label contains it."""
         return f"{self.label} ({self.kind})" if self.kind not in self.label else self.label
 
     @property
     def lanes(self) -> int:
-        """Elements of a unit, which labels show."""
+        """Number of elements of a unit, for labels."""
         return self.output.lanes
 
     @functools.cached_property
     def bound(self) -> dict[PlanBinding, int]:
-        """The bytes that are bound of each resource: up to the end of the last tensor in it, in whole words."""
+        """Bytes that are bound of each resource: up to the end of the last tensor in it, in whole words."""
         sizes: dict[PlanBinding, int] = {}
         for tensor in (self.output, *tensors(self)):
             sizes[tensor.binding] = symbols.largest(sizes.get(tensor.binding, 0), tensor.reach)
@@ -55,18 +55,19 @@ class Scheduled:
 
     @property
     def copied(self) -> PlanTensor | None:
-        """The tensor whose words become the output's as they lie, if that is all that the step does; else None."""
+        """Tensor whose words are copied to the output's unchanged, if the step does nothing else; else None."""
         return None
 
     @property
     def keeps_loop_bounds(self) -> bool:
-        """Whether wgpu's bounds of loops stay in a kernel without its other checks. They keep compilers from unrolling
-        loops: over the elements of a row, RADV then wrote up to 14 times the instructions, in up to 256 registers."""
+        """Whether wgpu's bounds of loops remain in a kernel without its other checks. They keep compilers from
+        unrolling loops: over the elements of a row, RADV then wrote up to 14 times the instructions, in up to 256
+        registers."""
         return False
 
     @property
     def prefers_copy(self) -> bool:
-        """Whether the driver shall copy between buffers in its place, if the step copies."""
+        """Whether a copy between buffers should replace the step, if it only copies."""
         return False
 
 
@@ -88,7 +89,7 @@ class ScheduledSteps:
 
     Attributes:
         steps: executed at each dispatch.
-        initialization: executed once, when the operator is initialised: they read inputs that are OWNED_BY_DML and
+        initialization: executed once, when the operator is initialized: they read inputs that are OWNED_BY_DML and
             write persistent tensors, where ``steps`` find them.
     """
 
@@ -99,7 +100,7 @@ class ScheduledSteps:
         return ScheduledSteps(self.steps + other.steps, self.initialization + other.initialization)
 
     def because(self, reason: str) -> ScheduledSteps:
-        """Return the same steps, a reason put before their own."""
+        """Return the steps with a reason before their own."""
 
         def explained(step: Scheduled) -> Scheduled:
             return replace(step, reason="; ".join(filter(None, (reason, step.reason))))
@@ -113,7 +114,7 @@ class ScheduledSteps:
 
     @property
     def as_initialization(self) -> ScheduledSteps:
-        """The same steps, executed once; what is temporary for them lies in the persistent resource, too."""
+        """Return the steps, executed once, with their temporary tensors in the persistent resource too."""
 
         def persistent(binding: PlanBinding) -> PlanBinding:
             return replace(binding, role=Role.PERSISTENT) if binding.role is Role.TEMPORARY else binding
@@ -124,13 +125,13 @@ class ScheduledSteps:
 
 @dataclass(frozen=True)
 class Schedule:
-    """How a plan is computed on a target: kernels in order, every choice made.
+    """Schedule of a plan on a target: kernels in order, with all choices made.
 
     Attributes:
         operator: DirectML's operator name, for labels and messages.
-        target: what the schedule is for.
+        target: compile target.
         steps, initialization: as for ``ScheduledSteps``.
-        memory: where the temporary and persistent tensors lie.
+        memory: layout of the temporary and persistent tensors.
         doubles: kernels read and write two words as one 64-bit number.
     """
 
@@ -142,9 +143,9 @@ class Schedule:
     doubles: bool
 
     def __str__(self) -> str:
-        """Return the schedule as people read it: per kernel its launch, its units, and why it is so."""
+        """Return a readable text: launch, units and reason of each kernel."""
         kernels = [("", *kernel) for kernel in in_turns(self.steps)]
-        kernels += [("at initialisation: ", *kernel) for kernel in in_turns(self.initialization)]
+        kernels += [("at initialization: ", *kernel) for kernel in in_turns(self.initialization)]
         count = f"{len(kernels)} kernel{'s' if len(kernels) != 1 else ''}"
         lines, before = [f"schedule of {self.operator} for {self.target.name!r} ({self.target.profile}): {count}"], ""
         for index, (when, step, turns) in enumerate(kernels, start=1):
@@ -162,7 +163,7 @@ class Schedule:
 
 
 def in_turns(steps: Iterable[AnyScheduled]) -> Iterator[tuple[Scheduled, int]]:
-    """Yield the kernels of scheduled steps, those that repeat once, with how often each is executed."""
+    """Yield the kernels of scheduled steps, repeated ones once, with the number of executions."""
     for step in steps:
         if isinstance(step, ScheduledRepeat):
             yield from ((inner, step.turns) for inner in step.steps)

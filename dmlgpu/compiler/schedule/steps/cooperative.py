@@ -9,16 +9,16 @@ from dmlgpu.compiler.schedule.steps.base import Scheduled
 from dmlgpu.compiler.schedule.steps.products import Operand
 
 SIDE = 16
-"""Rows, columns and steps of the matrices that a subgroup multiplies."""
+"""Size of the matrices (rows, columns and steps) that a subgroup multiplies."""
 
 BLOCK = 4
-"""Matrices along rows and columns, whose sums a subgroup holds."""
+"""Number of matrices along rows and columns whose sums a subgroup holds."""
 
 TILE = 2 * BLOCK * SIDE
 """Rows and columns of a workgroup's tile: four subgroups hold a quarter each."""
 
 INVOCATIONS = 256
-"""Invocations of a workgroup: at least four subgroups of up to 64 lanes."""
+"""Number of invocations of a workgroup: at least four subgroups of up to 64 lanes."""
 
 
 @dataclass(frozen=True)

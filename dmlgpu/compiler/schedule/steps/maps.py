@@ -1,4 +1,4 @@
-"""Maps, and what copies, gathers, long runs, upsampling and downsampling become instead."""
+"""Maps, and special kernels of copies, gathers, long runs, upsampling and downsampling."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from dmlgpu.compiler.schedule.launch import Walk
 from dmlgpu.compiler.schedule.steps.base import Scheduled
 
 WORDS = 4
-"""Words that an invocation copies at once where units of a word lie side by side."""
+"""Number of words that an invocation copies at once if the units of a word are contiguous."""
 
 
 @dataclass(frozen=True)
 class ScheduledMap(Scheduled):
-    """Every unit of the output by itself.
+    """Every unit of the output independently.
 
     Attributes:
-        body: packed as the output is.
+        body: packed like the output.
         walk: the order of the units.
         costly: the body is long, or loops.
         run: of a copy of bytes, walked by words: the dimension along which those of a word lie side by side in both
@@ -39,8 +39,8 @@ class ScheduledMap(Scheduled):
 
     @property
     def copied(self) -> PlanTensor | None:
-        """The tensor whose units, contiguous in memory, become the output's, if they are whole words and that is all;
-        else None."""
+        """Tensor whose units, contiguous in memory, are copied to the output's, if they are whole words and the step
+        does nothing else; else None."""
         if not is_identity(self.body) or self.output.unit_bits % WORD_BITS:
             return None
         source = self.body.inputs[0][1]
@@ -57,21 +57,21 @@ class ScheduledMap(Scheduled):
 
 
 def _is_dense(tensor: PlanTensor) -> bool:
-    """Return whether units lie in memory in their own order and without gaps."""
+    """Return whether units are contiguous in memory, in order."""
     packed = packed_strides(tensor.sizes)
     return all(tensor.sizes[d] == 1 or tensor.strides[d] == packed[d] for d in range(tensor.rank))
 
 
 @dataclass(frozen=True)
 class ScheduledWordRows(Scheduled):
-    """A copy of units below a word, in rows that have words of their own.
+    """A copy of units below a word, in rows that share no words.
 
     Attributes:
         body: copies from a tensor in which the units of a row lie side by side as well.
         walk: over ``words`` words of a row at a time.
         run: the dimension along which a row lies.
         first: the unit in which a row begins, of those of its first word, or block.
-        keeps_neighbours: as for ``plan.Map``.
+        keeps_neighbors: as for ``plan.Map``.
         wide: rows have blocks of ``words`` words of their own, which are written as such, with 64-bit integers.
         words: those that an invocation copies at once.
     """
@@ -80,7 +80,7 @@ class ScheduledWordRows(Scheduled):
     walk: Walk
     run: int
     first: int
-    keeps_neighbours: bool
+    keeps_neighbors: bool
     wide: bool = False
     words: int = WORDS
 
@@ -104,7 +104,7 @@ class ScheduledBlocks(Scheduled):
 
 @dataclass(frozen=True)
 class ScheduledRuns(Scheduled):
-    """Runs of units along a dimension, of which an invocation reads once what is the same for all.
+    """Runs of units along a dimension, for which an invocation reads constant operands once.
 
     Attributes:
         walk: over the runs.
@@ -120,7 +120,7 @@ class ScheduledRuns(Scheduled):
 
 @dataclass(frozen=True)
 class TileDigit:
-    """Part of a coordinate that comes out of a running number: ``coordinate += number % count * scale``."""
+    """Part of a coordinate in a running index: ``coordinate += number % count * scale``."""
 
     dimension: int
     count: int
@@ -134,7 +134,7 @@ class ScheduledTranspose(Scheduled):
     Attributes:
         source, output: in units along the dimension in which each lies in memory.
         source_dimension, output_dimension: these dimensions.
-        digits: how the number of a tile gives its coordinates, fastest first.
+        digits: digits of the coordinates in the index of a tile, fastest first.
     """
 
     source: PlanTensor
@@ -178,14 +178,14 @@ class Tap:
     share: float
 
     @property
-    def neighbours(self) -> tuple[int, ...]:
-        """Those with a weight."""
+    def neighbors(self) -> tuple[int, ...]:
+        """Elements with a nonzero weight."""
         return (self.low, self.low + 1) if self.share else (self.low,)
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """The output elements of every input element along one axis, clamped at the edges.
+    """Output elements of every input element along one axis, clamped at the edges.
 
     Attributes:
         dimension: of the tensors.
@@ -199,13 +199,13 @@ class Pattern:
 
     @property
     def factor(self) -> int:
-        """Output elements per input element."""
+        """Number of output elements per input element."""
         return len(self.taps)
 
     @property
-    def neighbours(self) -> tuple[int, ...]:
-        """All that are read, relative to the input element."""
-        return tuple(sorted({each for tap in self.taps for each in tap.neighbours}))
+    def neighbors(self) -> tuple[int, ...]:
+        """Elements that are read, relative to the input element."""
+        return tuple(sorted({each for tap in self.taps for each in tap.neighbors}))
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,7 @@ class ScheduledUpsample(Scheduled):
         units: the same in units.
         output: in units.
         walk: over the units of the input; if ``split``, over those of the output along the contiguous dimension.
-        columns, rows: how both dimensions are resampled; rows may be None.
+        columns, rows: resampling of both dimensions; rows may be None.
         split: an invocation writes one unit in each row, so that adjacent invocations write adjacent units.
     """
 
@@ -232,7 +232,7 @@ class ScheduledUpsample(Scheduled):
 
 @dataclass(frozen=True)
 class Stencil:
-    """The input elements that every output element sums along one axis, clamped at the edges.
+    """Input elements that every output element sums along one axis, clamped at the edges.
 
     Attributes:
         dimension: of the tensors.
@@ -249,7 +249,7 @@ class Stencil:
     weights: tuple[float, ...]
 
     def taps(self, index: int) -> tuple[int, ...]:
-        """Return the input elements of an output element, those of element 0 given by their own numbers."""
+        """Return the input elements of an output element, relative to those of element 0."""
         first = index * self.step + self.first
         return tuple(range(first, first + len(self.weights)))
 

@@ -11,22 +11,22 @@ from dmlgpu.compiler.schedule.steps.base import Scheduled
 
 
 class SortSchedule(enum.StrEnum):
-    """What an invocation or a workgroup does with its part of a line."""
+    """Algorithm of an invocation or a workgroup for its part of a line."""
 
     BEST = "best"  # one invocation finds the first record of a group, whose elements are spread evenly over the line
     REGISTERS = "registers"  # one invocation sorts a tile by a network
     WORKGROUP = "workgroup"  # one workgroup sorts a tile by a bitonic network
-    SUBGROUPS = "subgroups"  # the same, with records in registers, which subgroups exchange
+    SUBGROUPS = "subgroups"  # like WORKGROUP, with records in registers that subgroups exchange
 
 
 @dataclass(frozen=True)
 class ScheduledSort(Scheduled):
-    """The parts of every line sorted, each for itself.
+    """Sort of the parts of every line, independently.
 
     Attributes:
         source: elements or (``of_records``) records, lines along the last dimension.
         output: records; the dimensions of ``source`` but the last, the parts of a line, the records kept of each.
-        schedule: how.
+        schedule: algorithm.
         walk: over the parts.
         width: elements of a part.
         decreasing: the largest element comes first.
@@ -48,7 +48,7 @@ class ScheduledSort(Scheduled):
 
 @dataclass(frozen=True)
 class ScheduledCandidates(Scheduled):
-    """Records of all elements of the groups that some records come from.
+    """Records of all elements of the groups of some records.
 
     Attributes:
         source: elements, lines along the last dimension.
@@ -76,7 +76,7 @@ class ScheduledMerge(Scheduled):
 
     Attributes:
         source, output: records; lines, runs of a line, records of a run.
-        share: records of a merged run that one invocation takes.
+        share: records of a merged run per invocation.
     """
 
     source: PlanTensor
@@ -88,22 +88,22 @@ class ScheduledMerge(Scheduled):
 
 
 class ScatterSchedule(enum.StrEnum):
-    """What a scatter does at the place its body computes."""
+    """Action of a scatter at the position that its body computes."""
 
-    STORE = "store"  # any one of several updates of a place wins
-    MARK = "mark"  # leave the number of the last update, in row-major order, of each place (plus one) in the output
-    STORE_MARKED = "store_marked"  # store where the marks name this update
+    STORE = "store"  # any of several updates of a position wins
+    MARK = "mark"  # store the index plus one of the last update, in row-major order, of each position in the output
+    STORE_MARKED = "store_marked"  # store if the marks name this update
 
 
 @dataclass(frozen=True)
 class ScheduledScatter(Scheduled):
-    """Every unit of the source at the place that the shader computes (see ``plan.Scatter``).
+    """Every unit of the source at the position that the shader computes (see ``plan.Scatter``).
 
     For MARK the output is a packed UINT32 tensor; STORE_MARKED reads it as the input ``marks``.
 
     Attributes:
-        run: the dimensions of source and output along which all units of an invocation lie, so that one place is looked
-            up for all of them; None where each is looked up.
+        run: the dimensions of source and output along which all units of an invocation lie, so that one position is
+            looked up for all of them; None if each is looked up.
     """
 
     file: str

@@ -13,7 +13,7 @@ from dmlgpu.compiler.schedule.steps.quantized import QuantizedColumns
 
 @dataclass(frozen=True)
 class PackedOperand:
-    """What turns the bits of an operand into numbers.
+    """Conversion of the bits of an operand to numbers.
 
     Attributes:
         signed: whether integers have a sign.
@@ -46,21 +46,21 @@ class ScheduledPackedContract(ScheduledContract):
 
     @property
     def words(self) -> int:
-        """Words of the inner dimensions of a row or column."""
+        """Number of words of the inner dimensions of a row or column."""
         return -(-math.prod(self.space.inner) // UNIT)
 
     @property
     def is_unsigned(self) -> bool:
-        """Whether words are multiplied as unsigned integers: else those without a sign get one, by subtraction of the
+        """Whether words are multiplied as unsigned integers; else unsigned ones become signed by subtraction of the
         middle of their range."""
         return not self.a_integers.signed and not self.b_integers.signed
 
     def middle(self, integers: PackedOperand) -> int:
-        """Return what is subtracted from an operand's integers before they are multiplied."""
+        """Return the number that is subtracted from an operand's integers before they are multiplied."""
         return 0 if integers.signed or self.is_unsigned else 128
 
     def is_shifted(self, integers: PackedOperand) -> bool:
-        """Return whether the integers that are multiplied differ from the operand's numbers, so that sums of the other
+        """Return whether the multiplied integers differ from the operand's numbers, so that sums of the other
         operand's integers correct the products."""
         return integers.zero_point is not None or self.middle(integers) != 0
 
@@ -90,10 +90,10 @@ class ScheduledBlockContract(ScheduledContract):
 
     @property
     def words(self) -> int:
-        """Words of the inner dimensions of a row or column."""
+        """Number of words of the inner dimensions of a row or column."""
         return math.prod(self.space.inner) // UNIT
 
     @property
     def block(self) -> int:
-        """Words of a block."""
+        """Number of words of a block."""
         return self.space.inner[-1] // UNIT

@@ -20,7 +20,7 @@ from dmlgpu.compiler.schedule.steps.base import Scheduled
 
 
 class ProductSchedule(enum.StrEnum):
-    """How the invocations share the work of a product."""
+    """Distribution of the work of a product among invocations."""
 
     SMALL = "small"
     REGISTER = "register"
@@ -31,7 +31,7 @@ class ProductSchedule(enum.StrEnum):
 
 @dataclass(frozen=True)
 class ProductTile:
-    """What a workgroup computes.
+    """Tile of outputs of a workgroup.
 
     Attributes:
         rows, units: outputs of one invocation: rows by units of four columns.
@@ -50,41 +50,41 @@ class ProductTile:
 
     @property
     def workgroup(self) -> int:
-        """Invocations of a workgroup."""
+        """Number of invocations of a workgroup."""
         return self.across * self.down * self.slices
 
     @property
     def width(self) -> int:
-        """Rows whose elements are one vector."""
+        """Number of rows whose elements are one vector."""
         return min(self.rows, UNIT)
 
     def groups(self, rows: int, columns: int) -> tuple[int, int]:
-        """Return the workgroups along columns and rows of one product."""
+        """Return the number of workgroups along columns and rows of one product."""
         return -(-columns // (self.across * self.units * UNIT)), -(-rows // (self.down * self.rows))
 
     def covered(self, rows: int, columns: int) -> int:
-        """Return the outputs of all invocations for one product, those beyond its edges included."""
+        """Return the number of outputs of all invocations for one product, including those beyond its edges."""
         across, down = self.groups(rows, columns)
         return across * down * self.across * self.down * self.rows * self.units * UNIT
 
 
 class OperandLayout(enum.StrEnum):
-    """How a kernel reads an operand."""
+    """Kind of units in which a kernel reads an operand."""
 
     ACROSS = "across"  # units along the last of its own dimensions: rows of a, columns of b
     ALONG = "along"  # units along the last inner dimension
     SINGLE = "single"  # elements
-    WINDOW = "window"  # what windows see, a row of the window at once
-    SEEN = "seen"  # what windows see, elements
+    WINDOW = "window"  # windows, a row at once
+    SEEN = "seen"  # windows, element by element
 
 
 @dataclass(frozen=True)
 class Fetch:
-    """How an operand is read.
+    """Layout of an operand in reads of a kernel.
 
     Attributes:
         steps: along the inner dimension, that are read at once.
-        inner_fastest: neighbouring invocations read along the inner dimension, not along the operand's own one.
+        inner_fastest: adjacent invocations read along the inner dimension, not along the operand's own one.
         paired: units are read in pairs.
     """
 
@@ -95,16 +95,16 @@ class Fetch:
 
 @dataclass(frozen=True)
 class Patch:
-    """The elements that the windows of a tile see along an axis.
+    """Input elements of the windows of a tile along an axis.
 
     The tile that starts at position p sees element ``e`` (counted from the first of its first window) at
     ``p * stride - start + e`` of the input.
 
     Attributes:
-        axis: how the windows slide.
+        axis: windows along the axis.
         tile: positions of a tile.
         lanes: elements of a unit, which is read at once.
-        paired: units are read two at a time, the first of them at an even place.
+        paired: units are read two at a time, the first of them at an even index.
     """
 
     axis: WindowAxis
@@ -113,29 +113,29 @@ class Patch:
     paired: bool = False
 
     def element(self, position: int, tap: int) -> int:
-        """Return what a tap of the window sees at a position of the tile."""
+        """Return the input element of a tap of the window at a position of the tile."""
         return position * self.axis.stride + tap * self.axis.dilation
 
     @functools.cached_property
     def seen(self) -> tuple[int, ...]:
-        """All elements that some window sees."""
+        """All elements of the windows."""
         taps, positions = range(self.axis.size), range(self.tile)
         return tuple(sorted({self.element(position, tap) for position in positions for tap in taps}))
 
     @property
     def step(self) -> int:
-        """Units from what one tile sees to what the next one sees."""
+        """Distance in units between the patches of adjacent tiles."""
         return self.tile * self.axis.stride // self.lanes
 
     @functools.cached_property
     def units(self) -> tuple[int, ...]:
-        """The units that are read, counted from the unit where the tile's first position lies, times its stride."""
+        """Units that are read, relative to the unit of the tile's first position times its stride."""
         needed = {self._unit(element) for element in self.seen}
         return tuple(sorted(needed | {unit ^ 1 for unit in needed} if self.paired else needed))
 
     @property
     def reads(self) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """What is read at once: the first unit, and the numbers of all in ``units``."""
+        """Yield the reads: the first unit, and the indices in ``units`` of all units read at once."""
         together = 2 if self.paired else 1
         for index, unit in list(enumerate(self.units))[::together]:
             yield unit, tuple(range(index, index + together))
@@ -147,7 +147,7 @@ class Patch:
         """Return whether a unit may lie outside the input for some tile.
 
         Beyond the unit where a tile begins, units are checked together, so that fewer sizes need kernels of their own:
-        those of a tile if the last tile is cut off, and those that the next tile sees as well.
+        those of a tile if the last tile is cut off, and those that the next tile reads as well.
         """
         if unit <= 0:
             return unit < 0 or self._leaves(unit)
@@ -159,11 +159,11 @@ class Patch:
         return last + unit >= self.axis.spatial // self.lanes
 
     def place(self, element: int) -> tuple[int, int]:
-        """Return the number in ``units`` of the unit that holds an element, and the element's lane in it."""
+        """Return the index in ``units`` of the unit that holds an element, and the element's lane in it."""
         return self.units.index(self._unit(element)), (element - self.axis.start) % self.lanes
 
     def uses(self, element: int) -> Iterator[tuple[int, int]]:
-        """Return the positions of the tile and the taps of the window that see an element there."""
+        """Return the positions of the tile and the taps of the window at an element."""
         for position in range(self.tile):
             for tap in range(self.axis.size):
                 if self.element(position, tap) == element:
@@ -172,7 +172,7 @@ class Patch:
 
 @dataclass(frozen=True)
 class Operand:
-    """An operand as a kernel reads it.
+    """An operand in the form that a kernel reads.
 
     Attributes:
         source: packed as the layout says.
@@ -193,24 +193,24 @@ class Operand:
 
     @property
     def own_at(self) -> int:
-        """Its first own dimension."""
+        """First own dimension."""
         return len(self.batch) if self.own_first else len(self.source.sizes) - len(self.own)
 
     @property
     def inner_at(self) -> int:
-        """Its first inner dimension."""
+        """First inner dimension."""
         return len(self.batch) + len(self.own) * self.own_first
 
     @property
     def inner(self) -> int:
-        """Number of its inner dimensions: one, if they lie in one piece and are read as one."""
+        """Number of inner dimensions: one, if they are contiguous and read as one."""
         if self.layout in (OperandLayout.WINDOW, OperandLayout.SEEN):
             return len(self.source.sizes) - 2
         return len(self.source.sizes) - len(self.batch) - len(self.own)
 
     @property
     def fetch(self) -> Fetch:
-        """How invocations share the reads: adjacent invocations read adjacent elements in memory."""
+        """Distribution of reads among invocations: adjacent invocations read adjacent elements in memory."""
         if self.window is not None:
             return Fetch(self.window.axis.size, False)
         if self.layout is OperandLayout.SINGLE:
@@ -280,7 +280,7 @@ class ScheduledContract(Scheduled):
 
 @dataclass(frozen=True)
 class ScheduledTiles(Scheduled):
-    """The output tile by tile: an invocation computes several neighbouring elements from what it reads only once.
+    """The output tile by tile: an invocation computes several adjacent elements from operands that it reads only once.
 
     The body defines ``fn tile(at: output_at) -> array<tile_s, n>``: the numbers, in the type that the body has, of all
     elements of the tile whose first element is at ``at``, row by row. Sizes and coordinates count elements, also where
@@ -306,42 +306,42 @@ class ScheduledTiles(Scheduled):
 
     @property
     def row_at(self) -> int:
-        """The dimension of rows."""
+        """Dimension of rows."""
         return len(self.tile) - 2
 
     @property
     def count(self) -> int:
-        """Elements of a tile."""
+        """Number of elements of a tile."""
         return math.prod(self.tile)
 
     @property
     def units(self) -> Sizes:
-        """Units of the output along each dimension of a tile."""
+        """Number of units of the output along each dimension of a tile."""
         return (*self.tile[:-1], self.tile[-1] // self.output.lanes)
 
     @property
     def edges(self) -> tuple[tuple[int, int], ...]:
-        """The dimensions that tiles may not divide, and the output's size along each."""
+        """Dimensions that tiles may not divide evenly, and the output's size along each."""
         sizes = enumerate(zip(self.output.sizes, self.units, strict=True))
         row = self.row_at if self.rows else None
         return tuple((dimension, size) for dimension, (size, units) in sizes if dimension == row or size % units)
 
     @property
     def held(self) -> tuple[PlanTensor, ...]:
-        """The inputs of the epilogue that are constant along all dimensions of a tile."""
+        """Inputs of the epilogue that are constant along all dimensions of a tile."""
         row = self.row_at if self.rows else None
         along = [dimension for dimension, size in enumerate(self.tile) if size > 1 or dimension == row]
         tensors = dict.fromkeys(leaves(self.epilogue)) if is_plain(self.epilogue) else ()
         return tuple(tensor for tensor in tensors if not any(tensor.strides[dimension] for dimension in along))
 
     def offsets(self) -> Iterator[Sizes]:
-        """Yield where each unit of a tile lies in it."""
+        """Yield the coordinates of each unit within a tile."""
         return itertools.product(*map(range, self.units))
 
 
 @dataclass(frozen=True)
 class AttentionTile:
-    """The tile of a workgroup.
+    """Tile of a workgroup.
 
     Attributes:
         rows, key_units: scores of one invocation in a block, the keys in units of four.
@@ -377,31 +377,31 @@ class AttentionTile:
 
     @property
     def is_streamed(self) -> bool:
-        """Whether keys and values are read once, straight to registers."""
+        """Whether keys and values are read once, directly to registers."""
         return self.lanes > 0
 
     @property
     def by_rows(self) -> bool:
-        """Whether an invocation takes rows by itself, with the whole head and one key after the other."""
+        """Whether an invocation takes whole rows, with the whole head and all keys sequentially."""
         return self.across == 1
 
     @property
     def workgroup(self) -> int:
-        """Invocations of a workgroup."""
+        """Number of invocations of a workgroup."""
         return self.across * self.down * self.alone
 
     @property
     def width(self) -> int:
-        """Rows whose elements are one vector."""
+        """Number of rows whose elements are one vector."""
         return min(self.rows, UNIT)
 
     @property
     def block(self) -> int:
-        """Keys of a block."""
+        """Number of keys of a block."""
         return self.workgroup if self.is_streamed else self.across * self.key_units * UNIT
 
     def groups(self, rows: int, units: int) -> tuple[int, int]:
-        """Return the workgroups along the rows and along the columns of one shared head."""
+        """Return the number of workgroups along the rows and along the columns of one shared head."""
         if self.is_streamed:
             return -(-rows // self.rows), 1
         return -(-rows // (self.down * self.rows)), -(-units // (self.across * self.units))
@@ -477,10 +477,10 @@ class ScheduledRecurrence(Scheduled):
 
     @property
     def units(self) -> int:
-        """Units, or elements, of a state."""
+        """Number of units, or elements, of a state."""
         return self.weights.sizes[2]
 
     @property
     def steps(self) -> int:
-        """Units, or elements, of the state before, which are summed up."""
+        """Number of units, or elements, of the previous state that are summed."""
         return self.hidden.sizes[3]

@@ -14,10 +14,10 @@ from dmlgpu.compiler.schedule.steps.products import ProductTile
 
 
 class QuantizedSchedule(enum.StrEnum):
-    """How the invocations share the work of a product with quantized columns."""
+    """Distribution of the work of a product with quantized columns among invocations."""
 
-    COLUMNS = "columns"  # neighbours take neighbouring columns
-    LANES = "lanes"  # neighbours share the sums of a column
+    COLUMNS = "columns"  # adjacent invocations take adjacent columns
+    LANES = "lanes"  # adjacent invocations share the sums of a column
 
 
 @dataclass(frozen=True)
@@ -42,22 +42,22 @@ class QuantizedColumns:
 
     @property
     def middle(self) -> int:
-        """What is subtracted from integers without a sign to give them one."""
+        """Number that is subtracted from unsigned integers to make them signed."""
         return 0 if self.signed else 1 << (self.bits - 1)
 
     @property
     def is_centered(self) -> bool:
-        """Whether integers are their numbers once they have a sign."""
+        """Whether signed integers need no further correction by a zero point."""
         return self.zero_point is None and self.known == self.middle
 
     @property
     def words_of_unit(self) -> int:
-        """Words that are read at once."""
+        """Number of words that are read at once."""
         return self.words.unit_bits // WORD_BITS
 
     @property
     def in_word(self) -> int:
-        """Integers of a word."""
+        """Number of integers of a word."""
         return WORD_BITS // self.bits
 
     def in_words(self, inner: int) -> PackedTensor:
@@ -82,7 +82,7 @@ class QuantizedRows:
 
     @property
     def words_of_unit(self) -> int:
-        """Words that are read at once."""
+        """Number of words that are read at once."""
         return self.words.unit_bits // WORD_BITS
 
 
@@ -100,7 +100,7 @@ class ScheduledQuantizedProduct(Scheduled):
         rows: of an invocation; the last ones may lie past the edge.
         columns: of the output, of an invocation.
         sums: of an element of the output: of one column, or of two, for a ``PairedContract``.
-        across, down: invocations that share columns (LANES) or take neighbouring ones (COLUMNS), and groups of them.
+        across, down: invocations that share columns (LANES) or take neighboring ones (COLUMNS), and groups of them.
         sharing: invocations of a subgroup that broadcast elements of rows to each other (COLUMNS), or add their sums
             without workgroup memory (LANES); 1 for none.
     """
@@ -140,7 +140,7 @@ class QuantizedPanels:
 
     @property
     def in_word(self) -> int:
-        """Integers of a word."""
+        """Number of integers of a word."""
         return WORD_BITS // self.bits
 
 

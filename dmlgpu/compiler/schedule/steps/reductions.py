@@ -13,7 +13,7 @@ from dmlgpu.compiler.schedule.steps.base import Scheduled
 
 
 class ReduceSchedule(enum.StrEnum):
-    """How the invocations share the work of a reduction."""
+    """Distribution of the work of a reduction among invocations."""
 
     SERIAL = "serial"  # one invocation per output element
     TREE = "tree"  # one workgroup per output element
@@ -28,7 +28,7 @@ class ScheduledReduce(Scheduled):
     Attributes:
         file: the shader with ``acc_t``, ``lift``, ``merge`` and ``finish``.
         element: type of the reduced elements.
-        source: what is reduced, or (``of_partials``) a PARTIAL step's accumulators, along their last dimension.
+        source: reduced source, or (``of_partials``) a PARTIAL step's accumulators, along their last dimension.
         axes: the reduced dimensions of the source, the last ones.
         output: has size 1 along the axes; for a PARTIAL step the accumulators, one more dimension at the end.
         walk: over the rows; over those that invocations walk side by side where ``across`` is given.
@@ -36,7 +36,7 @@ class ScheduledReduce(Scheduled):
         across: the kept dimension that is contiguous in memory (SERIAL and PARTIAL): an invocation walks ``width`` rows
             of units side by side, and the lanes of a packed source belong to adjacent rows; those of the output too if
             it is packed alike. None: an invocation walks one row, to which all lanes belong.
-        together: PARTIAL: how many neighbouring invocations share a run of units, stepping side by side; 0: all of a
+        together: PARTIAL: how many neighboring invocations share a run of units, stepping side by side; 0: all of a
             row's.
         epilogue: as for ``plan.Reduce``; its units are single elements.
         group: units that an invocation lifts at once; 0: one after the other.
@@ -75,7 +75,7 @@ class ScheduledReduce(Scheduled):
 
 
 TILE = 32
-"""Units that one invocation merges before it merges their sum into that of the row."""
+"""Number of units that one invocation merges before it merges their sum into that of the row."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class ScheduledRows(Scheduled):
         output: its units are whole words.
         schedule: SERIAL, TREE or SUBGROUP.
         walk: over the rows.
-        across: the lanes of a unit belong to neighbouring rows, not to one (SERIAL only).
+        across: the lanes of a unit belong to neighboring rows, not to one (SERIAL only).
         held: units of a row that each invocation of a workgroup or subgroup keeps in registers; 0 if they are read
             again.
         group: units that an invocation merges, or lifts, at once; 0: one after the other.
@@ -124,13 +124,13 @@ class ScheduledRows(Scheduled):
 
     @property
     def units(self) -> int:
-        """Units of a row."""
+        """Number of units of a row."""
         return math.prod(self.output.sizes[axis] for axis in self.axes)
 
     @property
     def groups(self) -> list[range]:
-        """The units that an invocation of a subgroup lifts at once, by their numbers: those that all invocations have,
-        and the last one by itself if only some have it (SUBGROUP)."""
+        """Indices of the units that an invocation of a subgroup lifts at once: units that all invocations have, and the
+        last one separately if only some have it (SUBGROUP)."""
         if self.schedule is not ReduceSchedule.SUBGROUP:
             return []
         everyones = self.units // self.launch.workgroup
@@ -139,7 +139,7 @@ class ScheduledRows(Scheduled):
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """How many numbers a stage takes at once: of a group of units, and of a unit if some are left over."""
+        """Counts of numbers that a stage takes at once: of a group of units, and of a unit if there is a remainder."""
         if self.schedule is ReduceSchedule.SUBGROUP:
             return tuple(sorted({len(group) * self.output.lanes for group in self.groups}))
         of_unit = 1 if self.across else self.output.lanes
@@ -148,13 +148,13 @@ class ScheduledRows(Scheduled):
 
 
 TOTAL = "schedules/scan_total"
-"""Shader for each unit if only the total is requested: it merges the unit."""
+"""Shader that merges each unit, if only the total is requested."""
 
 
 class ScanSchedule(enum.StrEnum):
-    """Who takes a block."""
+    """Unit of execution that takes a block."""
 
-    SERIAL = "serial"  # one invocation, from one end to the other
+    SERIAL = "serial"  # one invocation, from start to end
     TREE = "tree"  # one workgroup, tile by tile
 
 
@@ -163,12 +163,12 @@ class ScheduledScan(Scheduled):
     """A walk over the lines of the source, each in blocks, merging element after element (see shaders/scanning).
 
     All tensors have one rank of at least 2. Lines lie along ``axes``, the last dimensions, in row-major order; blocks
-    have numbers in the order in which a line is walked.
+    are numbered in the order of traversal.
 
     Attributes:
         scanning: what is merged.
         element: type of the scanned elements.
-        source: what is scanned. Tensors may be packed, along lines or (``across``) over neighbouring ones.
+        source: what is scanned. Tensors may be packed, along lines or (``across``) over neighboring ones.
         axes: the dimensions along which a line lies.
         output: of the source's sizes and packed alike; or (TOTAL) the accumulators of all blocks: all lines along
             the first dimension, blocks along the last one; or what ``advance`` takes it for.
@@ -180,7 +180,7 @@ class ScheduledScan(Scheduled):
         advance: the file that says what is done with each unit.
         starts: the accumulators of everything before each block; None where there is but one.
         of_totals: the elements are accumulators already.
-        across: the lanes of a unit belong to neighbouring lines (SERIAL only).
+        across: the lanes of a unit belong to neighboring lines (SERIAL only).
         constants: values for ``advance``.
         paired: adjacent invocations swap half of their results by subgroup operations and store units side by side.
     """
@@ -207,15 +207,15 @@ class ScheduledScan(Scheduled):
 
     @property
     def is_total(self) -> bool:
-        """Whether the output is the accumulators of all blocks."""
+        """Whether the output holds the accumulators of all blocks."""
         return self.advance == TOTAL
 
     @property
     def lines(self) -> int:
-        """How many lines there are; packed ones across count as one."""
+        """Number of lines; lines packed in a unit count as one."""
         return math.prod(size for axis, size in enumerate(self.source.sizes) if axis not in self.axes)
 
     @property
     def units(self) -> int:
-        """Units of a line."""
+        """Number of units of a line."""
         return math.prod(self.source.sizes[axis] for axis in self.axes)

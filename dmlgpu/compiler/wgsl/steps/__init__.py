@@ -1,4 +1,4 @@
-"""How each kind of scheduled step becomes text; a module per kind."""
+"""Renderers of each kind of scheduled step; a module per kind."""
 
 import importlib
 import pkgutil

@@ -1,4 +1,4 @@
-"""Maps, and what copies, gathers, long runs, resampling and tiles become instead."""
+"""Maps, and special kernels of copies, gathers, long runs, resampling and tiles."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _word_rows(step: ScheduledWordRows, writer: ShaderWriter) -> str:
         return text + templates.render("schedules/map_wide_rows", **options, **values)
     store, values = writer.store(step.output)
     text = store + writer.body(step.body) + writer.words("input", source, 1, step.words)
-    options |= {"words": step.words, "keeps_neighbours": step.keeps_neighbours}
+    options |= {"words": step.words, "keeps_neighbors": step.keeps_neighbors}
     return text + templates.render("schedules/map_rows", **options, **values)
 
 
@@ -101,7 +101,7 @@ def _transpose(step: ScheduledTranspose, writer: ShaderWriter) -> str:
 def _interleave(step: ScheduledInterleave, writer: ShaderWriter) -> str:
     bits, unit_bits, lanes, count = step.output.data_type.bits, step.output.unit_bits, step.output.lanes, step.count
     planes, places = range(count), range(lanes)
-    if step.splits:  # the elements that are read, by number, in the order in which they are written
+    if step.splits:  # indices of the elements that are read, in the order in which they are written
         order = [count * place + plane for plane in planes for place in places]
     else:
         order = [lanes * plane + place for place in places for plane in planes]

@@ -1,4 +1,4 @@
-"""Sorting, as records of ranks and places, and scattering."""
+"""Sorting of records of ranks and positions, and scattering."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _merge(step: ScheduledMerge, writer: ShaderWriter) -> str:
 
 
 def _record(records: PlanTensor) -> str:
-    """Return what a record is."""
+    """Return the type of a record."""
     return templates.render("sorting/record" if records.lanes == 2 else "sorting/record_wide")
 
 
@@ -58,8 +58,8 @@ def _stored(writer: ShaderWriter, records: PlanTensor) -> str:
 
 
 def _made(writer: ShaderWriter, step: ScheduledSort | ScheduledCandidates, whole: bool) -> str:
-    """Return ``item``, which makes a record of an element of a line. Only where the line is ``whole`` are all places in
-    it."""
+    """Return ``item``, which makes a record of an element of a line. Unless the line is ``whole``, positions are
+    checked."""
     source, kind = step.source, scalar_of(step.source.data_type, writer.target, portable=True)
     values = {"input": source, "kind": kind, "decreasing": step.decreasing, "whole": whole}
     return writer.load("input", source, portable=True) + templates.render("schedules/sort_item", **values)

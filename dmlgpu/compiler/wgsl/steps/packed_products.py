@@ -20,7 +20,7 @@ from dmlgpu.compiler.wgsl.types import Scalar, vector
 from dmlgpu.compiler.wgsl.writer import ShaderWriter, render_step
 
 _TAILS = {1: "0xff", 2: "0xffff", 3: "0xffffff"}
-"""Bits of the integers of a word that is not whole, by their number."""
+"""Bits of the integers of an incomplete word, by their count."""
 
 
 @render_step.register

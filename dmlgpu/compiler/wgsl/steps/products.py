@@ -30,11 +30,11 @@ _FETCH = {
     OperandLayout.WINDOW: ("gemm_window",),
     OperandLayout.SEEN: ("gemm_seen", "gemm_single"),
 }
-"""The files that give the units of a step, or of several at once (ALONG, WINDOW)."""
+"""Shader files that return the units of a step, or of several at once (ALONG, WINDOW)."""
 
 PIECE = 2
-"""Steps that adjoin in workgroup memory, of an operand in units along the inner dimension: with four, the eight rows of
-a tile take 16 registers more, with one, compilers that do not join loads make twice as many."""
+"""Number of adjacent steps in workgroup memory, of an operand in units along the inner dimension: with four, the eight
+rows of a tile take 16 registers more, with one, compilers that do not join loads make twice as many."""
 
 
 def operand(
@@ -48,12 +48,12 @@ def operand(
     in_float16: bool = False,
     apart: int = 1,
 ) -> str:
-    """Return the accessor of an operand, and the units that tiles are made of.
+    """Return the accessor of an operand, and the function that returns units of tiles.
 
     Args:
-        name: of the operand.
-        width: of the units.
-        accumulator: the type of their numbers.
+        name: name of the operand.
+        width: width of the units.
+        accumulator: data type of their numbers.
         transposes: units along the inner dimension become units along the operand's own one as they are read.
         in_float16: numbers are of the type f16, not of the accumulator's.
         apart: rows or columns between the lanes of a unit, if they are read one by one.
@@ -92,19 +92,19 @@ def operand_values(name: str, operand: Operand, unit: str, width: int, apart: in
 
 
 def keep(output: PlanTensor, values: dict[str, Any], apart: int = 1) -> str:
-    """Return what stores the outputs of an invocation, in pairs of units, in units or lane by lane."""
+    """Return the text that stores the outputs of an invocation, in pairs of units, in units or lane by lane."""
     how = "pair" if is_paired(output) else "unit" if output.lanes == UNIT else "lanes"
     return templates.render(f"schedules/gemm_keep_{how}", places=_places("column", UNIT, apart), **values)
 
 
 def _places(unit: str, width: int, apart: int) -> list[str]:
-    """Return the row or column of each lane of a unit: adjacent, or ``apart`` within tiles of as many units."""
+    """Return the row or column of each lane of a unit: adjacent, or ``apart`` within tiles of that many units."""
     first = f"{unit} * {width}u" if apart == 1 else f"{unit} / {apart}u * {width * apart}u + {unit} % {apart}u"
     return [f"{first} + {lane * apart}u" for lane in range(width)]
 
 
 def spread(index: str, sizes: Sequence[int]) -> list[str]:
-    """Return WGSL expressions of the coordinates, over dimensions of these sizes, of a running number."""
+    """Return WGSL expressions of the coordinates of a flat index over dimensions of these sizes."""
     digits, rest = [], 1
     for position in reversed(range(len(sizes))):
         text = index if rest == 1 else f"{index} / {rest}u"
@@ -191,7 +191,7 @@ def _contract(step: ScheduledContract, writer: ShaderWriter) -> str:
 
 
 def _output_digits(step: ScheduledContract) -> list[str]:
-    """Return the coordinates of the output: rows that are interleaved have none of their own."""
+    """Return the coordinates of the output, without those of interleaved rows."""
     space = step.space
     rows = space.rows if step.interleaved == 1 else space.rows[:-1]
     columns = (*space.columns[:-1], space.columns[-1] * step.interleaved // step.output.lanes)
@@ -256,7 +256,7 @@ def _attend(step: ScheduledAttend, writer: ShaderWriter) -> str:
 
 
 def _operands(step: ScheduledAttend, writer: ShaderWriter, digits: dict[str, list[str]]) -> str:
-    """Return how queries, keys, values and the number of keys that a row sees are read."""
+    """Return the accessors of queries, keys, values and the number of keys that a row attends to."""
     transposes = step.tile.depth == 0 and not step.tile.is_streamed
     text = operand(writer, "query", step.query, width=step.tile.width, transposes=transposes, **_OPERAND)
     text += operand(writer, "key", step.key, width=UNIT, transposes=transposes, **_OPERAND)
@@ -270,7 +270,7 @@ def _operands(step: ScheduledAttend, writer: ShaderWriter, digits: dict[str, lis
 
 
 def _scores(step: ScheduledAttend, writer: ShaderWriter, digits: dict[str, list[str]]) -> str:
-    """``score_finish``: a score by its place and the product of query and key."""
+    """Return ``score_finish``, which computes a score from its position and the product of query and key."""
     types = templates.render("access/types", name="output", rank=step.score.rank, scalar="f32", unit="f32")
     text = prefix(types + writer.epilogue(step.score, FLOAT32), "score_")
     names = {"name": "score_output", "digits": [*digits["batch"], *digits["row"], "column"]}

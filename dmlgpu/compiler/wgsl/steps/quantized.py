@@ -95,7 +95,7 @@ def _panels(step: ScheduledPanels, writer: ShaderWriter) -> str:
         "halves": step.sums,
         "sharing": step.sharing,
         "paired": is_paired(output),
-        # what keeps all sums of a tile
+        # holds all sums of a tile
         **{
             "parts": 1,
             "interleaved": 1,
@@ -138,7 +138,7 @@ def scales_of_columns(b: QuantizedColumns, writer: ShaderWriter) -> tuple[str, t
 
 
 def values_of_columns(b: QuantizedColumns) -> dict[str, Any]:
-    """Return the template values that say how integers come out of words."""
+    """Return the template values for extraction of integers from words."""
     sign_bits = sum(1 << (b.bits * place + b.bits - 1) for place in range(b.in_word))
     known = "" if b.is_centered else f"f32({b.known - b.middle})"
     return {

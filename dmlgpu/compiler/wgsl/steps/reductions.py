@@ -26,11 +26,11 @@ from dmlgpu.compiler.wgsl.types import LANE_NAMES, Scalar, block_of, scalar_of, 
 from dmlgpu.compiler.wgsl.writer import BodyOutput, ShaderWriter, monoid_operands, render_step
 
 _CARRIED = {Scalar.I64: ("words_of_i64", "i64_of_words"), Scalar.U64: ("words_of_u64", "u64_of_words")}
-"""By the type of accumulators, what subgroup operations carry in their place, and back."""
+"""Conversions of accumulators to types of subgroup operations, and back, by type."""
 
 
 def combining(launch: Launch, accumulator: Scalar = Scalar.F32) -> dict[str, Any]:
-    """Return what templates need of how a workgroup combines accumulators, which are of that type if they have one
+    """Return the template values for combining accumulators of a workgroup, whose type is known if they are one
     number."""
     return {"subgroup": launch.subgroup, "carried": _CARRIED.get(accumulator, ("", ""))}
 
@@ -87,7 +87,7 @@ def _items_of_row(writer: ShaderWriter, step: ScheduledReduce) -> str:
 
 
 def _reduce_monoid(step: ScheduledReduce, writer: ShaderWriter) -> str:
-    """Return the body with ``lift``, ``merge`` and ``finish``, which gives the result of a row."""
+    """Return the body with ``lift``, ``merge`` and ``finish``, which returns the result of a row."""
     target, portable = writer.target, step.portable
     result = step.output.data_type if step.epilogue is None else _held(step.epilogue).data_type
     kind, output_kind = (scalar_of(data_type, target, portable) for data_type in (step.element, result))
@@ -104,12 +104,12 @@ def _reduce_monoid(step: ScheduledReduce, writer: ShaderWriter) -> str:
 
 
 def _held(epilogue: Body) -> RegisterValue:
-    """Return the leaf that stands for the result of a row."""
+    """Return the leaf that represents the result of a row."""
     return next(node for node in nodes(epilogue) if isinstance(node, RegisterValue))
 
 
 def _epilogue(step: ScheduledReduce, writer: ShaderWriter) -> str:
-    """Return what computes an element of the output from the result of a row, if that is not all."""
+    """Return the text of the epilogue that computes an output element from the result of a row, if there is one."""
     if step.epilogue is None:
         return ""
     held = _held(step.epilogue)
@@ -124,7 +124,7 @@ def _finished(has_epilogue: bool, accumulator: str, place: str) -> str:
 
 @dataclass(frozen=True)
 class _RowLane:
-    """A lane of a unit: its number, how to take it out of the unit, and what follows the name of a result for it."""
+    """A lane of a unit: its index, its accessor, and the suffix of its result's name."""
 
     number: int
     part: str
@@ -176,7 +176,7 @@ def _rows(step: ScheduledRows, writer: ShaderWriter) -> str:
 
 
 def _row_lanes(count: int, across: bool) -> list[_RowLane]:
-    """Return the lanes of a unit; neighbouring rows have results of their own."""
+    """Return the lanes of a unit; adjacent rows have separate results."""
     if count == 1:
         return [_RowLane(0, "", "")]
     return [_RowLane(lane, f".{LANE_NAMES[lane]}", str(lane) if across else "") for lane in range(count)]
@@ -197,8 +197,7 @@ def _stage_monoid(stage: Stage, run: str, target: Target, counts: tuple[int, ...
 
 
 def _stages(writer: ShaderWriter, step: ScheduledRows) -> list[dict[str, Any]]:
-    """Return what the schedules know of the stages: a name, a function, the results that it takes and those that it
-    gives."""
+    """Return the template values of stages: name, function, results that it reads and results that it writes."""
     stages: list[dict[str, Any]] = []
     before: list[str] = []
     for stage in step.stages:
@@ -210,8 +209,7 @@ def _stages(writer: ShaderWriter, step: ScheduledRows) -> list[dict[str, Any]]:
 
 
 def _prepare_function(writer: ShaderWriter, step: ScheduledRows, file: str, before: list[str]) -> str:
-    """Return the name of the function that computes what is reduced from an element and the results of earlier
-    stages."""
+    """Return the name of the function that computes the reduced value from an element and results of earlier stages."""
     results = {name: RegisterValue(name, DataType.FLOAT32, step.source.sizes) for name in before}
     sources: dict[str, Source] = {"input": step.source, **results}
     body = apply(file, DataType.FLOAT32, step.source.sizes, portable=True, values=(), **sources)
@@ -220,7 +218,7 @@ def _prepare_function(writer: ShaderWriter, step: ScheduledRows, file: str, befo
 
 @dataclass(frozen=True)
 class _ScanLane:
-    """A lane of a unit: its number, how to take it out of the unit, and which accumulator it is merged into."""
+    """A lane of a unit: its index, its accessor, and the accumulator into which it is merged."""
 
     number: int
     part: str
@@ -268,8 +266,7 @@ def _scan(step: ScheduledScan, writer: ShaderWriter) -> str:
 
 
 def _scan_lanes(step: ScheduledScan) -> list[_ScanLane]:
-    """Return the lanes of a unit in the order in which they are merged; neighbouring lines have accumulators of their
-    own."""
+    """Return the lanes of a unit in the order in which they are merged; adjacent lines have separate accumulators."""
     if step.lanes == 1:
         return [_ScanLane(0, "", 0)]
     lanes = [_ScanLane(lane, f".{LANE_NAMES[lane]}", lane if step.across else 0) for lane in range(step.lanes)]

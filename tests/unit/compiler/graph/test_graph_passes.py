@@ -142,7 +142,7 @@ def test_an_output_of_the_graph_is_written_and_read(target: Target) -> None:
     assert compiled.program.temporary_size == 0
 
 
-def test_softmax_and_normalisation_take_what_follows(target: Target) -> None:
+def test_softmax_and_normalization_take_what_follows(target: Target) -> None:
     softmax = descs.ActivationSoftmax1(input_tensor=FLOATS, output_tensor=FLOATS, axes=(3,))
     rows = graph({"rows": softmax, "exp": exponential()}, "x>rows.0 rows>exp.0", "exp")
     assert kernels(rows, target, "epilogues") - kernels(rows, target) == 1

@@ -409,7 +409,7 @@ def test_halves_are_summed_in_float32() -> None:
     assert step.accumulator is F32
 
 
-def test_a_quantised_convolution_binds_no_more_buffers_than_every_adapter_has() -> None:
+def test_a_quantized_convolution_binds_no_more_buffers_than_every_adapter_has() -> None:
     scale, sizes = TensorDesc(F32, (1, 1, 1, 1)), (1, 8, 9, 9)
     desc = descs.QuantizedLinearConvolution(
         input_tensor=TensorDesc(U8, sizes),

@@ -1,4 +1,4 @@
-"""What normalisations refuse, how older ones upgrade, and which steps they take."""
+"""What normalizations refuse, how older ones upgrade, and which steps they take."""
 
 from dataclasses import replace
 
@@ -207,7 +207,7 @@ def test_short_rows_take_one_kernel_and_long_ones_several():
         assert kinds(rows((3, 5), (1,), data_type=F16), target) == [ScheduledReduce, ScheduledMap]
 
 
-def test_neighbours_store_rows_together_where_these_share_something_or_have_small_units():
+def test_neighbors_store_rows_together_where_these_share_something_or_have_small_units():
     in_step = Target("in step", Profile.CPU, features=frozenset({"subgroup"}))
 
     def together(desc, target=in_step):
@@ -220,7 +220,7 @@ def test_neighbours_store_rows_together_where_these_share_something_or_have_smal
     assert not together(rows((100, 1024), (1,), scale_tensor=tensor(100, 1)))
     assert together(rows((100, 1023), (1,)))
     assert not together(rows((100, 63), (1,)))  # little work
-    assert not together(rows((100, 63, 37), (1,)))  # neighbouring rows lie side by side
+    assert not together(rows((100, 63, 37), (1,)))  # neighboring rows lie side by side
 
 
 def test_without_mean_and_variance_no_row_is_reduced():

@@ -162,7 +162,7 @@ def test_large_windows_are_reduced_in_two_steps():
     ("window", "stride", "tile", "workgroup"),
     [
         (2, 2, (1, 1, 1, 4), 256),  # a unit for each invocation
-        (3, 2, (1, 1, 4, 8), 32),  # neighbours share what they read
+        (3, 2, (1, 1, 4, 8), 32),  # neighbors share what they read
         (4, 4, (1, 1, 4, 4), 32),  # many places
     ],
 )

@@ -62,6 +62,6 @@ def test_one_kernel_without_a_next_state_two_with_one():
         ((8, 4), (8, 2), 1),
     ],
 )
-def test_neighbours_are_written_together(output, strides, lanes):
+def test_neighbors_are_written_together(output, strides, lanes):
     (step,) = steps_of(generator(output=output, strides=strides), ANY)
     assert step.lanes == lanes

@@ -207,7 +207,7 @@ def test_gradients_are_gathered():
     assert labels(nearest) == [(ScheduledMap, "zeros")]
 
 
-def test_neighbouring_invocations_sum_for_other_channels():
+def test_neighboring_invocations_sum_for_other_channels():
     """On CPU adapters, where they run through the same regions in step; maxima for several elements in a row, too."""
     channels, wide = 1, {"input_tensor": tensor(2, 9, 20, 30), "output_gradient_tensor": tensor(2, 9, 20, 30)}
     wide |= {"input_gradient_tensor": tensor(5, 9, 7, 6), "output_roi_gradient_tensor": None}

@@ -381,10 +381,10 @@ def test_users_of_linear_interpolation_reach_to_the_next_elements():
 def test_patterns_of_whole_factors():
     pattern = find_pattern(axis(4, 8, 2.0))
     assert pattern is not None
-    assert pattern.taps == (Tap(-1, 0.75), Tap(0, 0.25)) and pattern.neighbours == (-1, 0, 1)
+    assert pattern.taps == (Tap(-1, 0.75), Tap(0, 0.25)) and pattern.neighbors == (-1, 0, 1)
     pattern = find_pattern(axis(4, 8, 2.0, 0.0, 0.0))
     assert pattern is not None
-    assert pattern.taps == (Tap(0, 0.0), Tap(0, 0.5)) and pattern.neighbours == (0, 1)
+    assert pattern.taps == (Tap(0, 0.0), Tap(0, 0.5)) and pattern.neighbors == (0, 1)
     pattern = find_pattern(axis(4, 12, 3.0, 0.0, 0.0), Rounding(increasing=False))
     assert pattern is not None
     assert pattern.taps == (Tap(0, 0.0),) * 3

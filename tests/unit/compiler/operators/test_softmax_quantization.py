@@ -1,4 +1,4 @@
-"""What softmax and quantisation refuse, and how the older operators upgrade."""
+"""What softmax and quantization refuse, and how the older operators upgrade."""
 
 import pytest
 
@@ -148,7 +148,7 @@ def test_quantized_addition():
     )
 
 
-def test_dynamic_quantisation():
+def test_dynamic_quantization():
     def dynamic(output, scale):
         return descs.DynamicQuantizeLinear(
             input_tensor=TensorDesc(F32, (2, 3)),

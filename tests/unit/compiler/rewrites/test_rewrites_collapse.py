@@ -35,7 +35,7 @@ def tensor(sizes, strides=None, role=Role.INPUT, index=0, **fields):
         pytest.param((2, 3, 4), [(16, 4, 1)], ((0,), (1, 2)), id="a gap between blocks"),
         pytest.param((2, 3, 4), [(15, 5, 1)], ((0, 1), (2,)), id="a gap between rows"),
         pytest.param((2, 3, 4), [(12, 1, 3)], ((0,), (1,), (2,)), id="transposed"),
-        pytest.param((2, 3, 4), [(24, 8, 2)], ((0, 1, 2),), id="a gap between neighbours"),
+        pytest.param((2, 3, 4), [(24, 8, 2)], ((0, 1, 2),), id="a gap between neighbors"),
         pytest.param((1, 3, 1, 4), [(9, 4, 77, 1)], ((1, 3),), id="dimensions of size 1 have any stride"),
         pytest.param((1, 1), [(5, 7)], ((1,),), id="a single element"),
         pytest.param((2, 3, 4), [(12, 4, 1), (0, 4, 1)], ((0,), (1, 2)), id="one tensor repeats blocks"),

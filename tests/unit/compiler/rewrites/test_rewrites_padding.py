@@ -1,4 +1,4 @@
-"""Plans that keep the padding of their outputs: only steps that can keep their neighbours write these."""
+"""Plans that keep the padding of their outputs: only steps that can keep their neighbors write these."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def flat(steps, repeat):
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
-def test_whatever_writes_a_padded_output_keeps_its_neighbours(target):
+def test_whatever_writes_a_padded_output_keeps_its_neighbors(target):
     seen = 0
     for desc in padded_cases():
         tensors = [slot.tensor for slot in desc.outputs]
@@ -50,7 +50,7 @@ def test_whatever_writes_a_padded_output_keeps_its_neighbours(target):
         for step in flat(plan.steps, Repeat):
             binding = step.output.binding
             if binding.role is Role.OUTPUT and binding.index in padded:
-                assert isinstance(step, Map | Contract) and step.keeps_neighbours, (desc, step)
+                assert isinstance(step, Map | Contract) and step.keeps_neighbors, (desc, step)
         for kernel in flat(schedule(plan, target).steps, ScheduledRepeat):
             output = kernel.output
             if output.binding.role is not Role.OUTPUT or output.binding.index not in padded:
@@ -59,10 +59,10 @@ def test_whatever_writes_a_padded_output_keeps_its_neighbours(target):
             if output.unit_bits >= WORD_BITS or isinstance(kernel, ScheduledContract):
                 continue  # whole units of elements; small ones of products are stored with compare-exchange
             if isinstance(kernel, ScheduledWordRows):
-                assert kernel.keeps_neighbours, (desc, kernel)
+                assert kernel.keeps_neighbors, (desc, kernel)
                 continue
             assert isinstance(kernel, ScheduledMap), (desc, kernel)
-            assert kernel.walk.exchange or kernel.walk.keeps_neighbours, (desc, kernel)
+            assert kernel.walk.exchange or kernel.walk.keeps_neighbors, (desc, kernel)
     assert seen > 150
 
 

@@ -1,4 +1,4 @@
-"""Nearest neighbour by whole factors as strides over split dimensions."""
+"""Nearest neighbor by whole factors as strides over split dimensions."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def test_a_repeated_dimension_is_split_and_has_no_stride():
     assert (repeated.binding.index, repeated.strides) == (0, (20, 5, 0, 1, 0))
 
 
-def test_strides_name_the_elements_that_nearest_neighbour_takes():
+def test_strides_name_the_elements_that_nearest_neighbor_takes():
     source = np.arange(4 * 5).reshape(4, 5)
     body = identity(nearest(tensor(0, 4, 5), [axis(0, 4, 2), axis(1, 5, 4)], DOWN))
     split, _ = split_repeats(body, output(8, 20))
@@ -65,7 +65,7 @@ def test_elements_that_are_only_moved_are_moved_as_integers():
         (nearest(tensor(0, 5), [axis(0, 5, 4)], UP), (20,)),  # element 1 lies at 0.25: up is the next one
         (nearest(tensor(0, 5), [axis(0, 5, 4, 0.5)], DOWN), (20,)),
         (nearest(tensor(0, 5), [ResampledAxis(0, 5, 12, 2.4, 0.0, 0.0)], DOWN), (12,)),
-        (nearest(tensor(0, 5, 4), [axis(0, 5, 2)], DOWN), (10, 4)),  # runs of neighbours are moved as a whole
+        (nearest(tensor(0, 5, 4), [axis(0, 5, 2)], DOWN), (10, 4)),  # runs of neighbors are moved as a whole
         (
             apply(
                 "elementwise/element_wise_add",

@@ -158,7 +158,7 @@ def test_cpus_take_a_line_of_columns_side_by_side(sizes, options, width):
     [((1 << 24,), (0,), 8), ((1 << 20, 8), (0,), 8), ((1 << 16, 64), (0,), 2), ((1 << 16, 1 << 10), (0,), 1)],
 )
 def test_cpus_share_runs_and_gpus_whole_rows(sizes, axes, together):
-    """Invocations that run in step read neighbours, and go on to the next ones."""
+    """Invocations that run in step read neighbors, and go on to the next ones."""
     step = first_step(sizes, axes)
     assert (step.together, step.output.sizes[-1] % together) == (together, 0)
     step = first_step(sizes, axes, GPU)

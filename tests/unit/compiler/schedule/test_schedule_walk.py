@@ -48,7 +48,7 @@ def visited(walk):
     [
         pytest.param((3, 8), (8, 1), "words", id="packed"),
         pytest.param((3, 5), (9, 1), "words", id="gaps between rows"),
-        pytest.param((3, 5), (11, 2), "words", id="gaps between neighbours"),
+        pytest.param((3, 5), (11, 2), "words", id="gaps between neighbors"),
         pytest.param((4, 6), (1, 5), "words", id="transposed"),
         pytest.param((4, 3), (3, 4), "exchange", id="strides that do not nest"),
         pytest.param((2, 2), (1, 1 + 2), "words", id="span twice the units"),
@@ -113,15 +113,15 @@ def test_by_words_units_lie_where_the_offset_says(dimensions, offset, data_type)
     if has_overlap(sizes, strides):
         return
     tensor = replace(output(sizes, strides, data_type), offset=offset)
-    walk = choose_walk(tensor, keeps_neighbours=True)
+    walk = choose_walk(tensor, keeps_neighbors=True)
     if not walk.by_words:
         return
     per_word = 32 // data_type.bits
-    assert walk.keeps_neighbours and walk.word * per_word + walk.first == offset
+    assert walk.keeps_neighbors and walk.word * per_word + walk.first == offset
     assert walk.items(tensor) == -(-(walk.first + walk.count) // per_word)
 
 
 @pytest.mark.parametrize(("data_type", "lanes"), [(F32, 1), (U8, 4)])
 def test_units_of_whole_words_have_nothing_to_keep(data_type, lanes):
-    walk = choose_walk(output((3, 5), (1000, 7), data_type, lanes), keeps_neighbours=True)
-    assert (walk.by_words, walk.keeps_neighbours) == (False, False)
+    walk = choose_walk(output((3, 5), (1000, 7), data_type, lanes), keeps_neighbors=True)
+    assert (walk.by_words, walk.keeps_neighbors) == (False, False)
