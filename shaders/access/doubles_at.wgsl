@@ -1,4 +1,4 @@
-// Reads {{ 2 * count }} neighbouring bytes from any one on. What lies before the tensor's first byte or behind its last one is anything.
+// Reads {{ 2 * count }} adjacent bytes from any offset. Bytes before the tensor's first or after its last one are undefined.
 {% include "access/types" %}
 {% include "access/place" %}
 fn {{ name }}_doubles(at: {{ name }}_at) -> vec2<u64> {

@@ -1,4 +1,4 @@
-// Several regions over one coordinate space, as the elements of an array: what they share is computed once.
+// Several regions over one coordinate space, as the elements of an array: common subexpressions are computed once.
 fn elements(at: output_at{% for name, unit in parameters %}, {{ name }}: {{ unit }}{% endfor %}) -> array<output_t, {{ results|length }}> {
     # for name, value in values
     let {{ name }} = {{ value }};

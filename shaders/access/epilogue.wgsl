@@ -1,4 +1,4 @@
-// What becomes of a value that a schedule holds: a region of element-wise bodies over it and the tensors beside it.
+// Epilogue of a value in registers: a region of elementwise bodies over it and other tensors.
 alias product_t = {{ product }};
 fn finish(at: output_at, product: product_t) -> output_t {
     # for name, value in values

@@ -1,4 +1,4 @@
-// What every kernel starts with: the parameter block and its storage buffers, one variable per buffer and block width.
+// Start of every kernel: the parameter block and its storage buffers, one variable per buffer and block width.
 struct Params { bases: vec4<u32>, more_bases: vec4<u32>, zero: u32 }
 {% if immediates %}
 var<immediate> params: Params;

@@ -1,5 +1,5 @@
 // Reads one index and resolves it against the size of the dimension it indexes: negative ones count from the end, and
-// what lies outside becomes OUTSIDE.
+// indices outside become OUTSIDE.
 {% include "access/types" %}
 {% include "access/place" %}
 fn {{ name }}_index(at: {{ name }}_at, size: u32) -> u32 {

@@ -1,4 +1,4 @@
-// Reads two neighbouring units of a tensor in memory at once; the first of them has an even number.
+// Reads two adjacent units of a tensor in memory at once; the first of them has an even index.
 {% include "access/types" %}
 {% include "access/place" %}
 alias {{ name }}_pair_t = array<{{ name }}_t, 2>;

@@ -1,4 +1,4 @@
-// Where a unit lies in its buffer: the base offset comes with each dispatch, sizes and strides are baked in.
+// Address of a unit in its buffer: the base offset comes with each dispatch, sizes and strides are constants.
 fn {{ name }}_base() -> u32 {
     return params.{{ "bases" if slot < 4 else "more_bases" }}.{{ "xyzw"[slot % 4] }}{% if shift %} >> {{ shift }}u{% endif %};
 }

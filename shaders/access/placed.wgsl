@@ -1,4 +1,4 @@
-// The element of a body that only says where in its input an element lies; 0 where it lies nowhere.
+// Element of a body that only computes a position in its input; 0 if there is none.
 fn element(at: output_at) -> output_t {
     var source: input_at;
     if (!place(at, &source)) { return output_t(); }

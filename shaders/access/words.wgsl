@@ -1,5 +1,5 @@
-// The bits of words of which the first begins with some unit, of neighbours that lie side by side in memory. Units before the
-// tensor's first or behind its last one give any bits.
+// The bits of words, the first of which begins with some unit, of units that are contiguous in memory. Bits of units before the
+// tensor's first or after its last one are undefined.
 # for words in counts
 fn {{ name }}_words{{ words }}(at: {{ name }}_at) -> array<u32, {{ words }}> {
     let unit = {{ name }}_unit(at);

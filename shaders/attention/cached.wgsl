@@ -1,4 +1,4 @@
-// New rows of a cache belong behind its past ones; there may be no room.
+// New rows of a cache follow its past ones; there may be no room.
 fn place(at: source_at, target_at: ptr<function, output_at>) -> bool {
     *target_at = at;
     (*target_at)[2] = u32(clamp(past_load(at), 0, {{ output.sizes[2] }})) + at[2];

@@ -1,4 +1,4 @@
-// Where a tile of a depth-wise convolution begins to read the input, and its filter of {{ tap_rows }} rows, if it lies in units.
+// First input element of a tile of a depthwise convolution, and its filter of {{ tap_rows }} rows, if it is in units.
     var source: input_at;
     source[0] = at[0];
     source[1] = at[1];

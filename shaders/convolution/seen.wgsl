@@ -1,5 +1,5 @@
-// What the windows of a tile see of one row of the input, read into variables: 0 beside the input, and where `inside` does not hold.
-// Once it has read a unit, it does what `also` says, with the unit's number in place of `#`.
+// Elements of one row of the input in the windows of a tile, read into variables: 0 outside the input, and if `inside` is false.
+// After each unit, it inserts `also`, with the unit's index in place of `#`.
 // `name` is the variable, or the lane of one, that holds an element.
 {% macro name(patch, element) %}{% set number, lane = patch.place(element) %}seen{{ number }}{{ "." ~ "xyzw"[lane] if patch.lanes > 1 }}{% endmacro %}
 {% macro read(across, column_at, inside, prefix="", name="input", also="") %}

@@ -1,4 +1,4 @@
-// The filter of a depth-wise convolution in registers, in units or tap by tap: what reads a row of it, and what adds its products with a row of
+// The filter of a depth-wise convolution in registers, in units or tap by tap: macros that read a row of it, and that add its products with a row of
 // the input to the sums of a row of positions.
 {% import "convolution/seen" as seen with context %}
 {% macro tap(row, place) %}{% if in_units %}{% set number = row * across.axis.size + place %}taps{{ number // 4 }}.{{ "xyzw"[number % 4] }}{% else %}tap{{ row }}_{{ place }}{% endif %}{% endmacro %}

@@ -1,5 +1,5 @@
-// A number for each element that counts up by so much along each dimension, modulo 2^32: with packed strides the row-major
-// place. Along the dimension that is packed into units, if any, a coordinate counts units.
+// A number per element that increases by a step along each dimension, modulo 2^32: with packed strides the row-major
+// index. Along the dimension that is packed into units, if any, a coordinate counts units.
 fn element(at: output_at) -> output_t {
     var place = 0u;
     # for dimension in range(output.rank)

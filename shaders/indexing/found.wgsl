@@ -1,4 +1,4 @@
-// The index of each element, resolved: OUTSIDE where it names no place. Along the dimension that is packed into units, if
+// The index of each element, resolved: OUTSIDE if it is out of range. Along the dimension that is packed into units, if
 // any, a coordinate of the output counts units.
 {% set packed = output.packed %}fn element(at: output_at) -> output_t {
     # if output.lanes == 1

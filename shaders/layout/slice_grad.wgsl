@@ -1,4 +1,4 @@
-// SLICE_GRAD, PADDING1 with a constant: output[start + step * at] = input[at], what lies around it comes from the border
+// SLICE_GRAD, PADDING1 with a constant: output[start + step * at] = input[at], other elements come from the border
 fn element(at: output_at) -> output_t {
     var source: input_at;
     # for dimension in range(output.rank)

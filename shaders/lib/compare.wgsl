@@ -1,5 +1,5 @@
 // Comparing and clipping floats by their bits: NaN is in no relation to anything, subnormals count, both zeros are one.
-// Drivers flush subnormals in their own comparisons, and some are told that there is no NaN.
+// Drivers flush subnormals in their own comparisons, and some assume that there is no NaN.
 
 // An integer that compares as the value does. NaN lies beyond the infinities.
 fn order_f32(x: f32) -> i32 {

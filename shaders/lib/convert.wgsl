@@ -1,5 +1,5 @@
 // Conversions as CAST does them: floats to integers truncate and saturate, NaN gives 0; integers wrap; integers and wider
-// floats to floats round to nearest, ties to even. Where drivers round wrongly or have no type, integer arithmetic does it.
+// floats to floats round to nearest, ties to even. If drivers round wrongly or lack a type, integer arithmetic is used.
 
 // ---- from f32
 

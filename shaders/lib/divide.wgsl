@@ -39,7 +39,7 @@ fn divide_f32_fused(numerator: f32, denominator: f32) -> f32 {
     return select(third, first, over == 0u); // with its sign
 }
 
-// The root may be off by 3 ULP. It is corrected, and compared with the middles between it and its neighbours: the next number is the
+// The root may be off by 3 ULP. It is corrected, and compared with the middles between it and its neighbors: the next number is the
 // nearest if the root leaves more than root * unit. That is a quarter of a squared unit too little, and less than any rest.
 fn sqrt_f32_fused(x: f32) -> f32 {
     if (bitcast<u32>(x) - 0x21800000u >= 0x3c000000u) { return long_root(x); } // 2^-60 to 2^60

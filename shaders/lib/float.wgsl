@@ -1,4 +1,4 @@
-// Floats: special values by their bits, and arithmetic that compilers must not simplify. What only moves bits keeps
+// Floats: special values by their bits, and arithmetic that compilers must not simplify. Copies of bits preserve
 // subnormals on adapters whose arithmetic flushes them.
 
 fn is_not_finite(x: f32) -> bool {
@@ -13,12 +13,12 @@ fn is_infinity_f32(x: f32) -> bool {
     return (bitcast<u32>(x) & 0x7fffffffu) == 0x7f800000u;
 }
 
-// The value, hidden from the optimiser by a zero that it cannot know: keeps (a + b) - a from becoming b.
+// The value, hidden from the optimizer by a zero that it cannot know: keeps (a + b) - a from becoming b.
 fn opaque(x: f32) -> f32 {
     return bitcast<f32>(bitcast<u32>(x) | params.zero);
 }
 
-// Constants that the compiler would refuse as literals.
+// Constants that the compiler would reject as literals.
 fn infinity_f32() -> f32 {
     return bitcast<f32>(0x7f800000u | params.zero);
 }

@@ -1,4 +1,4 @@
-// Halves by integer arithmetic: some drivers' own conversions flush subnormals or round wrongly. The functions that end in _unpacked,
+// Float16 by integer arithmetic: some drivers' own conversions flush subnormals or round wrongly. The functions that end in _unpacked,
 // _packed and _by_f16 take their places on adapters on which they are exact.
 
 fn half_of_f32(x: f32) -> u32 {

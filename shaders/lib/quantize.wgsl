@@ -1,4 +1,4 @@
-// Quantisation: what every operator that stores quantised numbers ends with.
+// Quantization: the last step of every operator that stores quantized numbers.
 
 // Rounded to an integer, halves to even, shifted by a zero point in integers, saturated; NaN counts as 0. Added to 1.5 * 2^23,
 // a number below 2^22 is rounded, and its integer is in the low bits of the sum.

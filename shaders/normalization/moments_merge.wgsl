@@ -1,5 +1,5 @@
-// Count, mean and squared deviations of a row, merged pairwise (Chan's update of Welford's): a mean far from 0 costs the
-// variance nothing. It is kept in two parts, so that differences from it are good where they are small beside it.
+// Count, mean and squared deviations of a row, merged pairwise (Chan's update of Welford's): a mean far from 0 does not affect the
+// accuracy of the variance. It is kept in two parts, so that small differences from it are accurate.
 alias acc_t = vec4<f32>; // count, mean, what the mean lacks, sum of squared deviations
 fn lift(value: input_s, index: u32) -> acc_t {
     return vec4<f32>(1.0, value, 0.0, 0.0);

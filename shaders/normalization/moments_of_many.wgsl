@@ -1,5 +1,5 @@
-// Count, mean and squared deviations of several numbers at once, found in two goes, of their distances from the first, as small
-// as they come.
+// Count, mean and squared deviations of several numbers at once, in two passes, of their distances from the first, which
+// are small.
 {% import "reduction/trees" as trees %}
 # for count in counts|default(())
 fn lift{{ count }}(values: array<f32, {{ count }}>) -> acc_t {

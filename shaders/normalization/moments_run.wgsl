@@ -1,5 +1,5 @@
-// Mean and variance of a few numbers, taken one by one (Welford), of their distances from the first: these are small where
-// the mean is far from 0, and so the mean in two parts comes for nothing.
+// Mean and variance of a few numbers, taken one by one (Welford), of their distances from the first: these are small if
+// the mean is far from 0, so that the mean in two parts costs nothing.
 alias run_t = vec4<f32>; // the first number, the count, the mean distance from the first, sum of squared deviations
 fn open(value: input_s) -> run_t {
     return vec4<f32>(value, 1.0, 0.0, 0.0);

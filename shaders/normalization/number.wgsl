@@ -1,4 +1,4 @@
-// A number in place of a tensor that is not given, or that an attribute leaves out.
+// A number in place of an absent tensor, or one that an attribute omits.
 fn apply() -> output_s {
     return {{ value }};
 }

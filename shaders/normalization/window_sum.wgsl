@@ -1,5 +1,5 @@
-// The sum over the window of each element along dimension {{ axis }}: {{ before }} neighbours before it, {{ after }} behind it, as far as
-// the tensor goes. Long windows are added up in tiles, which keeps rounding errors small.
+// The sum over the window of each element along dimension {{ axis }}: {{ before }} elements before it, {{ after }} after it, within
+// the tensor. Long windows are summed in tiles, which keeps rounding errors small.
 fn element(at: output_at) -> output_t {
     let first = at[{{ axis }}] - min(at[{{ axis }}], {{ before }}u);
     let last = min(at[{{ axis }}] + {{ after }}u, {{ output.sizes[axis] - 1 }}u);

@@ -1,4 +1,4 @@
-// AVERAGE_POOLING1: output = the sum of what the window sees / how many elements that are
+// AVERAGE_POOLING1: output = the sum of the window's elements / their number
 {% include "pooling/divisor" %}
 fn element(at: output_at) -> output_t {
     return f32(sums_load(at)) / divisor(at);

@@ -1,4 +1,4 @@
-// AVERAGE_POOLING_GRAD: what reaches an element of the input from a position whose window covers it
+// AVERAGE_POOLING_GRAD: contribution to an element of the input from a position whose window covers it
 {% include "window/find_position" %}
 {% include "pooling/divisor" %}
 fn element(at: output_at) -> output_t {

@@ -1,4 +1,4 @@
-// The element of the input that a window chose: a place in the padding stands for the first one on the input.
+// The element of the input that a window chose: an index in the padding represents the first one on the input.
 {% include "window/inside" %}
 fn chosen_at(at: places_at, number: u32) -> places_at {
     var source = at;

@@ -1,4 +1,4 @@
-// MAX_POOLING2, output_indices: the number of the chosen element, in row-major order over the whole input
+// MAX_POOLING2, output_indices: the row-major index of the maximum in the whole input
 {% include "pooling/chosen_at" %}
 fn element(at: output_at) -> output_t {
     let source = chosen_at(at, places_load(at));

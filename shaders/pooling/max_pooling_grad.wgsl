@@ -1,5 +1,5 @@
-// MAX_POOLING_GRAD: what reaches an element of the input from a position whose window covers it: the gradient, if
-// the window chose it
+// MAX_POOLING_GRAD: contribution to an element of the input from a position whose window covers it: the gradient, if
+// it is the window's maximum
 {% include "window/find_position" %}
 {% include "pooling/chosen_at" %}
 fn element(at: output_at) -> output_t {

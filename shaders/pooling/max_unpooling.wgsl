@@ -1,4 +1,4 @@
-// MAX_UNPOOLING: output[the element with the number that the index names] = input; a number beyond the output is dropped
+// MAX_UNPOOLING: output[index] = input, for row-major indices; those beyond the output are dropped
 fn place(at: source_at, target_at: ptr<function, output_at>) -> bool {
     let number = indices_index(at, {{ count }}u);
     if (number == OUTSIDE) { return false; }

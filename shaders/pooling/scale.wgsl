@@ -1,4 +1,4 @@
-// What the elements of a window are divided by: the largest of their sizes; 1 where that is 0, subnormal or not finite.
+// Divisor of the elements of a window: the largest of their magnitudes; 1 if that is 0, subnormal or not finite.
 fn scale(largest: f32) -> f32 {
     let exponent = bitcast<u32>(largest) & 0x7f800000u;
     return select(largest, 1.0, exponent == 0u || exponent == 0x7f800000u);

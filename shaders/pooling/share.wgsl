@@ -1,4 +1,4 @@
-// AVERAGE_POOLING1 of windows that count all their places: output = the sum of what the window sees / how many these are
+// AVERAGE_POOLING1 that includes padding: output = the sum of the window's elements / the window's size
 fn apply(input: input_s) -> output_s {
     return input / {{ count }}.0;
 }

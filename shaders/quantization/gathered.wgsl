@@ -1,5 +1,5 @@
-// QUANTIZED_LINEAR_MATRIX_MULTIPLY, QUANTIZED_LINEAR_CONVOLUTION: scales (bits of float32), zero points and biases (INT32) one
-// after the other, so that the main kernel binds one buffer in place of many.
+// QUANTIZED_LINEAR_MATRIX_MULTIPLY, QUANTIZED_LINEAR_CONVOLUTION: scales (bits of float32), zero points and biases (INT32) concatenated,
+// so that the main kernel binds one buffer instead of many.
 fn element(at: output_at) -> output_t {
     # for entry in entries
     # if not loop.last

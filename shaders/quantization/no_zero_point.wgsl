@@ -1,4 +1,4 @@
-// Stands for a zero point that is not given: 0
+// An absent zero point: 0
 fn apply() -> output_s {
     return output_s();
 }

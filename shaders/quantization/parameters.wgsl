@@ -1,5 +1,5 @@
-// The scales and zero points of a quantised operator, side by side as float32 (exact for 8-bit numbers), so that its main
-// kernel binds one buffer in place of many.
+// The scales and zero points of a quantized operator, packed as float32 (exact for 8-bit numbers), so that its main
+// kernel binds one buffer instead of many.
 fn element(at: output_at) -> output_t {
     switch at[{{ output.rank - 1 }}] {
     # for name in names[1:]

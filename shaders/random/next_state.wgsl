@@ -1,4 +1,4 @@
-// The generator's state after some blocks: the counter moves on, the key stays.
+// The generator's state after some blocks: the counter advances, the key is unchanged.
 fn element(at: output_at) -> output_t {
     let word = at[{{ output.rank - 1 }}];
     if (word >= 4u) { return select(state4_load(at), state5_load(at), word == 5u); }

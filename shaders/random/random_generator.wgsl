@@ -1,5 +1,5 @@
 // RANDOM_GENERATOR: output = word (place mod 4) of the Philox 4x32-10 block of counter + place div 4, where place is the
-// element's row-major number. Four neighbours in one unit are a whole block.
+// element's row-major index. Four adjacent elements in one unit are a whole block.
 # set first = ".x" if output.lanes > 1 else ""
 fn block_of(at: output_at, place: u32) -> vec4<u32> {
     let counter = vec4<u32>({% for word in range(4) %}state{{ word }}_load(at){{ first }}{{ ", " if not loop.last }}{% endfor %});

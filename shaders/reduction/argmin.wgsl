@@ -1,4 +1,4 @@
-// ARGMIN, ARGMAX: the number, in row-major order over the axes, of the element that comes first in {{ order }} order.
+// ARGMIN, ARGMAX: the row-major index over the axes of the element that comes first in {{ order }} order.
 // NaN comes after everything; of equal elements the axis direction decides.
 alias acc_t = vec2<u32>; // rank of the element, its number
 fn lift(value: input_s, index: u32) -> acc_t {

@@ -1,5 +1,5 @@
-// ARGMIN, ARGMAX in units{{ " of %d elements" % lanes if lanes > 1 }}: a walk keeps the first rank and where it was, and looks up at its end which element
-// has it.
+// ARGMIN, ARGMAX in units{{ " of %d elements" % lanes if lanes > 1 }}: a loop tracks the first rank and its unit, and finds its element at the
+// end.
 {% set elements = ["unit.x", "unit.y", "unit.z", "unit.w"][:lanes] if lanes > 1 else ["unit"] %}
 # if input.kind == "f32"
 // Of floats as integers, {{ "unsigned" if order == "ascending" else "signed" }}: the least, which is that of the first number if no number has the {{ "minus" if order == "ascending" else "plus" }} sign, and the largest,

@@ -1,4 +1,4 @@
-// REDUCE MULTIPLY of floats: product(x). Significands, in twice the precision, and exponents go separate ways, so that
+// REDUCE MULTIPLY of floats: product(x). Significands, in twice the precision, and exponents are multiplied separately, so that
 // nothing overflows or underflows before the result does.
 alias acc_t = vec4<u32>; // significand from 1 to 2, with sign (or zero, infinity, NaN); its error; exponent; unused
 fn lift(value: input_s, index: u32) -> acc_t {

@@ -1,5 +1,5 @@
-// Sums of floats that do not overflow before the result does: numbers from 2^64 on, and what is not finite, are added up
-// apart, in units of 2^64. Both sums keep their rounding errors.
+// Sums of floats that do not overflow before the result does: numbers from 2^64 on, infinities and NaN are summed
+// separately, in units of 2^64. Both sums keep their rounding errors.
 const LARGE_UNIT = 18446744073709551616.0f;
 const OF_LARGE_UNIT = 5.421010862427522e-20f; // its reciprocal
 alias acc_t = vec4<f32>; // sum of the smaller numbers, its error; sum of the large ones in units of 2^64, its error

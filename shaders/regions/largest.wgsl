@@ -1,7 +1,7 @@
-// ROI_POOLING: the number, in row-major order over the whole input, of the largest element of a region's bin; all ones where the bin
-// has none.
-// Of equal elements the first; NaN only where there is nothing else. A share of the bin at a time: `previous` is what the shares before
-// found.
+// ROI_POOLING: the row-major index in the whole input of the largest element of a region's bin; all ones if the bin
+// is empty.
+// Of equal elements the first; NaN only if there is nothing else. A share of the bin at a time: `previous` is the result of the
+// earlier shares.
 {% import "regions/scale" as scale %}
 struct Span { first: i32, count: u32 } // of a region along an axis: elements of the input
 fn corner_of(number: f32) -> i32 {

@@ -1,4 +1,4 @@
-// ROI_ALIGN_GRAD: a bit for each of up to {{ group }} regions of which a block of output elements touches an element along an axis:
+// ROI_ALIGN_GRAD: a bit for each of up to {{ group }} regions in which a block of output elements affects an element along an axis:
 // output[batch, group of regions, block, element]{{ "; of the batch alone" if batches }}
 fn element(at: output_at) -> output_t {
     let first = at[1] * {{ group }}u;

@@ -1,5 +1,5 @@
-// ROI_ALIGN1: output = the mean or the maximum of a region's samples, outside the input that of a constant. A share of the samples
-// at a time: `previous` is what came of the shares before.
+// ROI_ALIGN1: output = the mean or the maximum of a region's samples, outside the input of a constant. A share of the samples
+// at a time: `previous` is the result of the earlier shares.
 {% import "regions/samples" as samples with context %}
 {% include "regions/sampling" %}
 {% include "regions/interpolated" %}

@@ -1,6 +1,6 @@
-// ROI_ALIGN_GRAD: what reaches an element of the input from the output elements of all regions, each one's gradient times what the
-// element weighs in it; for {{ tile }} channels, which the same regions reach, and {{ across }} elements in a row. Where sums are in {{ shares }} shares,
-// of one of these.
+// ROI_ALIGN_GRAD: contribution to an element of the input from the output elements of all regions: each one's gradient times the
+// element's weight in it; for {{ tile }} channels, which the same regions affect, and {{ across }} elements in a row. If sums have {{ shares }} shares,
+// for one of these.
 {% include "reduction/exact_sum" %}
 # if maximum
 struct Between { low: f32, rest: f32 } // the element before a coordinate, and how far behind it that lies

@@ -1,5 +1,5 @@
-// ROI_ALIGN_GRAD, output_roi_gradient: what reaches the four numbers of a region from an output element in up to {{ channels }} channels, whose
-// samples lie alike (of MEAN: from a share of the samples): its gradient times the slope of the input at each sample and the
+// ROI_ALIGN_GRAD, output_roi_gradient: contribution to the four numbers of a region from an output element in up to {{ channels }} channels, whose
+// samples have equal positions (of MEAN: from a share of the samples): its gradient times the slope of the input at each sample and the
 // sample's distance from the opposite end.
 {% import "regions/samples" as samples with context %}
 {% import "regions/scale" as scale %}

@@ -1,8 +1,8 @@
-// Where the samples of a region lie, per axis: ROI_ALIGN1's coordinates, each step rounded to f32, by all adapters alike.
+// Positions of a region's samples, per axis: ROI_ALIGN1's coordinates, each step rounded to f32 on all adapters.
 // Both ends of a region in elements of the input, from one sample to the next, samples per output element.
 {% import "regions/scale" as scale %}
 struct Extent { near: f32, far: f32, step: f32, samples: u32 }
-struct Place { low: u32, high: u32, rest: f32 } // neighbouring elements, and how much of the higher one counts
+struct Place { low: u32, high: u32, rest: f32 } // adjacent elements, and the weight of the higher one
 fn is_between(low: f32, coordinate: f32, high: f32) -> bool {
     return less_equal_f32(low, coordinate) && less_equal_f32(coordinate, high);
 }

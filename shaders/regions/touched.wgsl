@@ -1,5 +1,5 @@
-// ROI_ALIGN_GRAD: a bit for each of up to {{ block }} output elements in which one of {{ across }} neighbouring elements along an axis has a weight:
-// output[region, block of output elements, neighbours]
+// ROI_ALIGN_GRAD: a bit for each of up to {{ block }} output elements in which one of {{ across }} adjacent elements along an axis has a weight:
+// output[region, block of output elements, group of adjacent elements]
 fn element(at: output_at) -> output_t {
     let first = at[1] * {{ block }}u;
     let here = at[2] * {{ across }}u;

@@ -1,4 +1,4 @@
-// ROI_ALIGN_GRAD: what {{ tile }} neighbouring elements along an axis weigh in an output element's mean:
+// ROI_ALIGN_GRAD: weights of {{ tile }} adjacent elements along an axis in an output element's mean:
 // output[region, output element, element]
 {% include "regions/sampling" %}
 fn tile(at: output_at) -> array<tile_s, {{ tile }}> {

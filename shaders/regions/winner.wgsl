@@ -1,5 +1,5 @@
-// ROI_ALIGN_GRAD with MAX: the sample that is the maximum, as its numbers along x and y, for {{ tile }} channels, whose samples lie
-// alike; all ones where that lies outside the input. A share of the samples at a time: `previous` is the winner of the shares before.
+// ROI_ALIGN_GRAD with MAX: the sample that is the maximum, as its indices along x and y, for {{ tile }} channels, whose samples have equal
+// positions; all ones if it is outside the input. A share of the samples at a time: `previous` is the winner of the shares before.
 {% import "regions/samples" as samples with context %}
 {% include "regions/sampling" %}
 {% include "regions/interpolated" %}

@@ -1,4 +1,4 @@
-// Where the sample lies that is the maximum, by its numbers along x and y.
+// Position of the sample that is the maximum, from its indices along x and y.
 fn has_winner(winner: vec2<u32>) -> bool {
     return winner.x != 0xffffffffu;
 }

@@ -1,5 +1,5 @@
 // ROI_ALIGN_GRAD with MAX: the coordinates y and x, clamped to the input, of the sample that is the maximum, as bits; before the
-// input where there is none. For {{ tile }} channels of an output element.
+// input if there is none. For {{ tile }} channels of an output element.
 {% include "regions/sampling" %}
 {% include "regions/winning" %}
 fn coordinate_of(place: Place) -> f32 {

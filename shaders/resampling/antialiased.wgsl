@@ -1,4 +1,4 @@
-// RESAMPLE3, antialiased: what the element of the input that a tap stands for adds to an output element along one axis: its weight
+// RESAMPLE3, antialiased: contribution of the input element of a tap to an output element along one axis: its weight
 // under a triangle around the coordinate, divided by the sum of all weights. Positions beyond an edge belong to the edge's element.
 {% set axis = axes[0] %}
 {% include "resampling/triangle" %}

@@ -1,4 +1,4 @@
-// RESAMPLE3, antialiased, along one axis where few elements lie under a triangle: the sum of what each of them adds. Elements
+// RESAMPLE3, antialiased, along one axis if few elements lie under a triangle: the sum of their contributions. Elements
 // without a weight add nothing, even if they are infinite.
 {% set axis = axes[0] %}
 {% include "resampling/triangle" %}

@@ -1,5 +1,5 @@
-// RESAMPLE3, antialiased, along one axis where few elements lie under a triangle: antialiased_sum's sums for a tile of output elements
-// beside each other at the same coordinate, whose weights are found once.
+// RESAMPLE3, antialiased, along one axis if few elements lie under a triangle: antialiased_sum's sums for a tile of adjacent
+// output elements at the same coordinate, whose weights are computed once.
 {% set axis = axes[0] %}
 {% set lanes = input.lanes %}
 {% include "resampling/triangle" %}

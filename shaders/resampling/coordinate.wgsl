@@ -1,5 +1,5 @@
-// Per axis: where an output coordinate lies on the input, (number - output offset) / scale - input offset, each step rounded to
-// f32, by all adapters alike.
+// Per axis: input coordinate of an output element, (index - output offset) / scale - input offset, each step rounded to
+// f32 on all adapters.
 # for axis in axes
 fn coordinate{{ loop.index0 }}(number: u32) -> f32 {
     let moved = {{ "f32" if axis.count <= 2 ** 24 else "u32_to_f32" }}(number) - bitcast<f32>({{ axis.output_offset_bits }}u);

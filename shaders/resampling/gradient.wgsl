@@ -1,4 +1,4 @@
-// RESAMPLE_GRAD1: what the output element of the forward operator that a tap stands for adds to the gradient of an element of its
+// RESAMPLE_GRAD1: contribution of a tap's output element of the forward operator to the gradient of an element of its
 // input along one axis: the output's gradient times the weight that the forward operator gave that element
 {% include "resampling/nearest_element" if nearest else "resampling/coordinate" %}
 {% set axis = axes[0] %}

@@ -1,5 +1,5 @@
-// RESAMPLE3, UPSAMPLE_2D, linear: output = the sum, over both neighbours along every axis and all combinations of these, of
-// weights * input. What has no weight adds nothing, even if it is infinite.
+// RESAMPLE3, UPSAMPLE_2D, linear: output = the sum, over both neighbors along every axis and all combinations of these, of
+// weights * input. Elements without weight add nothing, even if they are infinite.
 {% include "resampling/coordinate" %}
 {% set number_t = "f32" if output.lanes == 1 else "vec" ~ output.lanes ~ "<f32>" %}
 fn element(at: output_at) -> output_t {

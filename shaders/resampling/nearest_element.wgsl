@@ -1,4 +1,4 @@
-// Per axis: the element of the input that nearest neighbour takes for an output coordinate.
+// Per axis: the input element of nearest neighbor for an output coordinate.
 {% include "resampling/coordinate" %}
 # for axis in axes
 fn nearest{{ loop.index0 }}(number: u32) -> u32 {

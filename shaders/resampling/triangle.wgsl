@@ -1,4 +1,4 @@
-// The triangle of antialiasing around a coordinate; what is computed once for all elements under it.
+// The triangle of antialiasing around a coordinate: values that are computed once for all elements under it.
 {% include "resampling/coordinate" %}
 {% set axis = axes[0] %}
 {% set edge = axis.size - 1 %}

@@ -1,5 +1,5 @@
 // The stages of attention on one block of keys: scores, the largest one of each row so far, weights, the weighted sum of
-// the values; and what is made of the sums at the end. A number of several rows lies in one vector.
+// the values; and the results from the sums. A vector holds the numbers of several rows.
 {% macro of_row(name, row) %}{{ name }}{{ row // width }}{{ row_parts[row % width] }}{% endmacro %}
 {% macro scores() %}
         # for unit in range(tile.key_units)

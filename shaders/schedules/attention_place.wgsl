@@ -1,4 +1,4 @@
-// Coordinates by the numbers of a shared head, of a row, and where there is one of a column; what is left out is 0.
+// Coordinates from the indices of a shared head, of a row, and optionally of a column; omitted ones are 0.
 fn {{ name }}_place(batch: u32{% for parameter in parameters %}, {{ parameter }}: u32{% endfor %}) -> {{ name }}_at {
     var at: {{ name }}_at;
     # for digit in digits

@@ -1,10 +1,10 @@
 // ATTENTION, by rows: an invocation holds {{ tile.rows }} rows of queries, and their weighted sums, in registers, and goes through the keys one by
 // one. Where a score is the largest one so far, what was summed before is scaled down to it.
 # if in_step
-// Neighbours take rows of the same head. Each reads some units of a key and of its values, and hands them to its whole
+// Adjacent invocations take rows of the same head. Each reads some units of a key and of its values, and broadcasts them to its whole
 // subgroup: eight of them, or four in small subgroups, have all.
 # else
-// Neighbours take heads, or parts of the keys, of their own.
+// Adjacent invocations take different heads, or parts of the keys.
 # endif
 {% import "schedules/attention_macros" as attention with context %}
 alias sum_t = vec4<f32>;

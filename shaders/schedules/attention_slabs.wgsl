@@ -129,7 +129,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, {{ "@builtin(subgroup_id) s
     let row = first_row + line * {{ tile.rows }}u;
     let column = first_column + lane;
     // What it brings to slabs: four elements of a query, and of keys, and units of values. Keys of different quads of elements are
-    // in different orders, so that neighbours write to different banks.
+    // in different orders, so that adjacent invocations write to different banks.
     let quad = me % {{ quads }}u;
     let own = me / {{ quads }}u;
     let query_starts = query_start(batch, min(first_row + own, {{ rows - 1 }}u));

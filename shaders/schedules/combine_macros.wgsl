@@ -2,7 +2,7 @@
 // all invocations before. The order of merges depends on the sizes of workgroup and subgroups alone.
 // Without subgroups, they meet in workgroup memory, whose halves are merged turn by turn.
 // With subgroups, invocations shuffle first; then the results of subgroups, of which workgroup memory holds one each, are
-// merged by every subgroup alike. A subgroup may have any number of lanes from `subgroup` on. Invocations are numbered by
+// merged by every subgroup in the same way. A subgroup may have any number of lanes from `subgroup` on. Invocations are numbered by
 // subgroup and lane, so only full subgroups are assumed, not how a driver spreads invocations over them.
 {% set farthest = [launch.workgroup, 128]|min %}
 {% macro distances(end) %}{% for power in range(10) if 2 ** power < end %}{{ " " if power }}{{ 2 ** power }}{% endfor %}{% endmacro %}

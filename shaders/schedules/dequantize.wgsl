@@ -1,4 +1,4 @@
-// DEQUANTIZE, turned: units of words of four neighbouring columns become {{ in_unit }} units of four floats.
+// DEQUANTIZE, transposed: units of words of four adjacent columns become {{ in_unit }} units of four floats.
 {% import "schedules/quantized_macros" as quantized with context %}
 {% include "schedules/locate" %}
 fn handle(number: u32) {

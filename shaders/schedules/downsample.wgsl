@@ -1,4 +1,4 @@
-// DOWNSAMPLE: one invocation adds up, with constant weights, {{ stencil.weights|length }} neighbours for each of {{ sums|length if not is_along else lanes }} output elements
+// DOWNSAMPLE: one invocation sums, with constant weights, {{ stencil.weights|length }} adjacent elements for each of {{ sums|length if not is_along else lanes }} output elements
 // along an axis: whole units across it, or with single elements at both ends along it. Elements beyond an edge are the edge's.
 {% include "schedules/locate" %}
 fn handle(number: u32) {

@@ -1,4 +1,4 @@
-// Stores a unit smaller than a word, without touching its neighbours in that word.
+// Stores a unit smaller than a word, without changing other units in that word.
 fn exchange(unit: u32, bits: u32) {
     let word = output_base() + unit / {{ 32 // unit_bits }}u;
     let shift = (unit % {{ 32 // unit_bits }}u) * {{ unit_bits }}u;

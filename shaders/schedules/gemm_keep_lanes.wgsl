@@ -1,4 +1,4 @@
-// Stores what becomes of each of four sums, if it is inside the output.
+// Stores the epilogue of each of four sums, if it is inside the output.
 {% include "schedules/gemm_keep_one" %}
 fn keep(part: u32, batch: u32, row: u32, column: u32, sums: sum_t) {
     # for part in "xyzw"

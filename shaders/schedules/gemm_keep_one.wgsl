@@ -1,4 +1,4 @@
-// Stores what becomes of a sum, if it is inside the output.
+// Stores the epilogue of a sum, if it is inside the output.
 {% include "schedules/gemm_place" %}
 {% if unit_bits < 32 %}
 {% include "schedules/exchange" %}

@@ -1,4 +1,4 @@
-// Stores what becomes of two times four sums side by side, if they are inside the output.
+// Stores the epilogue of two units of four adjacent sums, if they are inside the output.
 {% include "schedules/gemm_place" %}
 fn keep(part: u32, batch: u32, row: u32, column: u32, first: sum_t, second: sum_t) {
     if (row < {{ rows }}u && column < {{ columns // 4 }}u) {

@@ -1,4 +1,4 @@
-// Stores what becomes of four sums side by side, if they are inside the output.
+// Stores the epilogue of four adjacent sums, if they are inside the output.
 {% include "schedules/gemm_place" %}
 fn keep(part: u32, batch: u32, row: u32, column: u32, sums: sum_t) {
     if (row < {{ rows }}u && column < {{ columns // 4 }}u) {

@@ -1,4 +1,4 @@
-// What the tiled schedules of products share: which tile a workgroup has, the sums, what goes into them, their end. Sums are
+// Common macros of the tiled schedules of products: the tile of a workgroup, the sums, their terms, their results. Sums are
 // variables, or elements of an array per lane, in the order of the outputs.
 {% macro workgroup_tile() %}
     let number = group.x + group.y * {{ launch.grid[0] }}u;

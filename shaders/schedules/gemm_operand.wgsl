@@ -1,4 +1,4 @@
-// An operand of a product: coordinates by the numbers of its batch and of its row or column (or unit of them), and the
+// An operand of a product: coordinates from the indices of its batch and of its row or column (or unit of them), and the
 // element or unit at a step along the inner dimensions from there.
 alias {{ name }}_unit_t = {{ unit_t }};
 fn {{ name }}_start(batch: u32, own: u32) -> {{ name }}_at {

@@ -1,5 +1,5 @@
 // GEMM, register: an invocation computes {{ tile.rows }} rows by {{ tile.units }} units of four columns, reading both operands straight from memory.
-// {{ tile.across }} neighbours lie side by side in the same rows, {{ tile.down }} below each other.
+// {{ tile.across }} adjacent invocations are in the same rows, {{ tile.down }} in the same columns.
 # if sharing > 1
 // {{ sharing }} share the units of these rows for the steps of a turn: each reads some, and hands them to its whole subgroup.
 # endif

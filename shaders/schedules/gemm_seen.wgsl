@@ -1,5 +1,5 @@
-// An operand that is what windows see, element by element: where the window of a position starts, and the element of a step from there.
-// Places before the input wrap around to large numbers, so that one comparison finds both ends; there 0 is seen, without a branch that
+// An operand of windows, element by element: the start of the window of a position, and the element of a step from there.
+// Coordinates before the input wrap around to large numbers, so that one comparison finds both ends; padding is 0, without a branch that
 // would wait for the load.
 alias {{ name }}_unit_t = {{ unit_t }};
 fn {{ name }}_start(batch: u32, own: u32) -> {{ name }}_at {

@@ -1,4 +1,4 @@
-// Where the rows or columns of a unit start, each for itself. Past the edge the last one counts.
+// Starts of the rows or columns of a unit. Those past the edge are the last one.
 alias {{ name }}_starts_t = array<{{ name }}_at, {{ width }}>;
 fn {{ name }}_starts(batch: u32, unit: u32) -> {{ name }}_starts_t {
     var starts: {{ name }}_starts_t;

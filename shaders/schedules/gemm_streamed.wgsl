@@ -1,6 +1,6 @@
 // GEMM, streamed: few rows by columns that are read once. A workgroup holds {{ depth }} steps of {{ tile.rows }} rows in workgroup memory; {{ tile.slices }} invocations
 // share the steps of four columns, {{ steps }} times four steps of each in flight, and add their sums at the end.
-// {{ "Neighbours read neighbouring steps of a column." if b_fetch.steps > 1 else "Neighbours read neighbouring columns of a step." }}
+// {{ "Adjacent invocations read adjacent steps of a column." if b_fetch.steps > 1 else "Adjacent invocations read adjacent columns of a step." }}
 // (Where the steps end is opaque: some compilers unroll loops of known length, for half a minute.)
 {% import "schedules/gemm_macros" as gemm with context %}
 # set along = b_fetch.steps > 1

@@ -1,5 +1,5 @@
-// An operand that is what windows see: the units of a row of the window, found among what is read once for all. Past the edge the last
-// unit counts. Places before the input wrap around to large numbers, so that one comparison finds both ends; there 0 is seen.
+// An operand of windows: the units of a row of the window, selected from elements that are read once for all. Units past the edge are the
+// last one. Coordinates before the input wrap around to large numbers, so that one comparison finds both ends; padding is 0.
 {% import "convolution/seen" as seen with context %}
 alias {{ name }}_unit_t = {{ unit_t }};
 alias {{ name }}_starts_t = {{ name }}_at;

@@ -1,5 +1,5 @@
-// Stores the units of a word that belong to the output, and leaves the others as they are. One invocation owns a whole word,
-// and whoever writes the rest of it does so in another kernel.
+// Stores the units of a word that belong to the output, and preserves the others. One invocation owns a whole word,
+// and the rest of it is written in another kernel.
 fn part(number: u32, shift: u32, bits: ptr<function, u32>, own: ptr<function, u32>) {
     var at: output_at;
     if (number >= {{ walk.count }}u || !locate(number, &at)) { return; }

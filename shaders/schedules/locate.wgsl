@@ -1,4 +1,4 @@
-// The coordinates of the unit with a running number; false for numbers that fall into a gap.
+// The coordinates of the unit with a running index; false for indices in a gap.
 fn locate(number: u32, at: ptr<function, output_at>) -> bool {
     var rest = number;
     # for digit in walk.digits

@@ -1,5 +1,5 @@
 // MAP: every unit of the output by itself. An invocation handles {{ launch.items_per_invocation }} consecutive work items: units of the output, or the
-// 32-bit words that smaller units share (one invocation owns a whole word, so no neighbour is torn).
+// 32-bit words that smaller units share (one invocation owns a whole word, so that words are never torn).
 {% include "schedules/locate" %}
 {% if walk.exchange %}
 {% include "schedules/exchange" %}

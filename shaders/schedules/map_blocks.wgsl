@@ -1,4 +1,4 @@
-// MAP, by blocks: an invocation looks up once where a block of {{ units }} units lies, and copies it unit by unit.
+// MAP, by blocks: an invocation looks up the position of a block of {{ units }} units once, and copies it unit by unit.
 {% include "schedules/locate" %}
 fn store(at: output_at, bits: output_t) {
     buffer{{ slot }}[output_base() + output_unit(at)] = output_bits(bits);

@@ -1,4 +1,4 @@
-// The walk over work items: {{ launch.items_per_invocation }} neighbours of an invocation.
+// The walk over work items: {{ launch.items_per_invocation }} adjacent ones per invocation.
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     let first = (id.x + id.y * {{ launch.grid[0] * launch.workgroup }}u) * {{ launch.items_per_invocation }}u;

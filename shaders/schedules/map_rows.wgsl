@@ -1,6 +1,6 @@
-// MAP of a copy whose rows begin in words of their own, {{ words }} words of a row at a time. Units lie side by side in both tensors, and
-// are read as words, from where the first begins. At the ends of rows words are stored in part. (A loop for these: some
-// processors' drivers go through both branches, but not through loops that nobody enters.)
+// MAP of a copy whose rows share no words, {{ words }} words of a row at a time. Units are contiguous in both tensors, and
+// are read as words, from the first unit. Words at the ends of rows are stored in part. (In a loop: some CPU
+// drivers execute both branches, but not loops that no invocation enters.)
 {% set count = 32 // unit_bits %}
 {% include "schedules/locate" %}
 fn handle(number: u32) {

@@ -1,5 +1,5 @@
-// MAP, along runs: one invocation computes {{ units }} neighbours along a dimension (with lanes across it, several runs of them), and reads
-// once what is the same for all. (Their number is opaque: some compilers unroll loops of known length, for seconds.)
+// MAP, along runs: one invocation computes {{ units }} adjacent units along a dimension (with lanes across it, several runs of them), and reads
+// constant operands once. (Their number is opaque: some compilers unroll loops of known length, for seconds.)
 {% include "schedules/locate" %}
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {

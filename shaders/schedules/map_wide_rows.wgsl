@@ -1,5 +1,5 @@
-// MAP of a copy of bytes whose rows begin in blocks of {{ width }} of their own, a block at a time. At the ends of rows blocks are stored in
-// part. (A loop for these: some processors' drivers go through both branches, but not through loops that nobody enters.)
+// MAP of a copy of bytes whose rows share no blocks of {{ width }}, a block at a time. Blocks at the ends of rows are stored in
+// part. (In a loop: some CPU drivers execute both branches, but not loops that no invocation enters.)
 {% include "schedules/locate" %}
 const BEGIN = vec2<u64>({{ begin[0] }}lu, {{ begin[1] }}lu); // the bits of a row's first block that belong to it
 const END = vec2<u64>({{ end[0] }}lu, {{ end[1] }}lu); // and of its last one

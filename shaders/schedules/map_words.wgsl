@@ -1,6 +1,6 @@
-// MAP of a copy, {{ words }} words at a time: units that lie side by side in both tensors are read as words, from where the first begins;
-// words at the ends of runs are put together from single units. (Loops for these: some processors' drivers go through both
-// branches, but not through loops that nobody enters.)
+// MAP of a copy, {{ words }} words at a time: units that are contiguous in both tensors are read as words, from the first unit;
+// words at the ends of runs are composed of single units. (In loops: some CPU drivers execute both
+// branches, but not loops that no invocation enters.)
 {% set count = 32 // unit_bits %}
 {% include "schedules/locate" %}
 fn part(number: u32, shift: u32, bits: ptr<function, u32>, own: ptr<function, u32>) {

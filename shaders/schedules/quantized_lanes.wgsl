@@ -1,5 +1,5 @@
-// Quantized product, by lanes: {{ across }} neighbours read neighbouring units of {{ words_of_unit * 32 }} bits of a column, {{ columns * parts }} columns one after the
-// other, and multiply the integers in them by {{ rows }} rows{{ " of integers, four at a time" if integers }}; {{ down }} such groups lie in a workgroup. A scale multiplies the sum of a unit.
+// Quantized product, by lanes: {{ across }} adjacent invocations read adjacent units of {{ words_of_unit * 32 }} bits of a column, {{ columns * parts }} columns
+// sequentially, and multiply the integers in them by {{ rows }} rows{{ " of integers, four at a time" if integers }}; {{ down }} such groups lie in a workgroup. A scale multiplies the sum of a unit.
 # if sharing > 1
 // {{ sharing }} lanes of a subgroup add their sums by shuffling; what is left is added in workgroup memory.
 # endif

@@ -1,4 +1,4 @@
-// What the schedules of products with quantized columns share.
+// Common macros of the schedules of products with quantized columns.
 {% macro word(name, number) %}{{ name }}{{ "." ~ "xyzw"[number] if words_of_unit > 1 else "" }}{% endmacro %}
 {% macro signed_word(name, number) %}{{ "(" ~ word(name, number) ~ " ^ " ~ flip ~ "u)" if flip else word(name, number) }}{% endmacro %}
 {% macro element(name, place) %}{% if a_lanes == 1 %}{{ name }}{{ place }}{% else %}{{ name }}{{ place // 4 }}.{{ "xyzw"[place % 4] }}{% endif %}{% endmacro %}
@@ -10,7 +10,7 @@
         let {{ name }} = f32(zero_read(batch, {{ column }}, block, 0u)) - {{ middle }};
         # endif
 {% endmacro %}
-// The integers of a word of columns as words of four bytes: those in even and odd places of 4 bits (split), else neighbours, less their middle.
+// The integers of a word of columns as words of four bytes: those in even and odd places of 4 bits (split), else adjacent ones, less their middle.
 {% macro bytes(name, word, split) %}
             # set bits_of_word = "(%s ^ %su)" % (word, byte_flip) if byte_flip else word
             # if bits == 8

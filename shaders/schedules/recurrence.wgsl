@@ -1,6 +1,6 @@
-// RECURRENCE: a step in time of recurrent networks. An invocation takes {{ wide }} elements of the state of {{ rows }} sequences, its
-// neighbours the next ones: it sums up the products of the hidden state before with {{ gates|length }} rows of weights each, and
-// computes the states after from these sums.
+// RECURRENCE: a time step of recurrent networks. An invocation takes {{ wide }} elements of the state of {{ rows }} sequences, adjacent
+// invocations the next ones: it sums the products of the previous hidden state with {{ gates|length }} rows of weights each, and
+// computes the next states from these sums.
 // (The end of a chunk is opaque: some compilers unroll loops of known length, for half a minute.)
 {% macro whole(sum) %}{{ "(%s.x + %s.y) + (%s.z + %s.w)"|format(sum, sum, sum, sum) if along else sum ~ ("[place % 4u]" if wide > 1 else "") }}{% endmacro %}
 alias sum_t = weights_t;

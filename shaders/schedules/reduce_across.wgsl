@@ -1,5 +1,5 @@
-// REDUCE, across rows: one invocation walks {{ places|length }} neighbouring rows of units side by side, all of them or, for partial results, a
-// share. Neighbours walk neighbouring rows.
+// REDUCE, across rows: one invocation iterates over {{ places|length }} adjacent rows of units in parallel, all of them or, for partial results, a
+// share. Adjacent invocations take adjacent rows.
 {% import "schedules/reduce_lanes" as row with context %}
 {% include "schedules/locate" %}
 fn handle(number: u32) {

@@ -1,4 +1,4 @@
-// The unit with a number, in row-major order over the reduced dimensions, of the row that `at` names.
+// The unit with a row-major index over the reduced dimensions, of the row at `at`.
 fn item(at: output_at, index: u32) -> input_t {
     var source: input_at;
     # for dimension in range(input.rank) if dimension not in axes

@@ -1,4 +1,4 @@
-// A partial result of the row that `at` names: the accumulators of a row lie along the last dimension.
+// A partial result of the row at `at`: the accumulators of a row lie along the last dimension.
 fn item(at: output_at, index: u32) -> acc_t {
     var source: partials_at;
     # for dimension in range(partials.rank - 1)

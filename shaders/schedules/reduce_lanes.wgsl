@@ -1,6 +1,6 @@
-// What the schedules of REDUCE say about the lanes of a unit: every lane has an accumulator of its own. They belong to one
-// row, whose elements they number, or, across, to neighbouring rows; then units are read at each of several places. For
-// partial results, {{ together }} neighbouring invocations at a time share a run of units, stepping side by side.
+// Macros of REDUCE for the lanes of a unit: every lane has its own accumulator. They belong to one
+// row, whose elements they index, or, across, to adjacent rows; then units are read at each of several places. For
+// partial results, {{ together }} adjacent invocations at a time share a run of units, interleaved.
 {% macro lifted(unit, index, lane) %}{% if of_partials %}{{ unit }}{% elif lanes == 1 %}lift({{ unit }}, {{ index }}){% elif across %}lift({{ unit }}.{{ "xyzw"[lane] }}, {{ index }}){% else %}lift({{ unit }}.{{ "xyzw"[lane] }}, {{ index }} * {{ lanes }}u + {{ lane }}u){% endif %}{% endmacro %}
 {% macro merged(number, unit, index) %}
         # for lane in range(lanes)

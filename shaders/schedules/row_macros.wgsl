@@ -1,5 +1,5 @@
-// What the schedules of ROWS say about one lane of a unit: its value in a stage, lifted or not, and the results of earlier
-// stages; about the results of a stage; and about a whole unit of the output.
+// Macros of ROWS for one lane of a unit: its value in a stage, lifted or not, and the results of earlier
+// stages; for the results of a stage; and for a whole unit of the output.
 {% macro arguments(unit, names, lane) %}{{ unit }}{{ lane.part }}{% for name in names %}, {{ name }}{{ lane.result }}{% endfor %}{% endmacro %}
 {% macro value(stage, unit, lane) %}{% if stage.prepare %}{{ stage.prepare }}({{ arguments(unit, stage.before, lane) }}){% else %}{{ unit }}{{ lane.part }}{% endif %}{% endmacro %}
 {% macro values(stage, units, lanes) %}array<f32, {{ units|length * lanes|length }}>({% for unit in units %}{% set outer = loop %}{% for lane in lanes %}{{ ", " if not (outer.first and loop.first) }}{{ value(stage, "unit%d" % unit, lane) }}{% endfor %}{% endfor %}){% endmacro %}

@@ -1,4 +1,4 @@
-// The coordinates of a unit of a row, by its number in row-major order over the axes.
+// The coordinates of a unit of a row from its row-major index over the axes.
 fn unit_at(row: output_at, index: u32) -> output_at {
     var at = row;
     var rest = index;

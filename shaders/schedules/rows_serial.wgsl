@@ -1,9 +1,9 @@
-// ROWS, serial: one invocation takes a whole row (or, with lanes across rows, several), again and again: once for each stage,
+// ROWS, serial: one invocation takes a whole row (or, with lanes across rows, several) repeatedly: once for each stage,
 // and once to compute its elements. Long rows are taken in runs that are then merged, so that rounding errors do not grow with
-// their length; how many there are is hidden from the compiler, because some drivers take seconds to unroll nested loops.
+// their length; their number is hidden from the compiler, because some drivers take seconds to unroll nested loops.
 # if together
-// Neighbours then store their rows together, {{ beside }} at a time: each takes every {{ 2 * beside }}-th unit of them, or every {{ beside }}-th in small
-// subgroups, and reads once what is the same in all of them.
+// Adjacent invocations then store their rows together, {{ beside }} at a time: each takes every {{ 2 * beside }}-th unit of them, or every {{ beside }}-th in small
+// subgroups, and reads common operands once.
 # endif
 {% import "schedules/row_macros" as row with context %}
 {% include "schedules/locate" %}

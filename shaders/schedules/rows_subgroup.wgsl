@@ -1,5 +1,5 @@
 // ROWS, by subgroups: {{ launch.workgroup }} invocations hold the units of a row in registers, each every {{ launch.workgroup }}-th of them, so that it is read once,
-// and hand their results of each stage around. They take up to {{ launch.items_per_invocation }} rows, one after the other.
+// and exchange their results of each stage. They take up to {{ launch.items_per_invocation }} rows sequentially.
 {% import "schedules/row_macros" as row with context %}
 {% import "reduction/trees" as trees %}
 {% include "schedules/locate" %}

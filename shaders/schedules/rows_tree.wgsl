@@ -1,4 +1,4 @@
-// ROWS, tree: one workgroup takes a row. Each invocation merges every {{ launch.workgroup }}-th unit, then the workgroup combines them. Where the
+// ROWS, tree: one workgroup takes a row. Each invocation merges every {{ launch.workgroup }}-th unit, then the workgroup combines them. If the
 // row is short enough it is read once, and each invocation holds its units.
 {% import "schedules/row_macros" as row with context %}
 {% import "schedules/combine_macros" as combine with context %}

@@ -1,4 +1,4 @@
-// Where a block begins: the accumulators of everything before it, the coordinates of its units.
+// Start of a block: the accumulators of all elements before it, the coordinates of its units.
 {% include "schedules/locate" %}
 {% with output = source %}
 {% include "schedules/row_unit" %}

@@ -1,4 +1,4 @@
-// SCAN, serial: one invocation takes one block of a line (or, with lanes across lines, of several) from end to end.
+// SCAN, serial: one invocation takes one block of a line (or, with lanes across lines, of several) sequentially.
 {% include "schedules/scan_block" %}
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {

@@ -1,4 +1,4 @@
-// SCAN, results: units are merged, and what each of their lanes comes to is stored at the same place of the output.
+// SCAN, results: units are merged, and the result of each lane is stored at the same position of the output.
 {% import "schedules/scan_macros" as scan with context %}
 {% if unit_bits < 32 %}
 {% include "schedules/exchange" %}

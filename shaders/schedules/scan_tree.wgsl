@@ -1,5 +1,5 @@
-// SCAN, tree: one workgroup takes a block, tile by tile. Each invocation holds {{ held }} neighbouring units and merges them; a scan of these
-// totals over the workgroup gives what lies before them.
+// SCAN, tree: one workgroup takes a block, tile by tile. Each invocation holds {{ held }} adjacent units and merges them; a scan of these
+// totals over the workgroup gives their start values.
 {% import "schedules/scan_macros" as scan with context %}
 {% import "schedules/combine_macros" as combine with context %}
 {% include "schedules/scan_block" %}

@@ -1,4 +1,4 @@
-// The walk over the updates: {{ launch.items_per_invocation }} neighbours of an invocation.
+// The walk over the updates: {{ launch.items_per_invocation }} adjacent ones per invocation.
 fn locate(number: u32) -> source_at {
     var rest = number;
     var at: source_at;

@@ -1,4 +1,4 @@
-// Stores an update's bits at a place of the output.
+// Stores an update's bits at a position of the output.
 {% if unit_bits < 32 %}
 {% include "schedules/exchange" %}
 fn store(target_at: output_at, bits: output_t) {

@@ -1,5 +1,5 @@
-// SORT, best: one invocation finds the first record of a group. Groups reach over the whole line, so that neighbouring
-// invocations read neighbouring elements.
+// SORT, best: one invocation finds the first record of a group. Groups are spread over the whole line, so that adjacent
+// invocations read adjacent elements.
 {% include "schedules/locate" %}
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {

@@ -1,5 +1,5 @@
-// CANDIDATES: the records of all elements of the groups that some records come from. The elements of a group lie as far
-// apart as there are groups, so a place tells its group.
+// CANDIDATES: the records of all elements of the groups of some records. The elements of a group are spaced by the number of
+// groups, so that a position determines its group.
 {% include "schedules/locate" %}
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {

@@ -1,4 +1,4 @@
-// The record of the element at a place of the line that `at` names; LAST beyond its end.
+// The record of the element at a position of the line at `at`; LAST beyond its end.
 fn item(at: output_at, place: u32) -> record_t {
     var source: input_at;
     # for dimension in range(input.rank - 1)

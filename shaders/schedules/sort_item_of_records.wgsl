@@ -1,4 +1,4 @@
-// The record with a number of the line that `at` names; LAST beyond its end.
+// The record at an index of the line at `at`; LAST beyond its end.
 fn item(at: output_at, number: u32) -> record_t {
     var source: records_at;
     # for dimension in range(records.rank - 1)

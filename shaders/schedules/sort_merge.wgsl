@@ -1,5 +1,5 @@
-// MERGE: two neighbouring runs of {{ records.sizes[-1] }} records become one, cut to its first {{ output.sizes[-1] }}. An invocation finds by bisection how
-// many records of each run come before its share of the result, then takes them one by one.
+// MERGE: two adjacent runs of {{ records.sizes[-1] }} records become one, cut to its first {{ output.sizes[-1] }}. An invocation finds by bisection the
+// number of records of each run before its share of the result, then takes them one by one.
 fn record_at(line: u32, run: u32, place: u32) -> record_t {
     if (run >= {{ records.sizes[1] }}u || place >= {{ records.sizes[2] }}u) { return LAST; }
     return records_load(records_at(line, run, place));

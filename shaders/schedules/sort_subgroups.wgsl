@@ -1,5 +1,5 @@
 // SORT, subgroups: a workgroup sorts a tile of {{ width }} records by a bitonic network and keeps the first {{ kept }}. Each invocation holds {{ held }}
-// neighbouring records. It compares them with each other, with those of lanes of its subgroup, and through workgroup
+// adjacent records. It compares them with each other, with those of lanes of its subgroup, and through workgroup
 // memory with those of others.
 {% import "schedules/combine_macros" as combine with context %}
 {% include "schedules/locate" %}

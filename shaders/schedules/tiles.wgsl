@@ -1,4 +1,4 @@
-// TILES: an invocation computes {{ step.count }} elements of the output, {{ step.tile|join(" x ") }}, that share what they read{{ ", of several rows" if step.rows }}.
+// TILES: an invocation computes {{ step.count }} elements of the output, {{ step.tile|join(" x ") }}, that share their reads{{ ", of several rows" if step.rows }}.
 # if held
 // (It reads inputs that do not vary within a tile once: drivers must assume that a store changes them.)
 # endif

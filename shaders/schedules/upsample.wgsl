@@ -1,5 +1,5 @@
-// UPSAMPLE: one invocation reads a unit of {{ lanes }} elements with its neighbours, in all rows that it needs, and writes
-// what lies between them: {{ "one of %d units" % across|length if split else "%d units" % across|length }} in each of {{ down|length }} rows.
+// UPSAMPLE: one invocation reads a unit of {{ lanes }} elements with the adjacent elements, in all rows that it needs, and writes
+// the output between them: {{ "one of %d units" % across|length if split else "%d units" % across|length }} in each of {{ down|length }} rows.
 {% include "schedules/locate" %}
 # set unit_t = "output_t" if is_raw else "vec4<f32>"
 # if split
@@ -41,9 +41,9 @@ fn handle(number: u32) {
     # set arguments = "taken, part" if split else "taken"
     # if rows
     let here = at[{{ rows.dimension }}];
-    # for neighbour in rows.neighbors
-    taken[{{ rows.dimension }}] = {{ ["max(here, 1u) - 1u", "here", "min(here + 1u, %su)" % (rows.size - 1)][neighbour + 1] }};
-    let row{{ neighbour + 1 }} = row({{ arguments }});
+    # for neighbor in rows.neighbors
+    taken[{{ rows.dimension }}] = {{ ["max(here, 1u) - 1u", "here", "min(here + 1u, %su)" % (rows.size - 1)][neighbor + 1] }};
+    let row{{ neighbor + 1 }} = row({{ arguments }});
     # endfor
     # else
     let row1 = row({{ arguments }});

@@ -1,4 +1,4 @@
-// ACTIVATION_HARDMAX1: output = 1 where the element's number along the axes is that of the first largest, else 0
+// ACTIVATION_HARDMAX1: output = 1 where the element's index along the axes is that of the first largest, else 0
 # set packed = output.lanes > 1
 # set numbers = "vec" ~ output.lanes ~ "<u32>" if packed else "u32"
 fn element(at: output_at) -> output_t {

@@ -1,5 +1,5 @@
-// ACTIVATION_HARDMAX1 of rows side by side in memory: output = 1 where the element's place is that of its row's first largest,
-// else 0. A unit of neighbours, not longer than a row, lies in one row or two.
+// ACTIVATION_HARDMAX1 of contiguous rows: output = 1 where the element's index is that of its row's first largest,
+// else 0. A unit, not longer than a row, lies in one row or two.
 fn element(at: output_at) -> output_t {
     let start = at[0] * {{ output.lanes }}u;
     var first_row: first_at;

@@ -1,4 +1,4 @@
-// The largest element of a row. Whether a NaN comes through does not matter: it makes the sum of exponentials NaN. Opaque,
+// The largest element of a row. NaN may be lost here: it makes the sum of exponentials NaN. Opaque,
 // so that no compiler makes 0 of infinity - infinity in a row of one element.
 {% import "reduction/trees" as trees %}
 alias acc_t = input_s;

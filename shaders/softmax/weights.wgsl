@@ -1,7 +1,7 @@
-// The maximum of a row, roughly, and the sum of e^(x - maximum), in one go. The sum is scaled where the maximum grows: each time
+// An approximate maximum of a row, and the sum of e^(x - maximum), in one pass. The sum is scaled where the maximum grows: each time
 // that costs a rounding error. So it grows only in steps of more than 1, each of which makes the errors before it e times smaller,
-// and may in the end lie below the largest number by up to 1, which costs the differences from it nothing. Weights of numbers
-// that come at once are added as a tree, by few additions each; what adding their sums loses is kept.
+// and may in the end lie below the largest number by up to 1, which costs the differences from it nothing. Weights of a
+// group of numbers are added as a tree, by few additions each; the rounding errors of adding their sums are kept.
 {% import "reduction/trees" as sums %}
 {% include "reduction/exact_sum" %}
 alias run_t = vec3<f32>; // maximum, sum, its error

@@ -1,5 +1,5 @@
-// A record: the rank of an element and its place. Ranks are moved so that they compare as signed numbers, which processors
-// do faster.
+// A record: the rank of an element and its position. Ranks are shifted so that they compare as signed numbers, which is faster on
+// CPUs.
 alias record_t = vec2<u32>;
 const LAST = vec2<u32>(0x7fffffffu);
 fn record(rank: u32, place: u32) -> record_t {

@@ -1,5 +1,5 @@
-// FOLD: what covers an element, output[lead.., here.., tap..] = input at the position that the tap stands for, and, if the input has
-// an element for each, at the place of the window at which the element lies; 0 where there is no such position.
+// FOLD: elements that cover an element, output[lead.., here.., tap..] = input at the position of the tap, and, if the input has
+// an element for each, at the element's offset in the window; 0 if there is no such position.
 {% include "window/position" %}
 fn element(at: output_at) -> output_t {
     var source: input_at;

@@ -1,4 +1,4 @@
-// The position that the taps of an element stand for; false where they stand for none.
+// The position of the taps of an element; false if there is none.
 {% include "window/position" %}
 fn find_position(at: output_at, found: ptr<function, gradient_at>) -> bool {
     # for dimension in range(lead)

@@ -1,4 +1,4 @@
-// Per axis: the first and the last place of the window that lie on the input at a position.
+// Per axis: the first and the last element of the window that lie on the input at a position.
 # for axis in axes
 fn first_inside{{ loop.index0 }}(position: u32) -> u32 {
     let missing = max({{ axis.start }}i - i32(position * {{ axis.stride }}u), 0i);

@@ -1,5 +1,5 @@
-// Per axis: the position that a tap stands for, if its window covers an element of the input, else one beyond the last. Taps
-// are the places of the window, or the positions where these are fewer.
+// Per axis: the position of a tap, if its window covers an element of the input, else one beyond the last. Taps
+// are the elements of the window, or the positions if these are fewer.
 # for axis in axes
 fn position{{ loop.index0 }}(here: u32, tap: u32) -> u32 {
     # if axis.by_position

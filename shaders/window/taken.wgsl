@@ -1,5 +1,5 @@
-// UNFOLD, pooling: what a window sees, output[lead.., position.., place..] = input[lead.., position * stride + place * dilation - start ..],
-// 0 in the padding. Places before the input wrap around to large numbers, so that one comparison finds both ends.
+// UNFOLD, pooling: elements of windows, output[lead.., position.., place..] = input[lead.., position * stride + place * dilation - start ..],
+// 0 in the padding. Coordinates before the input wrap around to large numbers, so that one comparison finds both ends.
 fn element(at: output_at) -> output_t {
     var source: input_at;
     # for dimension in range(lead)

@@ -1,4 +1,4 @@
-// Whether a place of a window lies on the input (1) or in the padding (0).
+// Whether an element of a window lies on the input (1) or in the padding (0).
 fn element(at: output_at) -> output_t {
     # for axis in axes
     # set here = lead + loop.index0

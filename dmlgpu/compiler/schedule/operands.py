@@ -171,7 +171,7 @@ class ProductOperands:
                 return (OperandLayout.ACROSS, OperandLayout.ALONG)
 
     def _is_worth_relaying(self, operand: Operand, layout: OperandLayout, owned: bool) -> bool:
-        """Return whether repacking pays: only for register tiles, others read each element few times, or once per slab."""
+        """Return whether repacking pays: only for register tiles, since others read or convert elements few times."""
         is_a, shape, tile = operand.own_first, self.shape, self.choice.tile
         if self.choice.schedule is not ProductSchedule.REGISTER or (is_a and tile.rows % UNIT):
             return False
