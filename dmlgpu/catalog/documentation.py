@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dmlgpu.catalog.defaults import default_value
 from dmlgpu.catalog.model import FieldKind, FieldSchema, OperatorSchema, TensorSupport, class_name
-from dmlgpu.catalog.usual import usual
 
 WIDTH = 120
 
@@ -53,9 +53,9 @@ def output_names(schema: OperatorSchema) -> tuple[str, ...]:
     return tuple(field.python_name for field in schema.fields if field.kind is FieldKind.OUTPUT)
 
 
-def usual_value(schema: OperatorSchema, field: FieldSchema) -> str | None:
+def default_source(schema: OperatorSchema, field: FieldSchema) -> str | None:
     """Return the source of an attribute's default, or of each entry of an array; None if it is required."""
-    value = usual(schema, field)
+    value = default_value(schema, field)
     if value is None or field.optional or field.type == "OPERATOR_DESC":
         return None
     if isinstance(value, str):
@@ -86,7 +86,7 @@ def field_meaning(schema: OperatorSchema, field: FieldSchema) -> str:
     """Return the description of a field, with its default."""
     if field.is_tensor:
         return tensor_meaning(schema, field)
-    default = "" if usual_value(schema, field) is None else f"; usually {usual(schema, field)}"
+    default = "" if default_source(schema, field) is None else f"; defaults to {default_value(schema, field)}"
     return attribute_meaning(schema, field) + default
 
 

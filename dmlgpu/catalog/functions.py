@@ -15,11 +15,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dmlgpu.catalog import enums
-from dmlgpu.catalog.documentation import attribute_meaning, single_type, tensor_meaning, usual_value, wrapped
+from dmlgpu.catalog.defaults import ENTRIES
+from dmlgpu.catalog.documentation import attribute_meaning, default_source, single_type, tensor_meaning, wrapped
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.loader import catalog
 from dmlgpu.catalog.model import FieldKind, FieldSchema, OperatorSchema, class_name
-from dmlgpu.catalog.usual import ENTRIES
 
 REDUCED_AXES = {("REDUCE", "axes"), ("ARGMIN", "axes"), ("ARGMAX", "axes")}
 """Axes that default to all axes."""
@@ -143,7 +143,7 @@ class FunctionSource:
             return "None"
         if field.type == "DML_TENSOR_DATA_TYPE" and self.inputs:
             return "None"
-        return usual_value(self.schema, field)
+        return default_source(self.schema, field)
 
     @functools.cached_property
     def typed_outputs(self) -> list[FieldSchema]:

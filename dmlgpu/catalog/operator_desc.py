@@ -16,10 +16,10 @@ from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, NoReturn, Self, dataclass_transform
 
 from dmlgpu.catalog import FieldSchema, OperatorSchema, enums
+from dmlgpu.catalog.defaults import default_value, length
 from dmlgpu.catalog.documentation import annotation, description_docstring, output_names, single_type
 from dmlgpu.catalog.model import to_directml, to_snake
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.catalog.usual import length, usual
 from dmlgpu.common import coercion
 from dmlgpu.common.coercion import CoercionError, Converter
 from dmlgpu.common.errors import InvalidDescription
@@ -369,7 +369,7 @@ def desc_class(schema: OperatorSchema, module: str) -> type[OperatorDesc]:
         elif field.is_tensor:
             if schema.fusion:
                 members[field.python_name] = OMITTED
-        elif field.type != "OPERATOR_DESC" and (value := usual(schema, field)) is not None:
+        elif field.type != "OPERATOR_DESC" and (value := default_value(schema, field)) is not None:
             members[field.python_name] = _default(schema, field, value)
     return type(schema.class_name, (OperatorDesc,), members, operator=schema.name)
 

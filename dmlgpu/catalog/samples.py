@@ -1,7 +1,7 @@
 """Sample descriptions of operators: one table for benchmarks, accuracy measurements and tests of large tensors.
 
 A sample is a function from sizes by name and a maker of tensors to a description, registered under the operators' names
-with the usual sizes. A family of operators shares a sample. Callers choose sizes, data type, layout and attributes:
+with default sizes. A family of operators shares a sample. Callers choose sizes, data type, layout and attributes:
 
     SAMPLES["GEMM"].desc({"m": 64, "k": 1024, "n": 48}, DataType.FLOAT16)
     SAMPLES["REDUCE"].desc({"rows": 16}, function=ReduceFunction.MAX)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from dmlgpu.catalog.documentation import annotation, description_docstring, output_names, single_type, usual_value
+from dmlgpu.catalog.documentation import annotation, default_source, description_docstring, output_names, single_type
 from dmlgpu.catalog.functions import DIRECTMLX_NAMES, DIRECTMLX_PARAMETERS, FunctionSource, listed_parameters
 from dmlgpu.catalog.loader import catalog
 from dmlgpu.catalog.model import FieldSchema, OperatorSchema
@@ -140,9 +140,11 @@ def _reordered_functions() -> Iterator[str]:
         parameters: list[str] = []
         is_required = False
         for own, target, default in reversed([*listed_parameters(text)]):
-            annotation, _, usual = rest.pop(target).partition(" = ")
-            is_required = is_required or not (default or usual)
-            parameters.append(f"{own}: {annotation}" + (f" = {default or usual}" if not is_required else ""))
+            annotation, _, parameter_default = rest.pop(target).partition(" = ")
+            is_required = is_required or not (default or parameter_default)
+            parameters.append(
+                f"{own}: {annotation}" + (f" = {default or parameter_default}" if not is_required else "")
+            )
         keywords = [f"{keyword}: {declared}" for keyword, declared in rest.items()]
         head = ", ".join([*reversed(parameters), "*", *keywords])
         result = f"directml.{source.result}" if len(source.outputs) > 1 else source.result
@@ -168,7 +170,7 @@ def _default(schema: OperatorSchema, field: FieldSchema) -> str:
         return " = None"
     if field.is_tensor:
         return " = ..." if schema.fusion else ""
-    value = usual_value(schema, field)
+    value = default_source(schema, field)
     if value is None:
         return ""
     return " = ..." if field.is_array else f" = {value}"

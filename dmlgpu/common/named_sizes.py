@@ -102,7 +102,7 @@ class NamedSizes(Recording):
         return outcome
 
     def pin(self, number: SymbolicNumber) -> Any:
-        """Refuse to read the value of a number.
+        """Reject reading the value of a number.
 
         Raises:
             InvalidState: With the line of the code.

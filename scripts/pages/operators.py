@@ -12,11 +12,11 @@ from enum import Enum
 
 from dmlgpu import enums, ops, reference
 from dmlgpu.catalog import FieldKind, FieldSchema, OperatorSchema, TensorSupport, catalog
+from dmlgpu.catalog.defaults import default_value
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.model import class_name
 from dmlgpu.catalog.search import SOURCES, newest, synonyms, tasks
 from dmlgpu.catalog.tensor_desc import WORD_BITS
-from dmlgpu.catalog.usual import usual
 from dmlgpu.cli.ops import family, functions, is_implemented, shader_paths, signature
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.operators.lowering import lowering
@@ -160,7 +160,7 @@ def has_small_outputs(schema: OperatorSchema) -> bool:
 
 def _fields(schema: OperatorSchema) -> Iterator[tuple[str, ...]]:
     for field in schema.python_fields:
-        value = None if field.is_tensor or field.optional else usual(schema, field)
+        value = None if field.is_tensor or field.optional else default_value(schema, field)
         yield f"`{field.python_name}`", field.name, _kind(field), _type(field), "" if value is None else str(value)
 
 

@@ -212,12 +212,12 @@ def compile_network(network: Network, target: Target, disabled: Collection[str] 
     try:
         schedule = _scheduled(plan, target, network)
         program = _program(schedule, network)
-    except NotSupported as refused:
+    except NotSupported as error:
         plain = as_plan(network, lowered)
         if plan.steps == plain.steps:
             raise
         del notes[of_nodes:]
-        notes.append(Note("all", network.name, f"not fused, because {refused}"))
+        notes.append(Note("all", network.name, f"not fused, because {error}"))
         plan, schedule = plain, _scheduled(plain, target, network)
         program = _program(schedule, network)
     rendering = program.timings.rendering

@@ -86,7 +86,7 @@ class _Completion:
         tentative = self._with(types, guess)
         sizes_of_outputs = self._follow(types, guess, tentative)
         if any(size < 1 for sizes in sizes_of_outputs.values() for size in _flat(sizes)):
-            self._refuse(tentative)
+            self._reject(tentative)
         return self._with(types, sizes_of_outputs)
 
     def _follow(self, types: Mapping[str, DataType], guess: dict[str, Any], tentative: OperatorDesc) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class _Completion:
             due = known.output_sizes(self._with(types, guess))
         except (ArithmeticError, AssertionError, LookupError, ValueError):
             # Attributes are invalid: their errors take precedence over those of output sizes.
-            self._refuse(tentative)
+            self._reject(tentative)
             raise
         for field in self.outputs:
             name = field.python_name
@@ -116,7 +116,7 @@ class _Completion:
                 tensors[name] = TensorDesc(types[name], sizes[name])
         return self.op_cls(**self.values, **tensors)
 
-    def _refuse(self, desc: OperatorDesc) -> None:
+    def _reject(self, desc: OperatorDesc) -> None:
         validation.validate(desc)
         lowering(desc.operator).check(desc)
 

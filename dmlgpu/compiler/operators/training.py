@@ -20,7 +20,7 @@ class AdamOptimizer(Lowering):
 
     The step is used as given, and counts from 1 (a step of 0 gives NaN, as the formula does); it may be UINT32 or a
     float (the page says both). Epsilon is added outside the correction of the bias. A beta of 0 multiplies too: an
-    infinite moment becomes NaN, and NaN stays. One of 1 divides 0 by 0. Betas outside 0 to 1 are refused. The moments
+    infinite moment becomes NaN, and NaN stays. One of 1 divides 0 by 0. Betas outside 0 to 1 are rejected. The moments
     pass through temporary tensors, so that every output may lie on any input.
     """
 

@@ -127,10 +127,10 @@ def take_in(rewriting: Rewriting, index: int, producer: int, fused: Step | str, 
     """
     writer, reader = rewriting.step(producer), rewriting.step(index)
     if isinstance(fused, str):
-        rewriting.refuse(writer.label, f"{fused}: {reader.label}")
+        rewriting.reject(writer.label, f"{fused}: {reader.label}")
         return False
     if not rewriting.fits(fused):
-        rewriting.refuse(writer.label, f"with it, too many buffers would be bound by {reader.label}")
+        rewriting.reject(writer.label, f"with it, too many buffers would be bound by {reader.label}")
         return False
     rewriting.replace(index, fused)
     rewriting.drop(pass_name, producer, reader.label)

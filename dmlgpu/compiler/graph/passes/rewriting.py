@@ -48,7 +48,7 @@ class Rewriting:
     notes: list[Note]
     fits: Callable[[Step], bool]
     _steps: list[Step | None]
-    _refusals: dict[str, str] = field(default_factory=dict)
+    _rejections: dict[str, str] = field(default_factory=dict)
     _writers: dict[Memory, list[int]] = field(default_factory=lambda: defaultdict(list))
     _readers: dict[Memory, set[int]] = field(default_factory=lambda: defaultdict(set))
 
@@ -124,15 +124,15 @@ class Rewriting:
             self.replace(index, None)
             self.note(pass_name, step.label, f"computed in {where}")
 
-    def refuse(self, subject: str, reason: str) -> None:
+    def reject(self, subject: str, reason: str) -> None:
         """Record the reason why a step is not fused into another, for ``explain``."""
-        self._refusals[subject] = reason
+        self._rejections[subject] = reason
 
     def explain(self) -> None:
         """Add a note to each remaining step with the reason, if known, why it was not fused."""
         for step in self.steps:
-            if step.label in self._refusals:
-                self.note("kept", step.label, self._refusals[step.label])
+            if step.label in self._rejections:
+                self.note("kept", step.label, self._rejections[step.label])
 
     def note(self, pass_name: str, subject: str, text: str) -> None:
         """Record a change by a pass."""

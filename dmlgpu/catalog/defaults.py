@@ -88,7 +88,7 @@ WINDOWS = ("window_size", "window_sizes", "sizes", "input_window_sizes")
 """Fields whose length is the rank of a window, and thus the length of related arrays."""
 
 
-def usual(schema: OperatorSchema, field: FieldSchema) -> float | str | None:
+def default_value(schema: OperatorSchema, field: FieldSchema) -> float | str | None:
     """Return the default of an attribute, or of each entry of an array; None if it is required."""
     name = field.python_name
     if field.is_array:
