@@ -140,11 +140,9 @@ def _reordered_functions() -> Iterator[str]:
         parameters: list[str] = []
         is_required = False
         for own, target, default in reversed([*listed_parameters(text)]):
-            annotation, _, parameter_default = rest.pop(target).partition(" = ")
-            is_required = is_required or not (default or parameter_default)
-            parameters.append(
-                f"{own}: {annotation}" + (f" = {default or parameter_default}" if not is_required else "")
-            )
+            annotation, _, own_default = rest.pop(target).partition(" = ")
+            is_required = is_required or not (default or own_default)
+            parameters.append(f"{own}: {annotation}" + (f" = {default or own_default}" if not is_required else ""))
         keywords = [f"{keyword}: {declared}" for keyword, declared in rest.items()]
         head = ", ".join([*reversed(parameters), "*", *keywords])
         result = f"directml.{source.result}" if len(source.outputs) > 1 else source.result

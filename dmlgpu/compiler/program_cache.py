@@ -81,7 +81,7 @@ class ProgramFiles:
             record = json.loads(body)
             if record["key"] != name:
                 raise ValueError("renamed")
-            program = _decoded(record)
+            program = decode_program(record)
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -97,7 +97,7 @@ class ProgramFiles:
         if _without_files:
             return
         name = self._name(key)
-        body = json.dumps({"key": name, **_encoded(program)}, separators=(",", ":")).encode()
+        body = json.dumps({"key": name, **encode_program(program)}, separators=(",", ":")).encode()
         data = hashlib.sha256(body).hexdigest().encode() + b"\n" + body
         if len(data) > min(_MAX_BYTES, self._limits.size):
             return
@@ -190,7 +190,7 @@ def version_of(folders: Sequence[Path]) -> str | None:
     return hashlib.sha256("\n".join(facts).encode(errors="surrogateescape")).hexdigest()
 
 
-def _encoded(program: Program) -> dict[str, Any]:
+def encode_program(program: Program) -> dict[str, Any]:
     """Return a program in JSON types; a source shared by several kernels is stored once."""
     texts: dict[str, int] = {}
 
@@ -219,7 +219,7 @@ def _encoded(program: Program) -> dict[str, Any]:
     }
 
 
-def _decoded(record: dict[str, Any]) -> Program:
+def decode_program(record: dict[str, Any]) -> Program:
     """Return the program of a record. Raises ValueError, KeyError or TypeError if the record is invalid."""
     texts = [_of(str, text) for text in record["texts"]]
 

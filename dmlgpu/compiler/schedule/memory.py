@@ -83,10 +83,10 @@ def lay_out(uses: Iterable[Use], *, reuse: bool) -> Arena:
     if not reuse:
         *offsets, end = itertools.accumulate(whole.values(), initial=0)
         return Arena(dict(zip(whole, offsets, strict=True)), end)
-    return _smallest(whole, lives)
+    return smallest_arena(whole, lives)
 
 
-def _smallest(sizes: Mapping[Allocation, int], lives: Mapping[Allocation, range]) -> Arena:
+def smallest_arena(sizes: Mapping[Allocation, int], lives: Mapping[Allocation, range]) -> Arena:
     """Return the smallest arena of some attempts, which differ in the order in which allocations are placed. The
     search ends at the first that is hardly larger than the maximum of live bytes.
     """
@@ -107,7 +107,7 @@ def _smallest(sizes: Mapping[Allocation, int], lives: Mapping[Allocation, range]
             case _:  # placed at the end of the previous arena: it came too late
                 last, size = arenas[-1].offsets, arenas[-1].size
                 order = sorted(order, key=lambda each: last[each] + sizes[each] < size)
-        arenas.append(_placed(order, sizes, lives))
+        arenas.append(place_in_order(order, sizes, lives))
         if arenas[-1].size - least <= least // 32:
             break
     return min(arenas, key=lambda arena: arena.size)
@@ -122,7 +122,9 @@ def _alive(sizes: Mapping[Allocation, int], lives: Mapping[Allocation, range]) -
     return alive
 
 
-def _placed(order: Sequence[Allocation], sizes: Mapping[Allocation, int], lives: Mapping[Allocation, range]) -> Arena:
+def place_in_order(
+    order: Sequence[Allocation], sizes: Mapping[Allocation, int], lives: Mapping[Allocation, range]
+) -> Arena:
     """Place allocations sequentially, each at the first free offset."""
     offsets: dict[Allocation, int] = {}
     alive: dict[int, list[Allocation]] = defaultdict(list)  # by step, of placed allocations

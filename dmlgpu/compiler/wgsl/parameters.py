@@ -230,7 +230,7 @@ def resolve(text: str, slots: int, largest: int, target: Target) -> tuple[str, t
         target: the compile target.
     """
     if largest < LARGEST_DIVIDED:
-        text = _with_multipliers(text, target)
+        text = with_multipliers(text, target)
     parameters: dict[str, int] = {}
     places: dict[str, int] = {}
 
@@ -267,7 +267,7 @@ def resolve(text: str, slots: int, largest: int, target: Target) -> tuple[str, t
     return resolved, tuple(parameters.values())
 
 
-def _with_multipliers(text: str, target: Target) -> str:
+def with_multipliers(text: str, target: Target) -> str:
     """Return a source that multiplies instead of dividing by parameters, which is slow on drivers without 64-bit or
     constant divisors."""
     position, has_calls = 0, False

@@ -89,7 +89,8 @@ class _Environment(jinja2.Environment):
 
 
 @functools.cache
-def _environment() -> jinja2.Environment:
+def environment() -> jinja2.Environment:
+    """Return the environment of all templates, with its tests and filters."""
     return _Environment(
         loader=jinja2.FunctionLoader(_load),
         undefined=jinja2.StrictUndefined,
@@ -108,7 +109,7 @@ def render(file: str, **values: Any) -> str:
     Raises:
         jinja2.UndefinedError: when the file uses an undefined value.
     """
-    text = symbols.settled(_environment().get_template(file).render(values))
+    text = symbols.settled(environment().get_template(file).render(values))
     return f"// ---- shaders/{file}{SUFFIX}\n{text.strip()}\n"
 
 

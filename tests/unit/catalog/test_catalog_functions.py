@@ -88,8 +88,8 @@ def test_functions_are_like_written_ones(name: str) -> None:
     assert hints.keys() == {*inspect.signature(function).parameters, "return"}
     assert f"def {stem}(" in inspect.getsource(function)
     result = hints["return"]
-    if hasattr(result, "_fields"):
-        values = result(*range(len(result._fields)))
+    if issubclass(result, tuple):
+        values = result(*range(len(inspect.signature(result).parameters)))
         assert pickle.loads(pickle.dumps(values)) == values
         assert type(values) is getattr(directml, f"{descs.by_name(name).__name__}Outputs")
 
@@ -158,7 +158,7 @@ def test_stubs_of_functions_say_what_functions_do(module: types.ModuleType) -> N
                 assert argument.annotation is not None
                 assert ast.unparse(argument.annotation) == parameters[argument.arg].annotation, (name, argument.arg)
         else:
-            assert [field.target.id for field in node.body[1:]] == list(member._fields)  # type: ignore[attr-defined]
+            assert [field.target.id for field in node.body[1:]] == list(inspect.signature(member).parameters)  # type: ignore[attr-defined]
 
 
 def test_stubs_of_descriptions_say_what_descriptions_do() -> None:

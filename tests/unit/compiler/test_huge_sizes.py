@@ -121,7 +121,7 @@ def test_huge_parameters_fit_their_words(request, monkeypatch):
     resolve, wrong = parameters.resolve, set()
 
     def checked(text, slots, largest, target):
-        whole = parameters._with_multipliers(text, target) if largest < parameters.LARGEST_DIVIDED else text
+        whole = parameters.with_multipliers(text, target) if largest < parameters.LARGEST_DIVIDED else text
         for token in parameters._TOKEN.finditer(whole):
             low, high = RANGES.get(token[3], (-(2**31), 2**32))
             if token[3] is not None and not low <= int(token[1]) < high:

@@ -117,7 +117,7 @@ def test_copies_are_not_preferred_if_they_are_small_or_slow():
     program = compiler.compile_operator(identity(F32, (60, 1000)), ANY)
     assert program.kernels[0].copy == Copy(1, 0, 0, 0, 240_000, preferred=False)
     for stored in (program, compiler.compile_operator(identity(F32, (60, 1000)), COPYING)):
-        assert program_cache._decoded(json.loads(json.dumps(program_cache._encoded(stored)))) == stored
+        assert program_cache.decode_program(json.loads(json.dumps(program_cache.encode_program(stored)))) == stored
 
 
 def cache(past):

@@ -1,9 +1,8 @@
-"""The examples by hand on the operators' pages run, check themselves, and owe their expectations to NumPy alone."""
+"""Hand-written examples on operators' pages run, check themselves, and compute their expectations with NumPy."""
 
 from __future__ import annotations
 
 import ast
-import functools
 import re
 from pathlib import Path
 
@@ -11,22 +10,21 @@ import pytest
 from pages.operators import pages
 
 import dmlgpu
-from dmlgpu import Device, enums, evaluate
+from dmlgpu import Device, enums
 from dmlgpu.catalog import catalog
-from dmlgpu.runtime import device as devices
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = sorted((ROOT / "docs" / "examples").glob("*.py"))
 PAGES = {f"{name.lower()}.md": pages()[f"{name.lower()}.md"] for name in catalog()}
 
 WITHOUT_OPS = {"quantized_linear_convolution"}
-"""Examples of operators that no function names more kindly; the description says it all."""
+"""Examples of operators without a friendlier function in ops."""
 
 MAX_BYTES = 20_000
-"""Of an operator's page: more is numbers that nobody reads."""
+"""Maximum size of an operator's page."""
 
 FOLDED_FROM = 100
-"""Lines of an example from which on it is folded."""
+"""Minimum number of lines of a folded example."""
 
 
 def stems(paths):
@@ -40,20 +38,19 @@ def device():
     numpy_device.remove()
 
 
-def test_the_operators_that_people_use_most_have_examples():
+def test_common_operators_have_examples():
     assert len(EXAMPLES) >= 30
     assert set(stems(EXAMPLES)) <= {name.lower() for name in catalog()}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=stems(EXAMPLES))
-def test_an_example_runs(path, device, monkeypatch):
-    monkeypatch.setattr(devices._Default, "by_environment", device)
-    monkeypatch.setattr(dmlgpu, "evaluate", functools.partial(evaluate, device=device))
-    exec(compile(path.read_text(encoding="utf-8"), path, "exec"), {})
+def test_an_example_runs(path, device):
+    with dmlgpu.device(device):
+        exec(compile(path.read_text(encoding="utf-8"), path, "exec"), {})
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=stems(EXAMPLES))
-def test_an_example_shows_both_ways_and_checks_them(path):
+def test_an_example_uses_description_and_function_and_checks_both(path):
     source = path.read_text(encoding="utf-8")
     tree = ast.parse(source)
     assert (ast.get_docstring(tree) or "").endswith(".")
@@ -66,7 +63,7 @@ def test_an_example_shows_both_ways_and_checks_them(path):
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=stems(EXAMPLES))
 def test_expectations_come_from_numpy(path):
-    """Whatever ``expected`` and its like are computed from, no value that dmlgpu computed is among it."""
+    """``expected`` and similar names are not computed from results of dmlgpu."""
     tainted = {"ops", "dmlgpu"}
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         names = {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
@@ -76,17 +73,17 @@ def test_expectations_come_from_numpy(path):
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=stems(EXAMPLES))
-def test_the_page_has_the_example_and_a_small_case_that_runs(path, device, monkeypatch):
+def test_the_page_has_the_example_and_a_small_case_that_runs(path, device):
     page = PAGES[f"{path.stem}.md"]
-    monkeypatch.setattr(dmlgpu, "evaluate", functools.partial(evaluate, device=device))
     for folded in re.findall(r"<details>.*?```python\n(.*?)```\n\n</details>", page, re.DOTALL):
         assert "assert" in folded
-        exec(folded, {})
+        with dmlgpu.device(device):
+            exec(folded, {})
     code = path.read_text(encoding="utf-8").partition('"""\n\n')[2] or path.read_text(encoding="utf-8")
     assert f"```python\n{code}```" in page.partition("## In practice")[2]
 
 
-def test_pages_are_no_longer_than_people_read():
+def test_pages_and_examples_are_short():
     assert len(PAGES) == len(catalog())
     for name, page in PAGES.items():
         shown = re.sub(r"<details>.*?</details>", "", page, flags=re.DOTALL)

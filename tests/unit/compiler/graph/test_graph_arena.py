@@ -71,22 +71,22 @@ def _too_small(arena: Arena, lives: Mapping[Allocation, range]) -> Arena:
 
 @pytest.mark.parametrize("fault", [_all_in_one_place, _moved_by_half, _too_small])
 def test_the_checker_sees_misplaced_tensors(fault: Callable[..., Arena], monkeypatch: pytest.MonkeyPatch) -> None:
-    place = memory._smallest
-    monkeypatch.setattr(memory, "_smallest", lambda sizes, lives: fault(place(sizes, lives), lives))
+    place = memory.smallest_arena
+    monkeypatch.setattr(memory, "smallest_arena", lambda sizes, lives: fault(place(sizes, lives), lives))
     program, twin = compiled_pair(example("pattern-updates_in_place-int32-plain").graph, CPU)
     assert list(overwritten(program, twin))
 
 
 @pytest.mark.parametrize("end", ["start", "stop"])
 def test_the_checker_sees_lives_that_are_too_short(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = memory._smallest
+    place = memory.smallest_arena
 
     def shorter(sizes: Any, lives: Mapping[Allocation, range]) -> Arena:
         """Memory is free before its last reader, or taken from its writer on only after it was written."""
         cut = {"start": lambda life: life[1:] or life, "stop": lambda life: life[:-1] or life}[end]
         return place(sizes, {each: cut(life) for each, life in lives.items()})
 
-    monkeypatch.setattr(memory, "_smallest", shorter)
+    monkeypatch.setattr(memory, "smallest_arena", shorter)
     program, twin = compiled_pair(example("pattern-updates_in_place-int32-plain").graph, CPU)
     assert list(overwritten(program, twin))
 

@@ -75,7 +75,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Network]:
 def exact(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes guards of what patterns leave open: whether a size is 1, and whether another tile would be a bit better."""
     monkeypatch.setattr(symbols, "is_many", lambda size: size > 1)
-    monkeypatch.setitem(templates._environment().tests, "many", lambda size: size > 1)
+    monkeypatch.setitem(templates.environment().tests, "many", lambda size: size > 1)
     decided = symbols.decided
 
     def decided_exactly(function: Any, *operands: Any, accepts: Any = None) -> Any:

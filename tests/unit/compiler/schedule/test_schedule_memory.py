@@ -147,8 +147,10 @@ def _branches(rng: np.random.Generator, blocks: int) -> tuple[list[Use], int]:
 
 def test_attempts_at_a_large_arena_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     counted = []
-    place = memory._placed
-    monkeypatch.setattr(memory, "_placed", lambda order, *rest: counted.append(len(order)) or place(order, *rest))
+    place = memory.place_in_order
+    monkeypatch.setattr(
+        memory, "place_in_order", lambda order, *rest: counted.append(len(order)) or place(order, *rest)
+    )
     monkeypatch.setattr(memory, "MAX_PLACED", 200)
     for blocks in (1, 6, 20):
         counted.clear()
