@@ -11,10 +11,10 @@ from dmlgpu.compiler.target import Target
 
 
 def scheduled(desc: OperatorDesc, target: Target) -> Schedule:
-    """How a description is computed on a target."""
+    """Return the schedule of a description on a target."""
     return schedule(operators.lower(desc), target)
 
 
 def steps_of(desc: OperatorDesc, target: Target) -> tuple[Any, ...]:
-    """The scheduled steps of a description."""
+    """Return the scheduled steps of a description."""
     return scheduled(desc, target).steps

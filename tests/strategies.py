@@ -19,7 +19,7 @@ EXTENTS = st.integers(1, 6) | st.sampled_from(EDGE_SIZES)
 
 @st.composite
 def keys_of(draw: st.DrawFn, cases: OperatorCases, most_elements: int = 4096) -> Key:
-    """What names a case of an operator; the inputs have at most ``most_elements`` elements."""
+    """Draw the key of a case of an operator, whose inputs have at most ``most_elements`` elements."""
     types = draw(st.sampled_from(cases.types))
     layout = draw(st.sampled_from(TensorLayout))
     variant = draw(st.sampled_from(cases.allowed_variants(types, layout)))
@@ -30,5 +30,5 @@ def keys_of(draw: st.DrawFn, cases: OperatorCases, most_elements: int = 4096) ->
 
 
 def cases_of(cases: OperatorCases, most_elements: int = 4096) -> st.SearchStrategy[Case]:
-    """Cases of an operator."""
+    """Draw cases of an operator."""
     return keys_of(cases, most_elements).map(cases.case_of)

@@ -10,7 +10,7 @@ from dmlgpu import TensorDesc, descs
 from dmlgpu.catalog import catalog
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler import operators
-from tests.unit.refusals import refusal
+from tests.unit.rejections import rejection
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
@@ -40,7 +40,7 @@ def test_quoted_error_is_what_is_raised() -> None:
         indices_dimension_count=2,
         batch_dimension_count=0,
     )
-    assert refusal(desc) == quoted
+    assert rejection(desc) == quoted
 
 
 def test_all_operators_run_as_it_says() -> None:

@@ -1,4 +1,4 @@
-"""The table of docs/architecture.md holds: which rooms there are, and what each may import."""
+"""The table of docs/architecture.md is right: the list of rooms, and the imports that each allows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def read_table(text: str) -> dict[str, set[str]]:
-    """What each room may import, in the table's order; a room is a module or a package of dmlgpu.
+    """Return the imports that each room allows, in the table's order; a room is a module or a package of dmlgpu.
 
     The last column is ``-``, or a list of rooms, ``above`` and ``ROOM and above``, then perhaps ``but`` and the rooms
     that are left out. ``above`` are the rows above, and in the same row the rooms to the left.
@@ -41,7 +41,7 @@ def _rooms(text: str) -> list[str]:
 
 
 def imports(file: Path, root: Path) -> Iterator[tuple[int, Path]]:
-    """The line and the file or folder of every module below ``root`` that a file imports, wherever it does so."""
+    """Yield line and path of every module below ``root`` that a file imports anywhere."""
     package = ".".join(file.relative_to(root.parent).parts[:-1])
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -57,7 +57,7 @@ def imports(file: Path, root: Path) -> Iterator[tuple[int, Path]]:
 
 
 def _file(root: Path, parts: list[str]) -> Path:
-    """The file or folder of a module, or of the module that has a name."""
+    """Return the file or folder of a module, or of the module that defines a name."""
     for end in range(len(parts), 0, -1):
         path = root.joinpath(*parts[:end])
         if path.is_dir():
@@ -68,14 +68,14 @@ def _file(root: Path, parts: list[str]) -> Path:
 
 
 def room_of(path: Path, root: Path, rooms: Iterable[str]) -> str:
-    """The room of a file or folder: the innermost one of the table that holds it, else its path."""
+    """Return the room of a file or folder: the innermost one of the table that contains it, else its path."""
     place = path.relative_to(root).as_posix() + ("/" if path.is_dir() else "")
     holding = [room for room in rooms if place == room or (room.endswith("/") and place.startswith(room))]
     return max(holding, key=len, default=place)
 
 
 def violations(root: Path, allowed: dict[str, set[str]]) -> list[str]:
-    """Every import that the table does not allow, among the rooms that are in it."""
+    """Yield every import that the table does not allow, between the rooms in it."""
     messages = []
     for file in sorted(root.rglob("*.py")):
         room = room_of(file, root, allowed)
@@ -144,7 +144,7 @@ def test_reading_a_table():
         "if TYPE_CHECKING:\n    from house import low as low",
     ],
 )
-def test_every_kind_of_import_is_seen(tmp_path, statement):
+def test_every_kind_of_import_is_recognized(tmp_path, statement):
     root = tmp_path / "house"
     (root / "high").mkdir(parents=True)
     for name in ("__init__.py", "low.py", "high/__init__.py"):
@@ -157,7 +157,7 @@ def test_every_kind_of_import_is_seen(tmp_path, statement):
     assert violations(root, allowed) == [f"house/high/rise.py:{line}: high/ may not import low.py"]
 
 
-def test_the_dispatch_that_is_followed_goes_as_the_page_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_dispatch_matches_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DMLGPU_ADAPTER", "numpy")
     page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
     names: dict[str, Any] = {}
@@ -178,7 +178,7 @@ def is_quoted(lines: str, text: str) -> bool:
     return bool(lines.strip()) and re.sub(r"\\\n|\s", "", lines) in re.sub(r"\s", "", text)
 
 
-def test_the_schedule_that_is_added_stands_in_the_files_that_the_page_names() -> None:
+def test_the_example_schedule_is_in_the_files_that_the_page_names() -> None:
     page = (ROOT / "docs/internals/schedules.md").read_text(encoding="utf-8")
     steps = re.findall(r"^\*\*\d\. `(\S+?)`(?:.+\n)+\n((?:    .*\n|\n)*)", page, re.MULTILINE)
     assert len(steps) == 6 and sum(len(quoted.split()) for _, quoted in steps) > 100

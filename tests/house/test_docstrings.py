@@ -1,4 +1,4 @@
-"""Public methods are documented. ruff's own rule asks that of overrides too, which do what their base says."""
+"""Public methods are documented. ruff's own rule requires that of overrides too, whose base documents them."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from dmlgpu import Tensor, array, ops
 from dmlgpu.tensors.tracing.compiled import CompiledFunction
 
 NAMES = {"np": np, "dmlgpu": dmlgpu, "Tensor": Tensor, "ops": ops, "xp": array}
-"""Names that the examples use without importing them; the modules' docstrings say so."""
+"""Names that the examples use without importing them, as the modules' docstrings explain."""
 
 FUNCTIONS = {
     **{f"ops.{name}": getattr(ops, name) for name in ops.__all__},
@@ -32,7 +32,7 @@ FUNCTIONS = {
 
 
 def examples(name: str, value: Any) -> Iterator[doctest.DocTest]:
-    """Yield the examples of a function or a class, those of methods of the class and of its bases included."""
+    """Yield the examples of a function or a class, including those of its methods and bases."""
     members = {name: value}
     if inspect.isclass(value):
         members |= {f"{name}.{key}": member for key, member in inspect.getmembers_static(value) if key[0] != "_"}
@@ -52,7 +52,7 @@ TESTS = [
 
 
 @pytest.mark.parametrize("test", TESTS, ids=lambda test: test.name)
-def test_examples_print_what_they_say(test: doctest.DocTest) -> None:
+def test_examples_print_their_documented_output(test: doctest.DocTest) -> None:
     report: list[str] = []
     runner = doctest.DocTestRunner(optionflags=doctest.REPORT_NDIFF)
     with dmlgpu.device("numpy"):

@@ -105,13 +105,13 @@ ALLOWED = {
 """Contexts in which a phrase is meant as it is written."""
 
 NUMBERED = list(PHRASES)
-NAMED = "|".join(f"(?P<p{number}>{phrase})" for number, phrase in enumerate(PHRASES))
+NAMED = "|".join(f"(?P<p{index}>{phrase})" for index, phrase in enumerate(PHRASES))
 PATTERN = re.compile(rf"\b(?:{NAMED})\b".replace(" ", r"\s+"), re.IGNORECASE)
-"""All phrases at once; the name of the group that matches is the number of the phrase."""
+"""All phrases; the name of the matching group is the index of the phrase."""
 
 
 def strings_of(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield line number and text of each part that people read: a whole page, or a module's strings except keys."""
+    """Yield line and text of each part for readers: a whole page, or a module's strings except keys."""
     source = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
         yield 1, source

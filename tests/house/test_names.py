@@ -14,7 +14,7 @@ PACKAGE = ROOT / "dmlgpu"
 FOLDERS = ("dmlgpu", "tests", "scripts", "benchmarks")
 
 EMPTY = frozenset({"one", "found", "given", "made", "wanted", "told", "asked", "kept", "here", "so_far"})
-"""Names of variables and fields that say nothing of what they hold."""
+"""Names of variables and fields that do not describe their contents."""
 
 MIRRORED = "pydirectml has a class of this name, and dmlgpu.frontends.pydirectml mirrors that package"
 

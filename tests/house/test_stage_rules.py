@@ -1,4 +1,4 @@
-"""The rules between the stages of the compiler, read off the source: who may ask what, and who decides."""
+"""Rules between the stages of the compiler, checked on their source: imports, reads of targets, and decisions."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from dmlgpu.compiler.wgsl import templates
 PACKAGE = Path(__file__).parents[2] / "dmlgpu" / "compiler"
 
 WGSL = re.compile(r"\w[(\[<{]|[)\]>}]\.|\b(fn|let|var|return|array|vec\d|bitcast|xyzw)\b|;$|\b\d+[ufi]\b|==|&&|\|\|")
-"""Calls, subscripts, keywords and literals, none of which stands in a label, a reason or a name."""
+"""Calls, subscripts, keywords and literals of WGSL, which labels, reasons and names do not contain."""
 
 
 def texts(source: str) -> Iterator[tuple[int, str]]:
-    """Yield the line and the value of every text in a module but docstrings and those of messages."""
+    """Yield line and value of every string in a module except docstrings and messages."""
     tree = ast.parse(source)
     skipped = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
@@ -65,7 +65,7 @@ def imported(source: str, package: str) -> set[str]:
 
 
 def read_of_targets(source: str) -> set[str]:
-    """Return the attributes that a module reads of anything called ``target``."""
+    """Return the attributes that a module reads from variables called ``target``."""
     owners = (
         (node.value.id if isinstance(node.value, ast.Name) else getattr(node.value, "attr", ""), node.attr)
         for node in ast.walk(ast.parse(source))
@@ -74,16 +74,16 @@ def read_of_targets(source: str) -> set[str]:
     return {attribute for owner, attribute in owners if owner in ("target", "_target")}
 
 
-def test_rendering_takes_nothing_but_data_from_schedules():
-    """It imports classes of steps, and no constant by which, or function with which, schedules choose."""
+def test_rendering_imports_only_data_from_schedules():
+    """Rendering imports classes of steps, but no constants or functions of schedules' choices."""
     for name, source in modules("wgsl").items():
         assert all(
             re.fullmatch("[A-Z][A-Za-z]*[a-z][A-Za-z]*", each) for each in imported(source, "dmlgpu.compiler.schedule")
         ), name
 
 
-def test_rendering_asks_a_target_for_nothing_but_its_features_and_what_one_kernel_may_bind():
-    """Texts differ by features, exact operations, checks, and places of sizes; what binds too much is refused."""
+def test_rendering_reads_only_features_and_binding_limits_of_targets():
+    """Sources depend on features, exact operations, checks, and locations of sizes; too many bindings are rejected."""
     read = {attribute for source in modules("wgsl").values() for attribute in read_of_targets(source)}
     assert read == {
         "has",
@@ -106,13 +106,14 @@ def test_plans_are_made_and_rewritten_without_schedules():
 
 @pytest.mark.parametrize("room", ["operators", "rewrites", "plan", "graph/passes"])
 def test_plans_are_the_same_for_every_target(room):
-    """Profile, features and limits of an adapter are asked for by schedules alone."""
+    """Only schedules read profile, features and limits of an adapter."""
     for name, source in modules(room).items():
         assert read_of_targets(source) == set(), name
 
 
-def test_passes_know_no_target():
-    """What depends on one, whether a kernel can bind a step's tensors say, they get as a function."""
+def test_passes_read_no_target():
+    """Passes get decisions that depend on a target, such as whether a kernel can bind a step's tensors, as
+    functions."""
     for name, source in modules("graph/passes").items():
         assert imported(source, "dmlgpu.compiler.target") == set(), name
 
@@ -122,8 +123,8 @@ def test_operators_leave_the_dimension_of_units_to_schedules():
         assert imported(source, "dmlgpu.compiler.rewrites").isdisjoint({"running_dimension", "UNIT"}), name
 
 
-def test_plans_name_no_capability_of_a_schedule():
-    """How costly a body is, and what its shader offers to inner loops, schedules know of the shader's file."""
+def test_plans_name_no_property_of_a_schedule():
+    """Schedules read the cost of a body, and its shader's functions for inner loops, from the shader's file."""
     classes = [each for each in vars(plan).values() if isinstance(each, type) and is_dataclass(each)]
     names = {field.name for each in classes for field in fields(each)}
     assert {"output", "body", "longest"} <= names
@@ -133,7 +134,7 @@ def test_plans_name_no_capability_of_a_schedule():
 
 
 def shaders_with(pattern: str) -> set[str]:
-    """Return the shaders of reductions that match a pattern themselves or in what they include."""
+    """Return the shaders of reductions that match a pattern directly or in an included file."""
     files = [file for folder in ("reduction", "normalization", "softmax") for file in templates.files(folder)]
     included = {file: re.findall(r"include \"([^\"]+)\"", templates.source(file)) for file in files}
     return {

@@ -18,12 +18,12 @@ INDEX_TYPES = [DataType.INT64, DataType.INT32, DataType.UINT64, DataType.UINT32]
 
 
 def tensor(array: Any) -> TensorDesc:
-    """The packed description of an array."""
+    """Return the packed description of an array."""
     return TensorDesc(DataType.from_numpy(array.dtype), array.shape)
 
 
 def run(desc: OperatorDesc, *inputs: Any) -> Any:
-    """The only output of an operator."""
+    """Return the only output of an operator."""
     (output,) = reference.evaluate(desc, inputs)
     want = desc.outputs[0].tensor
     assert output.shape == want.sizes and output.dtype == want.data_type.numpy
@@ -31,12 +31,12 @@ def run(desc: OperatorDesc, *inputs: Any) -> Any:
 
 
 def sizes(most_dimensions: int = 5, largest: int = 5, fewest: int = 1) -> st.SearchStrategy[tuple[int, ...]]:
-    """Tensor sizes."""
+    """Draw tensor sizes."""
     return hnp.array_shapes(min_dims=fewest, max_dims=most_dimensions, min_side=1, max_side=largest)
 
 
 def samples(dtype: Any, count: int = 40) -> Any:
-    """Finite numbers of a type, always the same: its limits, small ones, and so many of random bits."""
+    """Return finite numbers of a type, always the same: its limits, small ones, and ``count`` of random bits."""
     dtype = np.dtype(dtype)
     random = np.random.default_rng(count).bytes(2 * count * dtype.itemsize)
     drawn = np.frombuffer(random, dtype)
@@ -52,16 +52,16 @@ def samples(dtype: Any, count: int = 40) -> Any:
 
 
 def all_pairs(dtype: Any, count: int = 40) -> tuple[Any, Any]:
-    """Each sample of a type with each, as two arrays."""
+    """Return all pairs of samples of a type, as two arrays."""
     values = samples(dtype, count)
     return np.repeat(values, len(values)), np.tile(values, len(values))
 
 
 def numbered(shape: tuple[int, ...], data_type: DataType = DataType.INT32) -> Any:
-    """An array whose elements tell their place."""
+    """Return an array whose elements are their row-major indices."""
     return np.arange(1, 1 + int(np.prod(shape))).reshape(shape).astype(data_type.numpy)
 
 
 def bits(array: Any) -> Any:
-    """The elements as unsigned integers."""
+    """View the elements as unsigned integers."""
     return np.ascontiguousarray(array).view(f"u{array.dtype.itemsize}")

@@ -14,7 +14,7 @@ OPSET = 18
 
 
 def _model(operator: str, inputs: list[Any], output_type: Any, attributes: dict[str, Any]) -> onnx.ModelProto:
-    names = [f"input{number}" for number in range(len(inputs))]
+    names = [f"input{index}" for index in range(len(inputs))]
     node = helper.make_node(operator, names, ["output"], **attributes)
     declared = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
@@ -29,24 +29,24 @@ def _model(operator: str, inputs: list[Any], output_type: Any, attributes: dict[
 def _evaluate(run: Any, operator: str, inputs: list[Any], output_type: Any, attributes: dict[str, Any]) -> Any:
     inputs = [np.asarray(array) for array in inputs]
     model = _model(operator, inputs, output_type or inputs[0].dtype, attributes)
-    return run(model, {f"input{number}": array for number, array in enumerate(inputs)})
+    return run(model, {f"input{index}": array for index, array in enumerate(inputs)})
 
 
 def onnx_reference(operator: str, inputs: list[Any], output_type: Any = None, **attributes: Any) -> Any:
-    """By ONNX's reference evaluator."""
+    """Evaluate by ONNX's reference evaluator."""
     return _evaluate(
         lambda model, feed: ReferenceEvaluator(model).run(None, feed)[0], operator, inputs, output_type, attributes
     )
 
 
 def seven_bits(weights: Any) -> Any:
-    """INT8 weights halved, others as they are: where the processor has no VNNI instructions, onnxruntime adds pairs of
-    their products with UINT8 in 16 bits, which overflow with eight."""
+    """Halve INT8 weights: on CPUs without VNNI instructions, onnxruntime adds pairs of their products with UINT8 in 16
+    bits, which overflow with eight."""
     return weights // 2 if weights.dtype == np.int8 else weights
 
 
 def onnx_runtime(operator: str, inputs: list[Any], output_type: Any = None, **attributes: Any) -> Any:
-    """By onnxruntime, on the processor."""
+    """Evaluate by onnxruntime, on the CPU."""
 
     def run(model: onnx.ModelProto, feed: dict[str, Any]) -> Any:
         session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])

@@ -1,4 +1,4 @@
-"""Slow and obvious: DirectML's formulas, and rounding, in plain Python. Nothing here imports the reference."""
+"""Slow and obvious implementations of DirectML's formulas, and of rounding, in plain Python, without the reference."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def scatter_nd(source: Array, indices: Array, updates: Array) -> Array:
 
 
 def one_hot(indices: Array, size: int, axis: int, off: Any, on: Any) -> Array:
-    """``off`` everywhere but, on each line along an axis where the indices have size 1, at the index."""
+    """``off`` except at the index of each line along the axis on which the indices have size 1."""
     out = np.full((*indices.shape[:axis], size, *indices.shape[axis + 1 :]), off)
     for place in np.ndindex(indices.shape):
         index = int(indices[place])
@@ -93,7 +93,7 @@ def reverse_subsequences(source: Array, lengths: Array, axis: int) -> Array:
 
 
 def best_place(line: list[Any], *, largest: bool, last: bool) -> int:
-    """Index of the best number of a line, NaN skipped; of the first or last of equals; all NaN: the first or last."""
+    """Return the index of the best number of a line, the first or last of equals; NaN is skipped unless all are NaN."""
     numbers = [(value, place) for place, value in enumerate(line) if not math.isnan(value)]
     if not numbers:
         return len(line) - 1 if last else 0
@@ -103,7 +103,7 @@ def best_place(line: list[Any], *, largest: bool, last: bool) -> int:
 
 
 def lines(array: Array, axes: tuple[int, ...]) -> dict[tuple[int, ...], list[Any]]:
-    """For every output coordinate (0 along the axes) the elements along the axes, ascending, row-major."""
+    """Yield, for every output coordinate (0 along the axes), the elements along the axes, ascending, row-major."""
     result: dict[tuple[int, ...], list[Any]] = {}
     for place in np.ndindex(array.shape):
         remaining = tuple(0 if dimension in axes else i for dimension, i in enumerate(place))
@@ -112,7 +112,7 @@ def lines(array: Array, axes: tuple[int, ...]) -> dict[tuple[int, ...], list[Any
 
 
 def round_to_float(value: Fraction | float, dtype: Any) -> float:
-    """The number of a float type nearest to an exact value, ties to even, beyond the range infinity."""
+    """Round an exact value to the nearest number of a float type, ties to even; beyond the range infinity."""
     if isinstance(value, float) and not math.isfinite(value):
         return value
     limits = np.finfo(dtype)
@@ -131,13 +131,13 @@ def round_to_float(value: Fraction | float, dtype: Any) -> float:
 
 
 def wrap(value: int, dtype: Any) -> int:
-    """An integer modulo 2**bits, in the range of the type."""
+    """Return an integer modulo 2**bits, in the range of the type."""
     limits, bits = np.iinfo(dtype), np.dtype(dtype).itemsize * 8
     return (value - int(limits.min)) % (1 << bits) + int(limits.min)
 
 
 def saturate(value: float, dtype: Any) -> int:
-    """A float cut to an integer in the range of the type; NaN is 0."""
+    """Truncate a float to an integer in the range of the type; NaN is 0."""
     limits = np.iinfo(dtype)
     if math.isnan(value):
         return 0

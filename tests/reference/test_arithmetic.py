@@ -47,7 +47,7 @@ def clip_grad(desc_class, x, gradient, low, high):
 
 
 def assert_same(result, expected):
-    """Equal numbers, zeros of equal sign, NaN where expected."""
+    """Assert equal numbers, zeros of equal sign, and NaN where expected."""
     expected = np.array(expected, result.dtype)
     np.testing.assert_array_equal(result, expected)
     if result.dtype.kind == "f":
@@ -220,7 +220,7 @@ def test_clip(desc_class, low, high, expected):
         (np.uint8, -5.0, 100.7, [100, 100, 0, 3, 100]),
     ],
 )
-def test_bounds_in_float32_become_integers_as_cast_makes_them(dtype, low, high, expected):
+def test_float32_bounds_are_converted_to_integers_as_by_cast(dtype, low, high, expected):
     x = np.array([-128, -3, 0, 3, 127], np.int8).view(dtype)
     assert clip(descs.ElementWiseClip, x, low, high).tolist() == expected
 

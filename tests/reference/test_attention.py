@@ -70,9 +70,9 @@ def separate(rng: np.random.Generator, queries: int = QUERIES, keys: int = KEYS,
 
 
 def contributed(operator: str, inputs: list[Any], outputs: int = 1, **attributes: Any) -> Any:
-    """An operator of onnxruntime's own domain; None stands for an absent input."""
-    names = ["" if array is None else f"x{number}" for number, array in enumerate(inputs)]
-    results = [f"y{number}" for number in range(outputs)]
+    """Run an operator of onnxruntime's own domain; None is an absent input."""
+    names = ["" if array is None else f"x{index}" for index, array in enumerate(inputs)]
+    results = [f"y{index}" for index in range(outputs)]
     node = helper.make_node(operator, names, results, domain=MICROSOFT, **attributes)
     declared = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
@@ -122,7 +122,7 @@ def test_key_lengths_agree_with_onnxruntime() -> None:
 
 
 def test_boolean_masks_agree_with_onnxruntime() -> None:
-    """Its mask has one row for all queries of a sequence."""
+    """onnxruntime's mask has one row for all queries of a sequence."""
     rng = np.random.default_rng(5)
     arrays, mask = separate(rng), (rng.random((BATCH, KEYS)) < 0.6).astype(np.int32)
     everywhere = np.broadcast_to(mask[:, None, None], (BATCH, HEADS, QUERIES, KEYS)).copy()
@@ -163,7 +163,7 @@ def test_stacked_tensors_agree_with_onnxruntime_on_their_parts(field: str) -> No
 
 @pytest.mark.parametrize("past", [0, 3])
 def test_a_cache_agrees_with_onnxruntimes_grouped_queries(past: int) -> None:
-    """One new row behind equally many past ones (or several, behind none), two heads of queries to one of keys."""
+    """One new row after equally many past ones (or several, after none), two query heads per key head."""
     rng, shared, capacity = np.random.default_rng(10 + past), HEADS // 2, 9
     rows = 1 if past else QUERIES
     arrays = separate(rng, rows, rows, shared)
@@ -255,20 +255,20 @@ def test_packed_lengths_mask_by_length_alone() -> None:
     near(got[0], attention(only, (1, 1))[0])
 
 
-def test_a_row_of_nothing_but_padding_is_the_mean_of_the_values() -> None:
+def test_a_row_of_only_padding_is_the_mean_of_the_values() -> None:
     arrays, mask = one_head(np.random.default_rng(14)), np.array([[0]], np.int32)
     (got, *_) = attention({**arrays, "mask_tensor": mask}, (1, 1), mask_type=MaskType.KEY_SEQUENCE_LENGTH)
     near(got[0], np.broadcast_to(arrays["value_tensor"][0].mean(0), (3, 2)))
 
 
-def test_a_row_that_a_boolean_mask_hides_is_what_it_is_without() -> None:
+def test_a_row_that_a_boolean_mask_hides_completely_ignores_the_mask() -> None:
     arrays, mask = one_head(np.random.default_rng(15)), np.zeros((1, 1, 3, 6), np.int32)
     (got, *_) = attention({**arrays, "mask_tensor": mask}, (1, 1), mask_type=MaskType.BOOLEAN)
     near(got, attention(arrays, (1, 1))[0])
 
 
-def test_a_cache_keeps_what_is_not_written() -> None:
-    """Two past rows, one new one behind them, three others; the query sees the first three."""
+def test_unwritten_elements_of_a_cache_are_unchanged() -> None:
+    """Two past rows, followed by a new one and three others; the query attends to the first three."""
     rng, sizes = np.random.default_rng(17), (1, 1, 6, 4)
     parts = {f"{part}_tensor": floats(rng, 1, 1, 4) for part in ("query", "key", "value")}
     before = [None, floats(rng, *sizes), floats(rng, *sizes)]
@@ -282,7 +282,7 @@ def test_a_cache_keeps_what_is_not_written() -> None:
     near(output, attention({**parts, **past}, (1, 1))[0])
 
 
-def test_past_alone_stands_for_all_keys() -> None:
+def test_only_past_keys_are_all_keys() -> None:
     rng = np.random.default_rng(16)
     query, keys, values = floats(rng, 1, 3, 4), floats(rng, 1, 1, 6, 4), floats(rng, 1, 1, 6, 2)
     got = attention({"query_tensor": query, "past_key_tensor": keys, "past_value_tensor": values}, (1, 1))

@@ -26,7 +26,7 @@ def cast(array, data_type):
 
 
 def exactly(value, dtype):
-    """One element converted, without NumPy's conversions."""
+    """Convert one element without NumPy's conversions."""
     target = np.dtype(dtype)
     if target.kind != "f":
         return oracles.saturate(value, dtype) if isinstance(value, float) else oracles.wrap(value, dtype)
@@ -34,14 +34,14 @@ def exactly(value, dtype):
 
 
 def same(a, b):
-    """Equal numbers, zeros of equal sign, or both NaN."""
+    """Return whether numbers are equal, with zeros of equal sign, or both NaN."""
     if isinstance(a, float) and isinstance(b, float):
         return (math.isnan(a) and math.isnan(b)) or (a == b and math.copysign(1, a) == math.copysign(1, b))
     return a == b
 
 
 def elements(data_type):
-    """Samples of a type; for floats, special values, and integers and halves about the limits of integers, as well."""
+    """Return samples of a type; for floats also special values, and integers and ties around the limits of integers."""
     numbers = samples(data_type.numpy, 100)
     if not data_type.is_float:
         return numbers

@@ -22,7 +22,7 @@ INT8, UINT8 = DataType.INT8, DataType.UINT8
 
 
 def steps(spatial, **geometry):
-    """Fields that say how the window slides; 1 and 0 where not given."""
+    """Return the fields of the window; strides and dilations default to 1, padding to 0."""
     fields = {"strides": (1,), "dilations": (1,), "start_padding": (0,), "end_padding": (0,)} | geometry
     return {name: tuple(values) * (spatial if len(values) == 1 else 1) for name, values in fields.items()}
 
@@ -71,7 +71,7 @@ def integers(rng, data_type, *sizes):
 
 
 def small(rng, *sizes):
-    """Small integers, with which every sum is exact."""
+    """Return small integers, with which every sum is exact."""
     return rng.integers(-9, 10, sizes).astype(np.float32)
 
 
@@ -183,7 +183,7 @@ steps_drawn = st.fixed_dictionaries(
 @given(steps_drawn, st.sampled_from([CORRELATE, CONVOLVE]), st.sampled_from([1, 2]), st.integers(0, 2**32 - 1))
 @settings(max_examples=40)
 def test_backward_is_the_transpose_of_forward(fields, mode, groups, seed):
-    """<forward(x), y> = <x, backward(y)>, exactly; output padding makes up for what the strides leave over."""
+    """<forward(x), y> = <x, backward(y)>, exactly; output padding restores the remainder of the strides."""
     rng = np.random.default_rng(seed)
     x, filters = small(rng, 2, 4, 8, 9), small(rng, 6, 4 // groups, 3, 2)
     result = forward(x, filters, groups=groups, mode=mode, **fields)
@@ -198,7 +198,7 @@ def test_backward_is_the_transpose_of_forward(fields, mode, groups, seed):
 
 
 def test_output_padding_adds_elements_that_are_computed():
-    """With end padding they lie where the result goes on, and are no zeros."""
+    """With end padding they continue the result, and are not zeros."""
     source, filters = np.ones((1, 1, 2), np.float32), np.ones((1, 1, 3), np.float32)
     assert backward(source, filters)[0, 0].tolist() == [1, 2, 2, 1]
     cut = backward(source, filters, end_padding=(2,), output_padding=(1,))
@@ -291,7 +291,8 @@ def quantized_convolve(source, filters, bias, output_type, *, groups=1, scales, 
 @pytest.mark.parametrize("evaluate", BOTH)
 @pytest.mark.parametrize("groups", [1, 2])
 def test_quantized_convolve_agrees_with_onnx(groups, evaluate):
-    """Scales are powers of two, so that only the rule for halves decides; there are many. The output's zero point is
+    """Scales are powers of two, so that results differ only by the rounding of ties, of which there are many. The
+    output's zero point is
     even: ONNX's evaluator rounds after it is added, onnxruntime before."""
     rng = np.random.default_rng(7)
     source, filters = integers(rng, UINT8, 1, 4, 6, 5), seven_bits(integers(rng, INT8, 6, 4 // groups, 3, 3))
@@ -318,7 +319,7 @@ def test_quantized_convolve_agrees_with_onnx(groups, evaluate):
     np.testing.assert_array_equal(got, want)
 
 
-def test_halves_go_to_even_per_output():
+def test_ties_round_to_even_per_output():
     rng = np.random.default_rng(8)
     source, filters = integers(rng, INT8, 1, 3, 8), integers(rng, UINT8, 5, 3, 1)
     filter_scale = (2.0 ** rng.integers(-3, 2, 5)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""The examples of DirectML's pages, as the catalog prints them."""
+"""Examples of DirectML's pages, from the catalog."""
 
 import numpy as np
 import pytest
@@ -8,15 +8,15 @@ from dmlgpu.catalog import loader
 from dmlgpu.catalog.tensor_desc import TensorDesc
 
 OF_ANOTHER_OPERATOR = {("ELEMENT_WISE_BIT_XOR", 1)}
-"""What the pages print in the wrong place: BIT_XOR's shows BIT_NOT."""
+"""Examples on the wrong page: BIT_XOR's shows BIT_NOT."""
 
 
 def examples():
     for name in sorted(reference.implemented()):
-        for number, example in enumerate(loader.operator(name).examples, start=1):
-            if (name, number) in OF_ANOTHER_OPERATOR:
+        for index, example in enumerate(loader.operator(name).examples, start=1):
+            if (name, index) in OF_ANOTHER_OPERATOR:
                 continue
-            yield pytest.param(name, example, id=f"{name.lower()}-example{number}")
+            yield pytest.param(name, example, id=f"{name.lower()}-example{index}")
 
 
 def tensor(entry):
@@ -25,7 +25,7 @@ def tensor(entry):
 
 
 def tensors(entry):
-    """The value of a field, and the array or arrays in it."""
+    """Return the value of a field, and its array or arrays."""
     if not isinstance(entry, list):
         desc, array = tensor(entry)
         return desc, [array]
@@ -45,7 +45,7 @@ def attribute(kind, value):
 
 
 @pytest.mark.parametrize(("name", "example"), list(examples()))
-def test_the_reference_gives_what_the_page_prints(name, example):
+def test_the_reference_computes_the_results_on_the_page(name, example):
     entries = example["tensors"] | example.get("corrected", {})
     attributes = entries.pop("attributes", example["attributes"])
     fields, inputs, expected = {}, [], []
@@ -63,7 +63,7 @@ def test_the_reference_gives_what_the_page_prints(name, example):
             np.testing.assert_array_equal(result, array)
 
 
-def test_there_are_examples_of_the_operators_whose_pages_have_them():
+def test_operators_whose_pages_have_examples_have_examples():
     assert {case.values[0] for case in examples()} >= {
         "GATHER_ND1", "GATHER_ND", "SCATTER_ELEMENTS", "SLICE1", "SLICE", "ARGMIN", "ARGMAX", "REDUCE",
     }  # fmt: skip

@@ -52,7 +52,7 @@ def test_sequences_of_integers_wrap(data_type, data):
     assert sequence(data_type, start, delta).ravel().tolist() == expected
 
 
-def test_sequences_of_unsigned_numbers_may_fall():
+def test_sequences_of_unsigned_numbers_may_decrease():
     assert sequence(DataType.UINT64, 3, -2).ravel().tolist() == [3, 1, 2**64 - 1, 2**64 - 3, 2**64 - 5, 2**64 - 7]
 
 

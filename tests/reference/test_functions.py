@@ -1,4 +1,4 @@
-"""Functions of analysis against C's (Python's math), SciPy, ONNX's evaluator and onnxruntime."""
+"""Elementary functions against C's (Python's math), SciPy, ONNX's evaluator and onnxruntime."""
 
 import itertools
 import math
@@ -52,7 +52,7 @@ def angle(y, x):
 
 
 def domain(desc_class, count=300):
-    """Numbers for which the function is defined and finite."""
+    """Return numbers for which the function is defined and finite."""
     x = np.random.default_rng(21).uniform(-1, 1, count)
     if desc_class in (descs.ElementWiseAcos, descs.ElementWiseAsin, descs.ElementWiseAtanh):
         return x
@@ -60,7 +60,7 @@ def domain(desc_class, count=300):
 
 
 def assert_same_float(result, expected):
-    """Equal to the bit; any NaN for a NaN."""
+    """Assert equal bits, or any NaN for a NaN."""
     expected = np.asarray(expected, result.dtype)
     np.testing.assert_array_equal(np.isnan(result), np.isnan(expected))
     numbers = ~np.isnan(expected)
@@ -130,7 +130,7 @@ def test_scale_and_bias_come_before_the_function():
 
 
 def python_power(x, y):
-    """C's pow, as Python's operator has it for floats."""
+    """Compute C's pow by Python's operator for floats."""
     try:
         return math.pow(x, y)
     except ValueError:  # NaN, or infinity at a pole
@@ -159,7 +159,7 @@ def test_constant_powers_are_those_of_c(exponent):
 
 
 def integer_power(x, n, dtype):
-    """By Python's unbounded integers; reciprocals cut towards zero, of 0 all ones."""
+    """Compute by Python's unbounded integers; reciprocals are truncated, and all ones for 0."""
     if n >= 0:
         return oracles.wrap(x**n, dtype)
     if x == 0:

@@ -139,7 +139,7 @@ def gather_blocks(source, indices, axis):
 
 
 def drawn_indices(seed, shape, extent, index_type, margin=0):
-    """Indices of a type, some of them negative where it is signed, and out of range by as much as the margin."""
+    """Draw indices of a type, some of them negative if it is signed, and out of range by up to the margin."""
     low = -extent - margin if index_type.is_signed else 0
     return np.random.default_rng(seed).integers(low, extent + margin, shape).astype(index_type.numpy)
 

@@ -37,7 +37,7 @@ def slice1(source, window, output_sizes=None):
 
 
 def python_slices(window):
-    """Window elements picked by Python: the window first, then the stride, which starts from its end if negative."""
+    """Select window elements by Python's slices: the window, then the stride, from the window's end if negative."""
     return tuple(slice(offset, offset + extent) for offset, extent, _ in window), tuple(
         slice(None, None, stride) for _, _, stride in window
     )
@@ -51,7 +51,7 @@ def test_slice1_is_a_window_then_a_stride(drawn):
     np.testing.assert_array_equal(slice1(source, window), source[cut][stepped])
 
 
-def test_slice1_may_leave_out_the_end_of_the_window():
+def test_slice1_may_omit_the_end_of_the_window():
     source = numbered((9,))
     np.testing.assert_array_equal(slice1(source, [(1, 8, -3)], (2,)), [9, 6])
 

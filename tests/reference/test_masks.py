@@ -117,7 +117,7 @@ def test_bands_agree_with_onnx(evaluate, offset):
 
 
 @pytest.mark.parametrize("data_type", ALL_TYPES)
-def test_what_the_band_leaves_keeps_its_bits(data_type):
+def test_elements_outside_the_band_keep_their_bits(data_type):
     raw = np.random.default_rng(3).integers(0, 256, (6, 9, data_type.bits // 8), np.uint8)
     source = raw.view(data_type.numpy)[..., 0]
     result = diagonal(LARGEST, LARGEST, source, source.shape, value=1, data_type=data_type)

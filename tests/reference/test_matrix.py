@@ -174,7 +174,7 @@ def quantized_multiply(a, b, output_type, *, a_scale, b_scale, scale, a_zero=Non
 
 @pytest.mark.parametrize("evaluate", BOTH)
 def test_quantized_multiply_agrees_with_onnx(evaluate):
-    """Scales are powers of two, so that only the rule for halves decides; there are many."""
+    """Scales are powers of two, so that results differ only by the rounding of ties, of which there are many."""
     rng = np.random.default_rng(6)
     a, b = integers(rng, DataType.UINT8, 6, 9), seven_bits(integers(rng, DataType.INT8, 9, 8))
     scales = [np.float32(x) for x in (0.5, 0.25, 128.0)]
@@ -186,7 +186,7 @@ def test_quantized_multiply_agrees_with_onnx(evaluate):
     np.testing.assert_array_equal(quantized_multiply(a, b, DataType.UINT8, **quantization), want)
 
 
-def test_halves_go_to_even_per_row_and_column():
+def test_ties_round_to_even_per_row_and_column():
     rng = np.random.default_rng(7)
     a, b = integers(rng, DataType.INT8, 5, 6), integers(rng, DataType.UINT8, 6, 7)
     a_scale = (2.0 ** rng.integers(-3, 2, (5, 1))).astype(np.float32)
@@ -204,7 +204,7 @@ def test_halves_go_to_even_per_row_and_column():
 @pytest.mark.parametrize("data_type", ["INT8", "UINT8", "INT16", "UINT16", "INT32", "UINT32"])
 @pytest.mark.parametrize("real", [F32, F16], ids=lambda t: t.name)
 def test_integers_to_float_follow_the_formula(data_type, real):
-    """In fractions, rounded once at the end."""
+    """Computed in fractions, rounded once at the end."""
     rng = np.random.default_rng(8)
     kind = DataType[data_type]
     a, b = integers(rng, kind, 3, 4), integers(rng, kind, 4, 2)

@@ -30,7 +30,7 @@ def described(shape):
 
 
 def channels(values, rank=4):
-    """One number per channel, as DirectML takes them."""
+    """Return one number per channel in DirectML's sizes."""
     return values.reshape(1, -1, *(1,) * (rank - 2))
 
 
@@ -108,7 +108,7 @@ def training_of(x, scale, bias, added=None, activation=None):
 
 
 def onnx_training(x, scale, bias, run_model):
-    """Output, mean and variance by ONNX's training mode, which keeps nothing of the given statistics."""
+    """Return output, mean and variance by ONNX's training mode, which ignores running statistics."""
     names = ["x", "scale", "bias", "mean", "variance"]
     node = helper.make_node(
         "BatchNormalization", names, ["y", "m", "v"], training_mode=1, momentum=0.0, epsilon=EPSILON
@@ -209,7 +209,7 @@ def test_without_the_variance_nothing_is_divided():
 
 
 @given(st.data())
-def test_the_older_operators_say_the_same(data):
+def test_the_older_operators_agree_with_the_newer_ones(data):
     crossed, variance = data.draw(st.booleans()), data.draw(st.booleans())
     x = normal(*data.draw(sizes(4, 5, 4)))
     scale = normal(*(1 if data.draw(st.booleans()) else size for size in x.shape), seed=2)
@@ -235,7 +235,7 @@ def test_lp_normalization_agrees_with_onnx(evaluate, p, axis):
     np.testing.assert_allclose(run(desc, x), evaluate("LpNormalization", [x], axis=axis, p=p), **CLOSE)
 
 
-def test_epsilon_is_the_least_norm():
+def test_epsilon_is_the_minimum_norm():
     x = np.array([[0, 0], [3e-6, 4e-6], [3, 4]], np.float32)
     desc = descs.LpNormalization(input_tensor=tensor(x), output_tensor=tensor(x), axis=1, p=2, epsilon=1e-5)
     np.testing.assert_allclose(run(desc, x), [[0, 0], [0.3, 0.4], [0.6, 0.8]], 1e-6)
@@ -281,7 +281,7 @@ def test_local_response_within_channels_sums_over_height_and_width(size):
 
 
 def slopes(function, x, gradient, step=1e-5):
-    """By central differences, the gradient of ``sum(gradient * function(x))``."""
+    """Return the gradient of ``sum(gradient * function(x))`` by central differences."""
     result = np.zeros_like(x)
     for place in np.ndindex(x.shape):
         moved = x.copy()

@@ -48,7 +48,7 @@ def describe(cls, source, fields, dilations=None, **others):
 
 
 def attributes(fields, dilations=None):
-    """The same in ONNX's words."""
+    """Return the attributes of ONNX's operator."""
     words = {
         "kernel_shape": fields["window_size"],
         "strides": fields["strides"],
@@ -146,7 +146,7 @@ def test_max_unpooling_undoes_max_pooling_like_onnx():
 
 
 def by_differences(forward, x, gradient, step=1e-3):
-    """The gradient of sum(forward(x) * gradient), by central differences."""
+    """Return the gradient of sum(forward(x) * gradient), by central differences."""
     result = np.zeros(x.shape)
     for place in itertools.product(*map(range, x.shape)):
         moved = np.zeros_like(x)
@@ -198,7 +198,7 @@ def test_max_pooling_grad_is_the_derivative(dilations):
 
 @pytest.mark.parametrize("include_padding", [False, True])
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
-def test_quantized_average_pooling_like_dequantizing_averaging_quantizing(include_padding, dtype):
+def test_quantized_average_pooling_dequantizes_averages_and_quantizes(include_padding, dtype):
     sizes, fields = SHAPES["two axes"]
     rng = np.random.default_rng(3)
     q = rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max + 1, sizes).astype(dtype)

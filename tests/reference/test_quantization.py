@@ -65,7 +65,7 @@ def integers(rng, data_type, shape):
     st.integers(-3, 3),
     st.data(),
 )
-def test_halves_go_to_even_and_what_is_beyond_saturates(data_type, sixteenths, power, data):
+def test_ties_round_to_even_and_large_quotients_saturate(data_type, sixteenths, power, data):
     """Scales are powers of two, so that quotients are exact; Python rounds halves of fractions to even."""
     low, high = LIMITS[data_type]
     zero = data.draw(st.integers(low, high))
@@ -86,7 +86,7 @@ def test_special_quotients():
 
 def onnx_model(operator, inputs, **attributes):
     """A model with its inputs as initializers, since NumPy has no 4-bit arrays to feed."""
-    names = [f"input{number}" for number in range(len(inputs))]
+    names = [f"input{index}" for index in range(len(inputs))]
     result = [
         helper.make_tensor(name, kind, array.shape, array.ravel().tolist())
         for name, (array, kind) in zip(names, inputs, strict=True)

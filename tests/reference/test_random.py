@@ -85,7 +85,7 @@ def test_blocks_follow_each_other(state: list[int], count: int) -> None:
 
 
 @pytest.mark.parametrize(("count", "blocks"), [(1, 1), (4, 1), (5, 2), (10, 3), (10**7, 2_500_000)])
-def test_the_counter_moves_on_by_whole_blocks(count: int, blocks: int) -> None:
+def test_the_counter_advances_by_whole_blocks(count: int, blocks: int) -> None:
     assert generate([0, 0, 0, 0, 7, 8], count)[1] == [blocks, 0, 0, 0, 7, 8]
     assert generate([0xFFFFFFFF] * 4 + [7, 8], count)[1] == [blocks - 1, 0, 0, 0, 7, 8]
 
@@ -99,7 +99,7 @@ def test_the_counter_of_the_page_s_example() -> None:
 
 
 @given(STATES, st.integers(1, 5), st.integers(1, 20))
-def test_a_stream_goes_on_from_its_state(state: list[int], blocks: int, count: int) -> None:
+def test_a_stream_continues_from_its_state(state: list[int], blocks: int, count: int) -> None:
     first, after = generate(state, 4 * blocks)
     second, _ = generate(after, count)
     assert first + second == generate(state, 4 * blocks + count)[0]

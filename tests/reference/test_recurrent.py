@@ -83,13 +83,13 @@ def model(operator: str, feeds: dict[str, Any], attributes: dict[str, Any]) -> A
 
 
 def by_runtime(operator: str, feeds: dict[str, Any], **attributes: Any) -> list[Any]:
-    """By onnxruntime, on the processor."""
+    """Evaluate by onnxruntime, on the CPU."""
     text = model(operator, feeds, attributes).SerializeToString()
     return onnxruntime.InferenceSession(text, providers=["CPUExecutionProvider"]).run(None, feeds)
 
 
 def by_evaluator(operator: str, feeds: dict[str, Any], **attributes: Any) -> list[Any]:
-    """By ONNX's reference evaluator."""
+    """Evaluate by ONNX's reference evaluator."""
     return ReferenceEvaluator(model(operator, feeds, attributes)).run(None, feeds)
 
 
@@ -100,7 +100,7 @@ def ours(
     activations: tuple[OperatorDesc, ...] | None = None,
     **flags: Any,
 ) -> list[Any]:
-    """By our reference, in ONNX's sizes."""
+    """Evaluate by the reference, in ONNX's sizes."""
     directions = inputs["w"].shape[0]
     stored = {FIELDS[name]: _stored(name, array) for name, array in inputs.items()}
     shape = (directions, inputs["x"].shape[1], inputs["r"].shape[2])
@@ -120,7 +120,7 @@ def ours(
 
 
 def _stored(name: str, array: Any) -> Any:
-    """ONNX's array in DirectML's four dimensions."""
+    """Return ONNX's array in DirectML's four dimensions."""
     if name == "lengths":
         return array.astype(np.uint32).reshape(1, 1, 1, -1)
     return array.reshape((1,) * (4 - array.ndim) + array.shape)
@@ -206,7 +206,7 @@ def test_activations(name: str) -> None:
     agree(ours("RNN", inputs, activations=(desc,)), by_runtime("RNN", inputs, activations=[name], **numbers))
 
 
-def test_each_direction_has_activations_of_its_own() -> None:
+def test_each_direction_has_its_own_activations() -> None:
     inputs = arrays("LSTM", 2, OPTIONAL)
     hard, line = ACTIVATIONS["HardSigmoid"], ACTIVATIONS["Affine"]
     names = ["HardSigmoid", "Tanh", "Softsign", "Sigmoid", "Affine", "Tanh"]
@@ -219,10 +219,10 @@ def test_each_direction_has_activations_of_its_own() -> None:
 def test_a_sequence_of_length_0_keeps_its_initial_states() -> None:
     inputs = arrays("LSTM", 1, OPTIONAL, (0, 6, 2, 0))
     sequence, hidden, cell = ours("LSTM", inputs)
-    for number in (0, 3):
-        np.testing.assert_array_equal(hidden[0, number], inputs["hidden"][0, number])
-        np.testing.assert_array_equal(cell[0, number], inputs["cell"][0, number])
-        assert not sequence[:, 0, number].any()
+    for index in (0, 3):
+        np.testing.assert_array_equal(hidden[0, index], inputs["hidden"][0, index])
+        np.testing.assert_array_equal(cell[0, index], inputs["cell"][0, index])
+        assert not sequence[:, 0, index].any()
 
 
 def test_lengths_above_the_number_of_steps_count_as_that() -> None:
@@ -231,7 +231,7 @@ def test_lengths_above_the_number_of_steps_count_as_that() -> None:
 
 
 def test_the_formula_of_lstm_on_single_numbers() -> None:
-    """Two steps of one number, with everything that can be there, in plain Python."""
+    """Two steps of one number with all optional inputs, in plain Python."""
     x, (w, r) = (0.5, -1.25), ((0.5, -0.25, 0.75, 1.0), (0.25, 0.5, -0.5, 0.125))
     bias, peephole = (0.1, 0.2, -0.1, 0.3, 0.05, -0.2, 0.15, 0.25), (0.5, -0.75, 0.25)
     hidden, cell = 0.25, -0.5
@@ -252,7 +252,7 @@ def test_the_formula_of_lstm_on_single_numbers() -> None:
     np.testing.assert_allclose([state.item() for state in results[1:]], [hidden, cell], rtol=1e-6)
 
 
-def test_absent_outputs_are_left_out() -> None:
+def test_absent_outputs_are_omitted() -> None:
     single = np.empty((1, 1, 1, 1), np.float32)
     desc = descs.Rnn(
         **dict.fromkeys(("input_tensor", "weight_tensor", "recurrence_tensor", "output_single_tensor"), tensor(single)),

@@ -218,12 +218,12 @@ def test_functions_of_integers_wrap(drawn, data_type):
             assert int(result[coordinate]) == oracles.wrap(function(line), array.dtype)
 
 
-def test_the_smallest_integer_has_itself_as_size():
+def test_the_smallest_integer_is_its_own_absolute_value():
     np.testing.assert_array_equal(reduced_by("L1", np.array([-(2**31)], np.int32), (0,)), [-(2**31)])
 
 
 @pytest.mark.parametrize("function", [*FLOAT_FUNCTIONS, "SUM"])
-def test_nan_comes_through(function):
+def test_nan_propagates(function):
     array = np.array([[1, math.nan, 2], [math.inf, math.nan, 1], [3, 1, 2]], np.float32)
     np.testing.assert_array_equal(np.isnan(reduced_by(function, array, (1,))), [[True], [True], [False]])
 
@@ -282,7 +282,7 @@ def test_a_long_product_does_not_leave_the_range_of_float64():
 
 
 @pytest.mark.parametrize("function", ["ARGMIN", "ARGMAX"])
-def test_places_of_reduce_are_those_of_the_operators_of_their_own(function):
+def test_indices_of_reduce_agree_with_argmin_and_argmax(function):
     array = np.array([[3, 1, 1, 3], [math.nan, 2, 5, 5]], np.float32)
     output = TensorDesc(DataType.UINT32, (2, 1))
     desc = descs.Reduce(function=ReduceFunction[function], input_tensor=tensor(array), output_tensor=output, axes=(1,))

@@ -215,14 +215,14 @@ def test_aligned_corners_crop_and_resize_as_tensorflow_does(mode):
         align_regions_to_corners=True,
     )
     got = run(desc, IMAGE, boxes[:, [1, 0, 3, 2]], BATCHES[:3])
-    for (number, box), row in itertools.product(enumerate(boxes.astype(float)), range(3)):
+    for (index, box), row in itertools.product(enumerate(boxes.astype(float)), range(3)):
         y = box[0] * (height - 1) + row * (box[2] - box[0]) * (height - 1) / 2
         x = 0.5 * (box[1] + box[3]) * (width - 1)
-        expected = [naive_sample(desc, plane.astype(float), y, x) for plane in IMAGE[BATCHES[number]]]
-        np.testing.assert_allclose(got[number, :, row, 0], expected, rtol=2e-5, atol=1e-6)
+        expected = [naive_sample(desc, plane.astype(float), y, x) for plane in IMAGE[BATCHES[index]]]
+        np.testing.assert_allclose(got[index, :, row, 0], expected, rtol=2e-5, atol=1e-6)
 
 
-def test_the_older_operator_has_pixels_at_their_centres():
+def test_the_older_operator_has_pixels_at_their_centers():
     names = [name for name in descs.RoiAlign.__dataclass_fields__ if name != "operator"]
     newer = align(minimum_samples_per_output=1, maximum_samples_per_output=3, reduction_function=MAX)
     older = descs.RoiAlign(**{name: getattr(newer, name) for name in names})
@@ -230,7 +230,7 @@ def test_the_older_operator_has_pixels_at_their_centres():
     np.testing.assert_array_equal(run(older, *inputs), run(newer, *inputs))
 
 
-def test_what_is_no_region_lies_outside():
+def test_invalid_regions_lie_outside():
     regions = np.array([[0, 0, 8, 8], [0, 0, np.nan, 8], [0, 0, np.inf, 8], [0, 0, 8, 8]], np.float32)
     batches = np.array([0, 0, 0, 2], np.uint32)
     desc = align(regions=regions, batches=batches, out_of_bounds_input_value=5.0)
@@ -299,7 +299,7 @@ def test_gradients_are_the_derivatives(function, mode, corners):
     np.testing.assert_allclose(to_regions, expected, atol=1e-7)
 
 
-def test_either_gradient_may_be_left_out():
+def test_either_gradient_may_be_absent():
     forward = align(IMAGE.astype(np.float64), REGIONS.astype(np.float64))
     gradient = np.random.default_rng(6).standard_normal(forward.output_tensor.sizes)
     regions = REGIONS.astype(np.float64)

@@ -25,7 +25,7 @@ ROUNDINGS = {
     "floor": (0.0, DOWN),
     "ceil": (0.0, UP),
 }
-"""ONNX's rounding as what is added to the input's offset, and a direction."""
+"""ONNX's rounding modes as additions to the input's offset, with a direction."""
 
 SCALES = (0.4, 0.5, 2 / 3, 0.6, 1.3, 1.5, 2.0, 3.0)
 IMAGE = (1, 2, 7, 10)
@@ -116,7 +116,7 @@ def test_antialiasing_of_fewer_elements_than_the_triangle_holds(size, scale):
 
 @pytest.mark.parametrize(("direction", "first"), [("scales", 2.875), ("sizes", 2.3636363)])
 def test_onnxs_own_cases_of_antialiasing(direction, first, monkeypatch):
-    """What the onnx package expects of its backends; DirectML has no cubic interpolation."""
+    """Cases of the onnx package for its backends; DirectML has no cubic interpolation."""
     result = []
     monkeypatch.setattr(onnx_cases, "expect", lambda node, **arrays: result.append(arrays))
     getattr(onnx_cases.Resize, f"export_resize_downsample_{direction}_linear_antialias")()
@@ -129,7 +129,7 @@ def test_onnxs_own_cases_of_antialiasing(direction, first, monkeypatch):
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
 def test_integers_lie_within_one_of_onnxruntimes(dtype):
-    """It cuts where DirectML's pages are silent; the reference rounds."""
+    """onnxruntime truncates; DirectML's pages are silent, and the reference rounds."""
     x, scales = image(dtype=np.int8).astype(dtype), (1.0, 1.0, 1.5, 0.6)
     expected = by_onnx(onnx_runtime, x, scales, mode="linear", coordinate_transformation_mode="half_pixel")
     got = resized(x, expected.shape, scales)
@@ -163,7 +163,7 @@ def test_every_dimension_like_scipys_coordinates(sizes):
     np.testing.assert_allclose(run(desc, x), expected, 1e-4, 1e-4)
 
 
-def test_nearest_rounds_halves_up_in_the_older_operators():
+def test_nearest_rounds_ties_up_in_the_older_operators():
     x = np.array([1, 2, 3, 4], np.float32)
     fields = {
         "input_tensor": tensor(x),
@@ -191,7 +191,7 @@ def test_an_element_without_weight_adds_nothing():
     np.testing.assert_array_equal(resized(x, (2,), (1 / 3,), CORNERS), [1, 3])
 
 
-def test_where_the_triangle_lies_outside_the_edge_is_taken():
+def test_the_edge_is_used_if_the_triangle_lies_outside():
     x = np.array([1, 2, 3, 4], np.float32)
     assert resized(x, (2,), (0.5,), (100.0, 0.0), antialiased=True).tolist() == [1, 1]
     assert resized(x, (2,), (0.5,), (-100.0, 0.0), antialiased=True).tolist() == [4, 4]

@@ -57,7 +57,7 @@ def coordinates(array, width=None, count_rank=1, rank=2):
 
 
 def by_formula(array, axis, direction, exclusive, *, step, start):
-    """The page's loop, in exact numbers: a dictionary from place to result."""
+    """Compute the page's loop in exact numbers: a dictionary from index to result."""
     results = {}
     for place in np.ndindex(*array.shape[:axis], 1, *array.shape[axis + 1 :]):
         accumulator = start
@@ -72,7 +72,7 @@ def by_formula(array, axis, direction, exclusive, *, step, start):
 
 @st.composite
 def lines(draw):
-    """Sizes, an axis, a direction, whether the element itself is left out, a seed."""
+    """Draw sizes, an axis, a direction, whether the element itself is excluded, and a seed."""
     shape = draw(sizes(8, 4))
     axis = draw(st.integers(0, len(shape) - 1))
     return shape, axis, draw(st.sampled_from(AxisDirection)), draw(st.booleans()), draw(st.integers(0, 2**32 - 1))
@@ -129,8 +129,8 @@ def test_a_long_sum_is_as_good_as_exact():
 
 @pytest.mark.parametrize("direction", AxisDirection)
 @pytest.mark.parametrize("exclusive", [False, True])
-def test_long_products_come_back_from_beyond_every_limit(direction, exclusive):
-    """2,000 factors of 2^100, then 4,000 of 2^-100, then 2,000 of 2^100: float64 could not hold what lies between."""
+def test_long_products_recover_from_intermediate_overflow(direction, exclusive):
+    """2,000 factors of 2^100, then 4,000 of 2^-100, then 2,000 of 2^100: intermediate products exceed float64."""
     exponents = np.repeat([100, -100, 100], [2000, 4000, 2000])
     result = products(np.ldexp(np.float32(1), exponents), 0, direction, exclusive)
     steps = exponents if direction is UP else exponents[::-1]
@@ -199,7 +199,7 @@ def test_the_order_of_the_page():
 
 
 @pytest.mark.parametrize("value", [0, 1])
-def test_nothing_and_everything(value):
+def test_no_element_and_all_elements_are_nonzero(value):
     count, places = coordinates(np.full((2, 3), value, np.int32))
     assert count == 6 * value
     np.testing.assert_array_equal(places, np.argwhere(np.ones((2, 3))) * value)

@@ -44,7 +44,7 @@ def is_nan(element):
 
 
 def by_hand(line, direction):
-    """Places in sorted order; NaN is larger than all else."""
+    """Return indices in sorted order; NaN is larger than all other values."""
     numbers = [place for place, element in enumerate(line) if not is_nan(element)]
     missing = [place for place, element in enumerate(line) if is_nan(element)]
     if direction is INCREASING:
@@ -68,7 +68,7 @@ def problems(draw):
 
 
 @given(problems(), st.sampled_from([DataType.UINT32, DataType.UINT64]))
-def test_every_line_is_sorted_as_by_hand(problem, index_type):
+def test_every_line_is_sorted_as_in_plain_python(problem, index_type):
     array, axis, k, direction = problem
     values, places = top(array, axis, k, direction, index_type)
     for start in np.ndindex(*(1 if d == axis else size for d, size in enumerate(array.shape))):

@@ -34,7 +34,7 @@ def gradients() -> Array:
 
 
 def ours(epsilon: float) -> tuple[Array, ...]:
-    """Parameters and moments after all steps, the step counted from 1."""
+    """Return parameters and moments after all steps, which count from 1."""
     desc = adam(epsilon)
     state: tuple[Array, ...] = (np.ones(SIZES, np.float32), np.zeros(SIZES, np.float32), np.zeros(SIZES, np.float32))
     for step, gradient in enumerate(gradients(), start=1):
@@ -43,7 +43,7 @@ def ours(epsilon: float) -> tuple[Array, ...]:
 
 
 @pytest.mark.parametrize("epsilon", [2.0**-30, 0.25])
-def test_a_hundred_steps_as_onnx_takes_them(epsilon: float) -> None:
+def test_a_hundred_steps_agree_with_onnx(epsilon: float) -> None:
     evaluator = onnx_adam(epsilon)
     x, first, second = np.ones(SIZES), np.zeros(SIZES), np.zeros(SIZES)
     for step, gradient in enumerate(gradients().astype(np.float64), start=1):
@@ -54,8 +54,8 @@ def test_a_hundred_steps_as_onnx_takes_them(epsilon: float) -> None:
     assert np.abs(x - 1).min() > 1e-3  # it moved
 
 
-def test_a_hundred_steps_as_torch_takes_them() -> None:
-    """Its formula corrects both moments and then adds epsilon: the same where that is small."""
+def test_a_hundred_steps_agree_with_torch() -> None:
+    """PyTorch's formula corrects both moments and then adds epsilon, which is equivalent if epsilon is small."""
     x, first, second = np.ones(SIZES), np.zeros(SIZES), np.zeros(SIZES)
     for step, gradient in enumerate(gradients().astype(np.float64), start=1):
         first = BETA1 * first + (1 - BETA1) * gradient

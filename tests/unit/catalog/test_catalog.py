@@ -1,4 +1,4 @@
-"""The catalog: its facts as the documents give them, and the invariants that validation relies on."""
+"""The catalog: facts from DirectML's documents, and the invariants that validation relies on."""
 
 import itertools
 import json
@@ -25,14 +25,14 @@ LEVEL = FeatureLevel.from_label
 
 
 def tables(schema):
-    """Every support table of an operator: (level, field name, entry)."""
+    """Yield every entry of an operator's support tables: (level, field name, entry)."""
     for support in (schema.support, *(variant.support for variant in schema.variants)):
         for level, table in support.items():
             for name, entry in table.items():
                 yield level, name, entry
 
 
-def test_the_whole_operator_set_is_there():
+def test_the_catalog_has_all_operators():
     values = {name: value for name, value in enumerations()["OPERATOR_TYPE"].values.items() if name != "INVALID"}
     assert len(OPERATORS) == 177
     assert {schema.name: schema.enum_value for schema in OPERATORS} == values
@@ -114,7 +114,7 @@ def test_aliases_and_case():
     assert operator("SCATTER") is operator("SCATTER_ELEMENTS") is operator("scatter_elements")
 
 
-def test_an_unknown_operator_is_answered_with_similar_names():
+def test_an_unknown_operator_suggests_similar_names():
     with pytest.raises(InvalidArgument) as caught:
         operator("GATHER_ND2")
     assert str(caught.value).startswith("DirectML has no operator 'GATHER_ND2'; similar names: GATHER_ND")
@@ -158,7 +158,7 @@ def test_tables_are_complete(schema):
 
 
 @pytest.mark.parametrize("schema", OPERATORS, ids=lambda schema: schema.stem)
-def test_tables_ask_nothing_of_a_level_that_it_lacks(schema):
+def test_tables_use_only_features_of_their_level(schema):
     introduced = enumerations()["TENSOR_DATA_TYPE"]
     for level, name, entry in tables(schema):
         limit = 8 if level >= LEVEL("3_0") else 5

@@ -1,4 +1,5 @@
-"""Classes and functions made from the catalog at first use are like written ones, and stubs agree with them."""
+"""Classes and functions compiled from the catalog at first use are like hand-written ones, and stubs agree with
+them."""
 
 from __future__ import annotations
 
@@ -29,14 +30,14 @@ MODULES = pytest.mark.parametrize("module", [directml], ids=["directml"])
 
 
 def fresh(program: str) -> str:
-    """What a program prints in a process of its own."""
+    """Return the output of a program in a new process."""
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 @MODULES
-def test_all_names_are_listed_and_none_else_is_found(module: types.ModuleType) -> None:
+def test_exactly_the_listed_names_exist(module: types.ModuleType) -> None:
     stems = {schema.stem for schema in catalog().values()}
     assert stems <= set(dir(module))
     assert {"TopKOutputs", "LstmOutputs"} <= set(dir(module))
@@ -66,7 +67,7 @@ def test_star_imports_bring_everything() -> None:
     assert names["gemm"] is directml.gemm
 
 
-def test_nothing_is_made_before_its_first_use() -> None:
+def test_functions_are_compiled_at_first_use() -> None:
     printed = fresh(
         "from dmlgpu import descs, directmlx, ops\nfrom dmlgpu.ops import directml\n"
         "print('gemm' in vars(directml), 'gemm' in vars(directmlx))\n"
@@ -144,7 +145,7 @@ def definitions(name: str) -> dict[str, ast.ClassDef | ast.FunctionDef]:
 
 
 @MODULES
-def test_stubs_of_functions_say_what_functions_do(module: types.ModuleType) -> None:
+def test_stubs_agree_with_functions(module: types.ModuleType) -> None:
     defined = definitions("ops/directml.pyi")
     assert {schema.stem for schema in catalog().values()} <= defined.keys()
     for name, node in defined.items():
@@ -161,7 +162,7 @@ def test_stubs_of_functions_say_what_functions_do(module: types.ModuleType) -> N
             assert [field.target.id for field in node.body[1:]] == list(inspect.signature(member).parameters)  # type: ignore[attr-defined]
 
 
-def test_stubs_of_descriptions_say_what_descriptions_do() -> None:
+def test_stubs_agree_with_descriptions() -> None:
     defined = definitions("catalog/descs.pyi")
     assert defined.keys() == {"all_descs", "by_name", *(schema.class_name for schema in catalog().values())}
     for schema in catalog().values():
@@ -174,7 +175,7 @@ def test_stubs_of_descriptions_say_what_descriptions_do() -> None:
         assert with_default == set(cls.defaults)
 
 
-def test_the_stub_of_directmlx_says_what_its_functions_do() -> None:
+def test_the_stub_of_directmlx_agrees_with_its_functions() -> None:
     defined = definitions("tensors/directmlx.pyi")
     public = {name for name in dir(directmlx) if inspect.isfunction(getattr(directmlx, name)) and name[0] != "_"}
     assert defined.keys() | DIRECTMLX_NAMES.keys() == public - {"listed_parameters"}
@@ -215,7 +216,7 @@ def test_all_of_a_stub_is_all_of_the_module() -> None:
 
 @pytest.fixture
 def generate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The script on a checkout of its own; call it with arguments for its exit status."""
+    """The script on a separate checkout; calls with arguments return its exit status."""
     loader = importlib.machinery.SourceFileLoader("generate", str(ROOT / "scripts" / "generate"))
     spec = importlib.util.spec_from_loader("generate", loader)
     assert spec is not None

@@ -19,7 +19,7 @@ WITHOUT_OPERATOR = """
     SequenceLength SequenceMap Shape Size SoftmaxCrossEntropyLoss SplitToSequence Squeeze StringConcat
     StringNormalizer StringSplit SwiGLU TfIdfVectorizer Unique Unsqueeze
 """
-"""Operators of ONNX that are none of DirectML's: made of several, without data to compute, of texts and sequences."""
+"""Operators of ONNX that DirectML lacks: composed of several, without data to compute, of strings and sequences."""
 
 WEBNN = """
     abs add argMax argMin averagePool2d batchNormalization cast ceil clamp concat conv2d convTranspose2d cos
@@ -31,7 +31,7 @@ WEBNN = """
     relu resample2d reverse roundEven scatterElements scatterND sigmoid sign sin slice softmax softplus softsign
     split sqrt sub tan tanh tile transpose triangular where
 """
-"""The methods of MLGraphBuilder that make operators with data to compute."""
+"""Methods of MLGraphBuilder that create operators with data to compute."""
 
 
 def names_of(source: str) -> set[str]:
@@ -59,7 +59,7 @@ def test_no_operator_has_a_name_twice():
 
 
 def test_every_operator_of_onnx_is_found_or_has_none():
-    """Those of its newest opset, and none that it never had."""
+    """Operators of the newest opset, and no unknown ones."""
     current = {schema.name for schema in onnx_defs.get_all_schemas() if schema.domain == "" and not schema.deprecated}
     ever = {schema.name for schema in onnx_defs.get_all_schemas_with_history()}
     assert names_of("onnx") <= ever
@@ -117,17 +117,17 @@ def test_numpy_has_the_functions():
         ("peepholes", ["LSTM"]),  # stands in the summary only
     ],
 )
-def test_what_is_found_first(word, first):
+def test_the_best_match_comes_first(word, first):
     assert [match.operator.name for match in find(word)][: len(first)] == first
 
 
-def test_what_is_found_says_by_which_name():
+def test_results_have_the_matching_names():
     assert find("layer_norm")[0].names == ("PyTorch layer_norm", "PyTorch nn.LayerNorm")
     assert find("GlobalAveragePool")[0].names == ("ONNX GlobalAveragePool",)
 
 
 @pytest.mark.parametrize("word", ["", "  ", "_", "zzz", "x" * (LONGEST + 1)])
-def test_nothing_is_found(word):
+def test_unrelated_words_find_nothing(word):
     assert find(word) == () and near(word) == ()
 
 
@@ -141,8 +141,8 @@ def test_nothing_is_found(word):
         ("zzz", "DirectML has no operator 'zzz'"),
     ],
 )
-def test_a_name_that_is_none_of_directml_s(word, message):
-    with pytest.raises(InvalidArgument) as refusal:
+def test_a_name_that_directml_lacks(word, message):
+    with pytest.raises(InvalidArgument) as rejection:
         operator(word)
-    assert message in str(refusal.value)
-    assert str(refusal.value).startswith("DirectML has no operator")
+    assert message in str(rejection.value)
+    assert str(rejection.value).startswith("DirectML has no operator")

@@ -1,4 +1,4 @@
-"""Operator descriptions: made from the catalog, typed, frozen, hashable."""
+"""Operator descriptions: created from the catalog, typed, frozen, hashable."""
 
 import copy
 import dataclasses
@@ -36,7 +36,7 @@ def constant(value, data_type=DataType.FLOAT32):
     return descs.FillValueConstant(output_tensor=TensorDesc(data_type, (4,)), value_data_type=data_type, value=value)
 
 
-def refusal(build, *args, **kwargs):
+def rejection(build, *args, **kwargs):
     with pytest.raises(InvalidDescription) as caught:
         build(*args, **kwargs)
     return str(caught.value)
@@ -68,7 +68,7 @@ def test_by_name_knows_aliases():
         descs.by_name("GATHER_ND2")
 
 
-def test_values_are_brought_to_their_kind():
+def test_values_are_converted_to_their_types():
     desc = argmin(axes=[np.int64(1)], axis_direction=1)
     assert desc.axes == (1,) and type(desc.axes[0]) is int
     assert desc.axis_direction is AxisDirection.DECREASING
@@ -104,33 +104,33 @@ WRONG_KINDS = [
 
 
 @pytest.mark.parametrize(("changes", "message"), WRONG_KINDS)
-def test_wrong_kinds_are_refused(changes, message):
-    assert refusal(argmin, **changes) == f"ARGMIN: {message}"
+def test_wrong_types_are_rejected(changes, message):
+    assert rejection(argmin, **changes) == f"ARGMIN: {message}"
 
 
 def test_a_missing_field_is_named():
-    assert refusal(descs.Argmin, input_tensor=SMALL) == "ARGMIN: output_tensor is required"
+    assert rejection(descs.Argmin, input_tensor=SMALL) == "ARGMIN: output_tensor is required"
 
 
-def test_wrong_kinds_of_other_fields():
+def test_wrong_types_of_other_fields():
     linear = descs.ActivationLinear
-    assert refusal(linear, alpha="1", beta=0) == "ACTIVATION_LINEAR: alpha must be a number, got '1' of type str"
-    assert refusal(linear, alpha=False, beta=0) == "ACTIVATION_LINEAR: alpha must be a number, got False of type bool"
-    message = refusal(linear, alpha=10**400, beta=0)
+    assert rejection(linear, alpha="1", beta=0) == "ACTIVATION_LINEAR: alpha must be a number, got '1' of type str"
+    assert rejection(linear, alpha=False, beta=0) == "ACTIVATION_LINEAR: alpha must be a number, got False of type bool"
+    message = rejection(linear, alpha=10**400, beta=0)
     assert message == "ACTIVATION_LINEAR: alpha must be a number in the range of a float, got an integer of 1329 bits"
-    assert refusal(constant, 10**400, DataType.FLOAT64) == (
+    assert rejection(constant, 10**400, DataType.FLOAT64) == (
         "FILL_VALUE_CONSTANT: value must be a number in the range of a float, got an integer of 1329 bits"
     )
-    assert refusal(constant, "3") == "FILL_VALUE_CONSTANT: value must be a number, got '3' of type str"
-    assert refusal(descs.ScaleBias, 1, None) == "ScaleBias: bias must be a number, got None"
-    assert refusal(descs.Size2D, 1, 2.0) == "Size2D: height must be an integer, got 2.0 of type float"
-    join = refusal(descs.Join, input_tensors=[SMALL, 3], output_tensor=SMALL, axis=0)
+    assert rejection(constant, "3") == "FILL_VALUE_CONSTANT: value must be a number, got '3' of type str"
+    assert rejection(descs.ScaleBias, 1, None) == "ScaleBias: bias must be a number, got None"
+    assert rejection(descs.Size2D, 1, 2.0) == "Size2D: height must be an integer, got 2.0 of type float"
+    join = rejection(descs.Join, input_tensors=[SMALL, 3], output_tensor=SMALL, axis=0)
     assert join == "JOIN: input_tensors[1] must be a TensorDesc, got 3 of type int"
     identity = descs.ElementWiseIdentity
-    message = refusal(identity, input_tensor=SMALL, output_tensor=SMALL, scale_bias=(1, 2))
+    message = rejection(identity, input_tensor=SMALL, output_tensor=SMALL, scale_bias=(1, 2))
     assert message == "ELEMENT_WISE_IDENTITY: scale_bias must be a ScaleBias, got (1, 2) of type tuple"
     cumulative = {"input_tensor": SMALL, "output_tensor": SMALL, "axis": 0, "axis_direction": 0}
-    message = refusal(descs.CumulativeSummation, **cumulative, has_exclusive_sum=1)
+    message = rejection(descs.CumulativeSummation, **cumulative, has_exclusive_sum=1)
     assert message == "CUMULATIVE_SUMMATION: has_exclusive_sum must be a bool, got 1 of type int"
     assert descs.CumulativeSummation(**cumulative, has_exclusive_sum=np.True_).has_exclusive_sum is True
 
@@ -165,10 +165,10 @@ def test_inputs_and_outputs_are_numbered_in_struct_order():
     ]
 
 
-def test_an_activation_may_leave_out_its_tensors():
+def test_an_activation_may_omit_its_tensors():
     assert descs.ActivationRelu().inputs == (("input_tensor", None, None),)
     assert descs.ActivationRelu(input_tensor=None) == descs.ActivationRelu()
-    swish = refusal(descs.ActivationSwish, sigmoid_input_scale=1)
+    swish = rejection(descs.ActivationSwish, sigmoid_input_scale=1)
     assert swish == "ACTIVATION_SWISH: input_tensor is required"
 
 
@@ -213,7 +213,7 @@ def test_replace():
     changed = argmin().replace(axes=[0, 1])
     assert changed.axes == (0, 1) and changed.input_tensor is SMALL
     assert dataclasses.replace(argmin(), axes=[0, 1]) == changed
-    assert refusal(argmin().replace, axes=3) == "ARGMIN: axes must be a sequence of integers, got 3 of type int"
+    assert rejection(argmin().replace, axes=3) == "ARGMIN: axes must be a sequence of integers, got 3 of type int"
 
 
 def test_copies_are_equal():
@@ -239,7 +239,7 @@ def test_repr_shows_all_fields():
     )
 
 
-def test_attributes_with_usual_values_may_be_left_out():
+def test_attributes_with_defaults_may_be_omitted():
     image, filters = TensorDesc(DataType.FLOAT32, (1, 1, 8, 8, 8)), TensorDesc(DataType.FLOAT32, (1, 1, 1, 1, 1))
     short = descs.Convolution(input_tensor=image, filter_tensor=filters, output_tensor=image)
     whole = descs.Convolution(
@@ -266,7 +266,7 @@ def test_attributes_with_usual_values_may_be_left_out():
     assert descs.Argmin(input_tensor=SMALL, output_tensor=INDEX, axes=(1,)) == argmin()
 
 
-def test_what_has_no_usual_value_must_be_given():
+def test_attributes_without_defaults_are_required():
     with pytest.raises(InvalidDescription, match=r"^ARGMIN: axes is required$"):
         descs.Argmin(input_tensor=SMALL, output_tensor=INDEX)
     with pytest.raises(InvalidDescription, match=r"^AVERAGE_POOLING: window_size is required$"):

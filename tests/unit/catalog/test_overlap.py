@@ -1,4 +1,4 @@
-"""Whether elements share a place: answers against all offsets listed; huge layouts in little time and memory."""
+"""Overlap of elements, compared with enumeration of all offsets; huge layouts take little time and memory."""
 
 import itertools
 import time
@@ -33,7 +33,7 @@ def places(sizes, strides):
 
 @settings(derandomize=True, deadline=None, max_examples=400)
 @given(LAYOUTS)
-def test_overlap_is_what_listing_all_offsets_finds(layout):
+def test_overlap_agrees_with_enumeration_of_offsets(layout):
     expected = places(*layout)
     assert has_overlap(*layout) == (len(set(expected)) < len(expected))
 
@@ -85,7 +85,7 @@ def test_huge_interleaved_strides_take_neither_time_nor_memory(sizes, strides, o
     assert overlap is None or result is overlap
 
 
-def test_what_cannot_be_decided_is_refused_in_a_sentence(monkeypatch):
+def test_undecidable_overlap_is_rejected_with_a_message(monkeypatch):
     monkeypatch.setattr(overlap, "MAX_STEPS", 3)
     sizes, strides, _ = INTERLEAVED[3]
     desc = descs.ElementWiseIdentity(

@@ -87,7 +87,7 @@ def test_strides_of_single_elements_do_not_matter(strides, packed):
         ({"sizes": (2,), "strides": ("1",)}, "TensorDesc: strides[0] must be an integer, got '1' of type str"),
     ],
 )
-def test_wrong_kinds_are_refused(fields, message):
+def test_wrong_types_are_rejected(fields, message):
     with pytest.raises(InvalidDescription) as caught:
         TensorDesc(DataType.FLOAT32, **fields)
     assert str(caught.value) == message
@@ -100,7 +100,7 @@ def test_nibbles_are_stored_low_first():
 
 @SETTINGS
 @given(LAYOUTS, st.sampled_from(CONCRETE), st.integers(0, 2**32 - 1), st.integers(0, 255))
-def test_encoding_puts_each_element_in_its_place(layout, data_type, seed, fill):
+def test_encoding_stores_each_element_at_its_offset(layout, data_type, seed, fill):
     sizes, strides = layout
     rng = np.random.default_rng(seed)
     low, high = (-8, 8) if data_type.is_signed else (0, 16)
@@ -115,7 +115,7 @@ def test_encoding_puts_each_element_in_its_place(layout, data_type, seed, fill):
 
 
 def element(raw, data_type, place):
-    """One element by plain arithmetic on bytes; NaN as the string, so that it compares."""
+    """Return one element by plain arithmetic on bytes; NaN as a string, so that it compares."""
     width = data_type.bits
     word = int.from_bytes(raw.tobytes(), "little") >> (place * width) & ((1 << width) - 1)
     if data_type.is_float:
@@ -124,7 +124,7 @@ def element(raw, data_type, place):
     return word - (1 << width) if data_type.is_signed and word >> (width - 1) else word
 
 
-def test_encoding_broadcasts_and_refuses_other_sizes():
+def test_encoding_broadcasts_and_rejects_other_sizes():
     desc = TensorDesc(DataType.INT32, (2, 3))
     assert desc.decode(desc.encode(np.array([1, 2, 3]))).tolist() == [[1, 2, 3], [1, 2, 3]]
     with pytest.raises(ValueError, match="broadcast"):

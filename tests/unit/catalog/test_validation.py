@@ -1,4 +1,4 @@
-"""Checks from the catalog: what is accepted, and the whole text of what is refused."""
+"""Validation by the catalog: accepted descriptions, and the whole messages of rejected ones."""
 
 import math
 
@@ -9,7 +9,7 @@ from dmlgpu.catalog.descs import ScaleBias, Size2D, TensorDesc
 from dmlgpu.catalog.enums import DataType, FeatureLevel, TensorFlags
 from dmlgpu.catalog.validation import supported_types, validate
 from dmlgpu.common.errors import InvalidArgument, InvalidDescription
-from tests.unit.refusals import NEWEST, table_refusal
+from tests.unit.rejections import NEWEST, table_rejection
 
 LEVEL = FeatureLevel.from_label
 F32, F16, I32, U32, U8 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT32, DataType.UINT32, DataType.UINT8
@@ -86,8 +86,8 @@ def fill(value, data_type, output_type=None):
     return descs.FillValueConstant(output_tensor=output, value_data_type=data_type, value=value)
 
 
-def test_the_sentence_of_the_design():
-    assert table_refusal(gather(indices_tensor=tensor((3, 1)))) == (
+def test_the_message_of_the_design():
+    assert table_rejection(gather(indices_tensor=tensor((3, 1)))) == (
         "GATHER_ND1: indices_tensor.data_type must be one of INT64, INT32, UINT64, UINT32 at feature level 6_4, "
         "got FLOAT32; array.astype(np.int32) or CAST to INT32 converts it"
     )
@@ -165,32 +165,32 @@ GATHER_REFUSALS = [
 
 
 @pytest.mark.parametrize(("changes", "message"), GATHER_REFUSALS)
-def test_gather_nd1_refusals(changes, message):
-    assert table_refusal(gather(**changes)) == f"GATHER_ND1: {message}"
+def test_gather_nd1_rejections(changes, message):
+    assert table_rejection(gather(**changes)) == f"GATHER_ND1: {message}"
 
 
 def test_levels():
-    assert table_refusal(gather(), LEVEL("2_1")) == (
+    assert table_rejection(gather(), LEVEL("2_1")) == (
         "GATHER_ND1: feature_level must be at least 3_0, which introduced the operator, got 2_1"
     )
     wide = tensor((5, 4), DataType.FLOAT64)
     validate(gather(input_tensor=wide, output_tensor=tensor((3, 4), DataType.FLOAT64)), LEVEL("4_1"))
-    assert table_refusal(gather(input_tensor=wide), LEVEL("4_0")) == (
+    assert table_rejection(gather(input_tensor=wide), LEVEL("4_0")) == (
         "GATHER_ND1: input_tensor.data_type must be one of FLOAT32, FLOAT16, INT32, INT16, INT8, UINT32, UINT16, UINT8 "
         "at feature level 4_0, got FLOAT64; array.astype(np.float32) or CAST to FLOAT32 converts it"
     )
     validate(identity(tensor((1, 1, 1, 2, 3))), LEVEL("1_0"))
-    assert table_refusal(identity(tensor((2, 3))), LEVEL("1_0")) == (
+    assert table_rejection(identity(tensor((2, 3))), LEVEL("1_0")) == (
         "ELEMENT_WISE_IDENTITY: input_tensor.sizes must have 4 to 5 dimensions at feature level 1_0, got 2"
     )
     absolute = descs.ElementWiseAbs(input_tensor=tensor((2,)), output_tensor=tensor((2,)))
-    assert table_refusal(absolute, LEVEL("2_1")) == (
+    assert table_rejection(absolute, LEVEL("2_1")) == (
         "ELEMENT_WISE_ABS: input_tensor.sizes must have 4 dimensions at feature level 2_1, got 1"
     )
 
 
 def test_sizes_relation():
-    assert table_refusal(identity(tensor((2, 3)), tensor((3, 2)))) == (
+    assert table_rejection(identity(tensor((2, 3)), tensor((3, 2)))) == (
         "ELEMENT_WISE_IDENTITY: output_tensor.sizes must equal input_tensor.sizes ([2, 3]), got [3, 2]"
     )
 
@@ -198,24 +198,24 @@ def test_sizes_relation():
 def test_relations_reach_the_elements_of_arrays():
     join = descs.Join(input_tensors=[tensor((2,)), tensor((2,), I32)], output_tensor=tensor((4,)), axis=0)
     assert (
-        table_refusal(join)
+        table_rejection(join)
         == "JOIN: input_tensors[1].data_type must equal input_tensors[0].data_type (FLOAT32), got INT32; "
         "array.astype(np.float32) or CAST to FLOAT32 converts it"
     )
 
 
 def test_arrays_of_tensors_are_not_empty():
-    assert table_refusal(descs.Join(input_tensors=(), output_tensor=tensor((4,)), axis=0)) == (
+    assert table_rejection(descs.Join(input_tensors=(), output_tensor=tensor((4,)), axis=0)) == (
         "JOIN: input_tensors must hold at least 1 tensor, got 0"
     )
-    assert table_refusal(descs.Split(input_tensor=tensor((4,)), output_tensors=(), axis=0)) == (
+    assert table_rejection(descs.Split(input_tensor=tensor((4,)), output_tensors=(), axis=0)) == (
         "SPLIT: output_tensors must hold at least 1 tensor, got 0"
     )
 
 
 def test_absent_optional_tensors_are_skipped():
     validate(convolution())
-    assert table_refusal(convolution(bias_tensor=tensor((1, 1, 1, 1), F16))) == (
+    assert table_rejection(convolution(bias_tensor=tensor((1, 1, 1, 1), F16))) == (
         "CONVOLUTION: bias_tensor.data_type must equal input_tensor.data_type (FLOAT32), got FLOAT16; "
         "array.astype(np.float32) or CAST to FLOAT32 converts it"
     )
@@ -223,26 +223,26 @@ def test_absent_optional_tensors_are_skipped():
 
 def test_array_lengths():
     validate(slice1())
-    assert table_refusal(slice1(input_window_sizes=(4, 4))) == (
+    assert table_rejection(slice1(input_window_sizes=(4, 4))) == (
         "SLICE1: input_window_sizes must have 4 entries, one per dimension of input_tensor, got 2"
     )
-    assert table_refusal(convolution(dilations=(1, 1, 1))) == (
+    assert table_rejection(convolution(dilations=(1, 1, 1))) == (
         "CONVOLUTION: dilations must have 2 entries, one per spatial dimension of input_tensor (4 - 2), got 3"
     )
     blocks = {"strides": (1, 1), "dilations": (1, 1), "start_padding": (0, 0), "end_padding": (0, 0)}
     columns, image = tensor((1, 4, 4)), tensor((1, 1, 3, 3))
     validate(descs.Fold(input_tensor=columns, output_tensor=image, window_sizes=(2, 2), **blocks))
     validate(descs.Unfold(input_tensor=image, output_tensor=columns, window_sizes=(2, 2), **blocks))
-    assert table_refusal(descs.Fold(input_tensor=columns, output_tensor=image, window_sizes=(2,), **blocks)) == (
+    assert table_rejection(descs.Fold(input_tensor=columns, output_tensor=image, window_sizes=(2,), **blocks)) == (
         "FOLD: window_sizes must have 2 entries, one per spatial dimension of output_tensor (4 - 2), got 1"
     )
 
 
 def test_attribute_ranges():
-    assert table_refusal(slice1(input_window_offsets=(0, 0, -1, 0))) == (
+    assert table_rejection(slice1(input_window_offsets=(0, 0, -1, 0))) == (
         "SLICE1: input_window_offsets[2] must be between 0 and 4294967295, got -1"
     )
-    assert table_refusal(slice1(input_window_strides=(1, 1, 1, -(2**31) - 1))) == (
+    assert table_rejection(slice1(input_window_strides=(1, 1, 1, -(2**31) - 1))) == (
         "SLICE1: input_window_strides[3] must be between -2147483648 and 2147483647, got -2147483649"
     )
     validate(slice1(input_window_strides=(1, 1, 2**31 - 1, -(2**31))))
@@ -252,8 +252,8 @@ def test_attribute_ranges():
         scale_size=Size2D(1, -1),
         interpolation_mode=0,
     )
-    assert table_refusal(upsample) == "UPSAMPLE_2D: scale_size.height must be between 0 and 4294967295, got -1"
-    assert table_refusal(identity(tensor((2,)), scale_bias=ScaleBias(1, 1e39))) == (
+    assert table_rejection(upsample) == "UPSAMPLE_2D: scale_size.height must be between 0 and 4294967295, got -1"
+    assert table_rejection(identity(tensor((2,)), scale_bias=ScaleBias(1, 1e39))) == (
         "ELEMENT_WISE_IDENTITY: scale_bias.bias must be in the range of FLOAT32, got 1e+39"
     )
     for value in (math.nan, math.inf, -math.inf, 3.4028234663852886e38):
@@ -262,23 +262,23 @@ def test_attribute_ranges():
 
 def test_enumeration_members_have_levels():
     validate(padding(enums.PaddingMode.SYMMETRIC), LEVEL("3_0"))
-    assert table_refusal(padding(enums.PaddingMode.SYMMETRIC), LEVEL("2_1")) == (
+    assert table_rejection(padding(enums.PaddingMode.SYMMETRIC), LEVEL("2_1")) == (
         "PADDING: padding_mode must be one of CONSTANT, EDGE, REFLECTION at feature level 2_1, got SYMMETRIC"
     )
     validate(padding(enums.PaddingMode.WRAP), LEVEL("6_4"))
-    assert table_refusal(padding(enums.PaddingMode.WRAP), LEVEL("6_3")) == (
+    assert table_rejection(padding(enums.PaddingMode.WRAP), LEVEL("6_3")) == (
         "PADDING: padding_mode must be one of CONSTANT, EDGE, REFLECTION, SYMMETRIC at feature level 6_3, got WRAP"
     )
 
 
 def test_reduce_has_types_per_function():
     validate(reduce(enums.ReduceFunction.SUM, I32, I32))
-    assert table_refusal(reduce(enums.ReduceFunction.AVERAGE, I32, I32)) == (
+    assert table_rejection(reduce(enums.ReduceFunction.AVERAGE, I32, I32)) == (
         "REDUCE: input_tensor.data_type must be one of FLOAT32, FLOAT16 at feature level 6_4 for AVERAGE, got INT32; "
         "array.astype(np.float32) or CAST to FLOAT32 converts it"
     )
     validate(reduce(enums.ReduceFunction.ARGMIN, F32, U32), LEVEL("2_1"))
-    assert table_refusal(reduce(enums.ReduceFunction.ARGMIN, F32, I32), LEVEL("2_1")) == (
+    assert table_rejection(reduce(enums.ReduceFunction.ARGMIN, F32, I32), LEVEL("2_1")) == (
         "REDUCE: output_tensor.data_type must be UINT32 at feature level 2_1 for ARGMIN, got INT32; "
         "CAST to UINT32 converts it"
     )
@@ -290,49 +290,49 @@ def test_scalars_have_the_type_of_the_output():
     validate(
         fill(-8, DataType.INT4) if DataType.INT4 in supported_types("FILL_VALUE_CONSTANT", NEWEST) else fill(0, U8)
     )
-    assert table_refusal(fill(1, I32, F32)) == (
+    assert table_rejection(fill(1, I32, F32)) == (
         "FILL_VALUE_CONSTANT: value_data_type must equal output_tensor.data_type (FLOAT32), got INT32"
     )
-    assert table_refusal(fill(256, U8)) == (
+    assert table_rejection(fill(256, U8)) == (
         "FILL_VALUE_CONSTANT: value must be an integer between 0 and 255, the range of UINT8, got 256"
     )
-    assert table_refusal(fill(-(2**31) - 1, I32)) == (
+    assert table_rejection(fill(-(2**31) - 1, I32)) == (
         "FILL_VALUE_CONSTANT: value must be an integer between -2147483648 and 2147483647, the range of INT32, "
         "got -2147483649"
     )
-    assert table_refusal(fill(1.0, I32)) == (
+    assert table_rejection(fill(1.0, I32)) == (
         "FILL_VALUE_CONSTANT: value must be an integer between -2147483648 and 2147483647, the range of INT32, got 1.0"
     )
     assert (
-        table_refusal(fill(65520.0, F16)) == "FILL_VALUE_CONSTANT: value must be in the range of FLOAT16, got 65520.0"
+        table_rejection(fill(65520.0, F16)) == "FILL_VALUE_CONSTANT: value must be in the range of FLOAT16, got 65520.0"
     )
     validate(fill(65519.0, F16))
     clip = descs.ElementWiseClip1(
         input_tensor=tensor((2,)), output_tensor=tensor((2,)), min_max_data_type=DataType.UNKNOWN, min=0, max=1
     )
-    assert table_refusal(clip, LEVEL("5_0")) == (
+    assert table_rejection(clip, LEVEL("5_0")) == (
         "ELEMENT_WISE_CLIP1: min_max_data_type must be one of FLOAT32, FLOAT16, UINT32, UINT16, UINT8, INT32, INT16, "
         "INT8, FLOAT64, UINT64, INT64 at feature level 5_0, got UNKNOWN"
     )
 
 
-def test_a_sequence_of_unsigned_numbers_may_fall():
+def test_a_sequence_of_unsigned_numbers_may_decrease():
     def sequence(start, delta):
         return descs.FillValueSequence(
             output_tensor=tensor((4,), U8), value_data_type=U8, value_start=start, value_delta=delta
         )
 
     validate(sequence(255, -255))
-    assert table_refusal(sequence(255, -256)) == (
+    assert table_rejection(sequence(255, -256)) == (
         "FILL_VALUE_SEQUENCE: value_delta must be an integer between -255 and 255, the range of UINT8, got -256"
     )
-    assert table_refusal(sequence(-1, 0)) == (
+    assert table_rejection(sequence(-1, 0)) == (
         "FILL_VALUE_SEQUENCE: value_start must be an integer between 0 and 255, the range of UINT8, got -1"
     )
 
 
 def test_an_operator_by_itself_needs_its_tensors():
-    assert table_refusal(descs.ActivationRelu()) == (
+    assert table_rejection(descs.ActivationRelu()) == (
         "ACTIVATION_RELU: input_tensor is required: only a fused activation leaves it out"
     )
 
@@ -348,7 +348,7 @@ def test_owned_inputs():
         direction=0,
     )
     assert (
-        table_refusal(network)
+        table_rejection(network)
         == "RNN: input_tensor.flags must not have OWNED_BY_DML, which this operator does not support"
     )
 

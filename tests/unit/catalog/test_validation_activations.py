@@ -1,4 +1,4 @@
-"""Checks from the catalog of fused activations: which there may be where, and the whole text of what is refused."""
+"""Validation of fused activations by the catalog: allowed combinations, and the whole messages of rejected ones."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from dmlgpu import descs
 from dmlgpu.catalog.descs import TensorDesc
 from dmlgpu.catalog.enums import DataType, FeatureLevel
 from dmlgpu.catalog.validation import fusable_activations, validate
-from tests.unit.refusals import table_refusal
+from tests.unit.rejections import table_rejection
 
 LEVEL = FeatureLevel.from_label
 F32, F16, I32, U32, U8 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT32, DataType.UINT32, DataType.UINT8
@@ -58,19 +58,19 @@ def test_which_activations_may_be_fused(host, level, missing, extra):
 def test_fused_activations():
     validate(gemm(descs.ActivationRelu()))
     validate(gemm(descs.ActivationSoftmax1(axes=(3,))))
-    assert table_refusal(gemm(descs.ActivationSwish(**pair(), sigmoid_input_scale=1))).endswith(
+    assert table_rejection(gemm(descs.ActivationSwish(**pair(), sigmoid_input_scale=1))).endswith(
         "ACTIVATION_CELU, ACTIVATION_GELU, ACTIVATION_SOFTMAX1 at feature level 6_4, got ACTIVATION_SWISH"
     )
-    assert table_refusal(gemm(descs.ActivationShrink(bias=0, threshold=1)), LEVEL("1_0")) == (
+    assert table_rejection(gemm(descs.ActivationShrink(bias=0, threshold=1)), LEVEL("1_0")) == (
         "GEMM: fused_activation must be one of ACTIVATION_ELU, ACTIVATION_HARD_SIGMOID, ACTIVATION_IDENTITY, "
         "ACTIVATION_LEAKY_RELU, ACTIVATION_LINEAR, ACTIVATION_PARAMETRIC_SOFTPLUS, ACTIVATION_RELU, "
         "ACTIVATION_SCALED_ELU, ACTIVATION_SCALED_TANH, ACTIVATION_SIGMOID, ACTIVATION_SOFTPLUS, "
         "ACTIVATION_SOFTSIGN, ACTIVATION_TANH, ACTIVATION_THRESHOLDED_RELU at feature level 1_0, got ACTIVATION_SHRINK"
     )
-    assert table_refusal(gemm(descs.ActivationRelu(**pair()))) == (
+    assert table_rejection(gemm(descs.ActivationRelu(**pair()))) == (
         "GEMM: fused_activation.input_tensor must be None, because a fused activation works on the operator's result"
     )
-    assert table_refusal(gemm(descs.ActivationElu(alpha=1e39))) == (
+    assert table_rejection(gemm(descs.ActivationElu(alpha=1e39))) == (
         "GEMM: fused_activation.alpha must be in the range of FLOAT32, got 1e+39"
     )
 
@@ -84,7 +84,7 @@ def test_activation_arrays_name_the_element():
         activation_descs=[descs.ActivationTanh(), descs.ActivationElu(alpha=-1e39)],
         direction=2,
     )
-    assert table_refusal(network) == "RNN: activation_descs[1].alpha must be in the range of FLOAT32, got -1e+39"
+    assert table_rejection(network) == "RNN: activation_descs[1].alpha must be in the range of FLOAT32, got -1e+39"
 
 
 def pair():

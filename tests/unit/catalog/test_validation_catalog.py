@@ -12,7 +12,7 @@ from dmlgpu.catalog.descs import Size2D, TensorDesc
 from dmlgpu.catalog.enums import DataType, FeatureLevel
 from dmlgpu.catalog.validation import validate
 from dmlgpu.common.errors import InvalidDescription
-from tests.unit.refusals import table_refusal
+from tests.unit.rejections import table_rejection
 
 LEVEL = FeatureLevel.from_label
 F32, F16, I32, U32, U8 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT32, DataType.UINT32, DataType.UINT8
@@ -34,7 +34,7 @@ ATTRIBUTES = {
 
 
 def common_types(schema, table):
-    """A data type per tensor that its table allows and that relations agree on."""
+    """Return a data type per tensor that its table and the relations allow."""
     groups = {name: {name} for name in table}
     for relation in schema.relations:
         if "DataType" in relation.same:
@@ -45,7 +45,7 @@ def common_types(schema, table):
 
 
 def common_ranks(schema, table):
-    """A dimension count per tensor, equal within relations."""
+    """Return a dimension count per tensor, equal within relations."""
     groups = {name: {name} for name in table}
     for relation in schema.relations:
         if {"DimensionCount", "Sizes"} & set(relation.same):
@@ -55,7 +55,7 @@ def common_ranks(schema, table):
 
 
 def smallest(schema, level):
-    """A description with tensors of one element that breaks no rule of the catalog."""
+    """Return a description with tensors of one element that breaks no rule of the catalog."""
     first = schema.variants[0] if schema.variants else None
     table = schema.support_at(level, first)
     types, ranks = common_types(schema, table), common_ranks(schema, table)
@@ -86,18 +86,19 @@ def test_every_operator_is_accepted_at_each_of_its_levels(schema):
 
 
 @pytest.mark.parametrize("schema", catalog().values(), ids=lambda schema: schema.stem)
-def test_every_tensor_of_every_operator_is_held_to_its_table(schema):
+def test_every_tensor_of_every_operator_is_checked_by_its_table(schema):
     for level, field in itertools.product(schema.support, schema.tensor_fields):
         first = schema.variants[0] if schema.variants else None
         entry, desc = schema.support_at(level, first)[field.name], smallest(schema, level)
         label = f"{field.python_name}[0]" if field.is_array else field.python_name
         for data_type in set(DataType) - set(entry.types):
-            message = table_refusal(with_tensor(desc, field, TensorDesc(data_type, (1,) * entry.min_dimensions)), level)
+            tensor = TensorDesc(data_type, (1,) * entry.min_dimensions)
+            message = table_rejection(with_tensor(desc, field, tensor), level)
             assert message.startswith(f"{schema.name}: {label}.data_type must be ")
             assert f" at feature level {level.label}" in message and f", got {data_type.name}" in message
             assert message.endswith("UNKNOWN" if data_type is DataType.UNKNOWN else " converts it")
         for rank in (entry.min_dimensions - 1, entry.max_dimensions + 1):
-            message = table_refusal(with_tensor(desc, field, TensorDesc(entry.types[0], (1,) * rank)), level)
+            message = table_rejection(with_tensor(desc, field, TensorDesc(entry.types[0], (1,) * rank)), level)
             assert message.startswith(f"{schema.name}: {label}.sizes must have ")
             assert message.endswith(f", got {rank}")
 
@@ -118,7 +119,7 @@ def test_the_examples_of_the_documents_are_accepted(schema):
 
 
 def described(schema, example):
-    """The description of an example, or None where the page leaves attributes out."""
+    """Return the description of an example, or None if the page omits attributes."""
     fields = {}
     for field in schema.python_fields:
         stated = example["tensors" if field.is_tensor else "attributes"].get(field.name)

@@ -1,4 +1,4 @@
-"""A cache with bounds, and that whatever else is kept by key in the package has bounds too."""
+"""The bounded cache, and bounds of all other caches of the package."""
 
 import ast
 import re
@@ -17,7 +17,7 @@ PACKAGE = Path(__file__).parents[3] / "dmlgpu"
 
 
 def filled(entries, size, *entry_sizes):
-    """A cache to which values of given sizes were put, by letters from a on."""
+    """Return a cache with values of some sizes, by letters from ``a``."""
     cache = Cache(CacheLimits(entries, size))
     for letter, entry_size in zip("abcdefgh", entry_sizes, strict=False):
         cache.put(letter, letter.upper(), entry_size)
@@ -28,7 +28,7 @@ def held(cache):
     return [letter for letter in "abcdefgh" if cache.get(letter)]
 
 
-def test_the_least_recently_used_goes_first():
+def test_the_least_recently_used_entry_is_evicted_first():
     cache = filled(3, 100, 1, 1, 1)
     assert cache.get("a") == "A"
     cache.put("d", "D", 1)
@@ -42,17 +42,17 @@ def test_bytes_are_bounded():
     assert held(cache) == ["d"]
 
 
-def test_what_exceeds_the_limits_by_itself_drives_nothing_out():
+def test_an_entry_beyond_the_limits_evicts_nothing():
     cache = filled(9, 10, 4, 4)
     assert cache.put("c", "C", 11) == "C"
     assert held(cache) == ["a", "b"]
 
 
-def test_a_cache_of_no_entries_keeps_nothing():
+def test_a_cache_of_no_entries_stores_nothing():
     assert held(filled(0, 100, 1)) == []
 
 
-def test_lower_limits_drop_at_once():
+def test_lower_limits_evict_at_once():
     cache = filled(9, 100, 10, 10, 10, 10)
     cache.limits = CacheLimits(entries=9, size=25)
     assert held(cache) == ["c", "d"]
@@ -60,7 +60,7 @@ def test_lower_limits_drop_at_once():
     assert held(cache) == ["d"]
 
 
-def test_putting_twice_keeps_the_first():
+def test_storing_twice_keeps_the_first():
     cache = filled(9, 100, 10)
     assert cache.put("a", "other", 10) == "A"
     assert cache.info.size == 10
@@ -77,7 +77,7 @@ def test_info_counts():
     assert len(cache) == 0
 
 
-def test_values_are_made_once():
+def test_values_are_created_once():
     cache, calls = filled(2, 100), []
     for _ in range(2):
         assert cache.get_or_make("a", lambda: calls.append(1) or "A", len) == "A"
@@ -152,14 +152,15 @@ def test_a_device_that_compiles_nothing_has_an_empty_cache():
 
 
 def _subtractions(count):
-    """Descriptions that differ in size."""
+    """Return descriptions of different sizes."""
     for size in range(4, 4 + count):
         tensor = type(subtract().a_tensor)(subtract().a_tensor.data_type, (1, 1, 1, size))
         yield subtract(tensor, tensor, tensor)
 
 
 def _unbounded(path):
-    """Functions with arguments whose results a file keeps without bound, and without a comment that says why."""
+    """Yield functions with arguments whose results a file caches without bound and without a comment that explains
+    it."""
     text = path.read_text(encoding="utf-8")
     lines = text.splitlines()
     for node in ast.walk(ast.parse(text)):
@@ -174,5 +175,5 @@ def _unbounded(path):
 
 
 @pytest.mark.slow
-def test_whatever_is_kept_without_bound_says_what_bounds_it():
+def test_unbounded_caches_have_a_comment_that_names_their_bound():
     assert [result for path in sorted(PACKAGE.rglob("*.py")) for result in _unbounded(path)] == []

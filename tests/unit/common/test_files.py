@@ -1,4 +1,4 @@
-"""Files appear whole under their names, or not at all; full disks are noticed."""
+"""Files are written atomically; full disks raise."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ full = pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/ful
 
 @pytest.fixture
 def small_disk(limited_files) -> None:
-    """Files beyond 64 KiB cannot be written."""
+    """Limit files to 64 KiB."""
     limited_files(1 << 16)
 
 
-def test_a_file_has_its_name_once_it_is_whole(tmp_path):
+def test_a_file_gets_its_name_once_it_is_complete(tmp_path):
     path = tmp_path / "a.bin"
     path.write_bytes(b"old")
     path.chmod(0o640)
@@ -70,7 +70,7 @@ def test_links_stay_links(tmp_path):
     assert sorted(file.name for file in tmp_path.iterdir()) == ["file", "link"]
 
 
-def test_a_growing_file_can_be_read_and_is_kept_as_far_as_it_came(tmp_path):
+def test_a_growing_file_can_be_read_and_remains_after_an_exception(tmp_path):
     path = tmp_path / "run.jsonl"
     path.write_text("old")
     with pytest.raises(KeyboardInterrupt), growing_file(path) as stream:
@@ -80,7 +80,7 @@ def test_a_growing_file_can_be_read_and_is_kept_as_far_as_it_came(tmp_path):
     assert [(file, file.read_text()) for file in tmp_path.iterdir()] == [(path, "1\n")]
 
 
-def test_a_growing_file_on_a_full_disk_is_left_beside_the_old_one(tmp_path, small_disk):
+def test_a_growing_file_on_a_full_disk_remains_next_to_the_old_one(tmp_path, small_disk):
     path = tmp_path / "run.jsonl"
     path.write_text("old")
     with pytest.raises(OSError, match="File too large") as caught, growing_file(path) as stream:
@@ -101,7 +101,7 @@ def test_devices_are_written_not_replaced(opened):
 
 
 @pytest.mark.parametrize("opened", [whole_file, growing_file])
-def test_what_cannot_be_opened_is_named(tmp_path, opened):
+def test_errors_name_files_that_cannot_be_opened(tmp_path, opened):
     (tmp_path / "file").touch()
     for path, error in (
         (tmp_path / "none" / "a", FileNotFoundError),

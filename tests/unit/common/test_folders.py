@@ -1,4 +1,4 @@
-"""The user's folders on each system, and for users who have none."""
+"""The user's folders on each system, and for users without a home."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dmlgpu.common import folders
         ("win32", {"XDG_CACHE_HOME": "/scratch", "LOCALAPPDATA": "/local"}, "/local"),
     ],
 )
-def test_caches_lie_where_the_system_has_them(
+def test_caches_are_in_the_folder_of_the_system(
     system: str, variables: dict[str, str], expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "platform", system)

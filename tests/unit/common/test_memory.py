@@ -1,4 +1,4 @@
-"""Memory that the reference or a model's values would take beyond the budget is refused before it is taken."""
+"""Memory of the reference or a model's values beyond the budget is rejected before it is allocated."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dmlgpu.frontends.dxdispatch.resources import parse_resource
 FLOAT = DataType.FLOAT32
 MEBI = 1 << 20
 SMALL = 50_000
-"""Bytes that Python takes for small objects."""
+"""Bytes of Python's small objects."""
 
 
 def tensor(*sizes: int, data_type: DataType = FLOAT) -> TensorDesc:
@@ -33,8 +33,8 @@ def identity(count: int) -> descs.ElementWiseIdentity:
     return descs.ElementWiseIdentity(input_tensor=tensor(count), output_tensor=tensor(count))
 
 
-def refusal(call) -> str:
-    """Return the text of the refusal of a call that takes no more than a mebibyte until it is refused."""
+def rejection(call) -> str:
+    """Return the message of a call that is rejected before it allocates more than a mebibyte."""
     tracemalloc.start()
     try:
         with pytest.raises(OutOfMemory) as caught:
@@ -58,7 +58,7 @@ def test_the_budget_is_half_of_the_hosts_memory_or_what_the_environment_says(mon
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1e9", "²", "9" * 5000])
-def test_a_budget_that_is_no_number_of_bytes_is_refused(monkeypatch, text):
+def test_a_budget_that_is_not_a_number_of_bytes_is_rejected(monkeypatch, text):
     monkeypatch.setenv(BUDGET_VARIABLE, text)
     with pytest.raises(InvalidArgument) as caught:
         host_budget()
@@ -67,7 +67,7 @@ def test_a_budget_that_is_no_number_of_bytes_is_refused(monkeypatch, text):
 
 def test_copies_of_tensors_count():
     array = np.zeros(100_000, np.float32)
-    text = refusal(lambda: reference.evaluate(identity(100_000), [array], budget=MEBI))
+    text = rejection(lambda: reference.evaluate(identity(100_000), [array], budget=MEBI))
     assert text == (
         "ELEMENT_WISE_IDENTITY: the NumPy reference needs 12,800,000 bytes for copies of its tensors,"
         " but may take 1,048,576"
@@ -76,7 +76,7 @@ def test_copies_of_tensors_count():
     assert np.array_equal(result, array[:100])
 
 
-def test_the_budget_is_the_environments_where_none_is_given(monkeypatch):
+def test_the_budget_defaults_to_the_environments(monkeypatch):
     monkeypatch.setenv(BUDGET_VARIABLE, "1000")
     with pytest.raises(OutOfMemory, match="may take 1,000"):
         reference.evaluate(identity(100), [np.zeros(100, np.float32)])
@@ -94,10 +94,10 @@ def test_the_budget_is_the_environments_where_none_is_given(monkeypatch):
         "split",
     ],
 )
-def test_an_operator_takes_no_more_than_it_may(stem):
-    """With a budget a little below what it took, it is refused."""
+def test_an_operator_stays_within_its_budget(stem):
+    """With a budget slightly below its use, it is rejected."""
     cases = OPERATOR_CASES[stem]
-    refused = 0
+    rejected = 0
     for name in list(cases.names("standard"))[::9]:
         case = cases.case(name)
         elements = sum(
@@ -112,10 +112,10 @@ def test_an_operator_takes_no_more_than_it_may(stem):
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         if peak > 2 * SMALL:
-            refused += 1
+            rejected += 1
             with pytest.raises(OutOfMemory):
                 reference.evaluate(case.desc, inputs, budget=peak - SMALL)
-    assert refused
+    assert rejected
 
 
 def align(**changes):
@@ -135,9 +135,9 @@ def align(**changes):
     return descs.RoiAlign(**(fields | changes))
 
 
-def test_samples_that_a_hostile_region_asks_for_count():
+def test_samples_of_a_hostile_region_count():
     inputs = [np.ones((1, 1, 4, 4), np.float32), np.array([[0, 0, 1e9, 1e9]], np.float32), np.zeros(1, np.uint32)]
-    text = refusal(lambda: reference.evaluate(align(), inputs, budget=MEBI))
+    text = rejection(lambda: reference.evaluate(align(), inputs, budget=MEBI))
     needed = 64 * 7 * 142_857_136  # for each of 7 elements 1e9 / 7 samples, rounded to float32
     assert text == f"ROI_ALIGN: the NumPy reference needs {needed:,} bytes for samples, but may take 1,048,576"
 
@@ -152,7 +152,7 @@ def test_padding_and_windows_count():
         **(window | {"start_padding": (0, 4000)}),
     )
     inputs = [np.ones((1, 1, 1, 1), np.float32)]
-    assert "bytes for what windows see" in refusal(lambda: reference.evaluate(pooling, inputs, budget=MEBI))
+    assert "bytes for what windows see" in rejection(lambda: reference.evaluate(pooling, inputs, budget=MEBI))
     convolution = descs.Unfold(
         input_tensor=tensor(1, 1, 1, 1),
         output_tensor=tensor(1, 1, 1),
@@ -162,7 +162,7 @@ def test_padding_and_windows_count():
         start_padding=(0, 0),
         end_padding=(0, 2**29),
     )
-    assert "bytes for the padded images" in refusal(lambda: reference.evaluate(convolution, inputs, budget=MEBI))
+    assert "bytes for the padded images" in rejection(lambda: reference.evaluate(convolution, inputs, budget=MEBI))
 
 
 def test_scores_of_attention_count():
@@ -178,10 +178,10 @@ def test_scores_of_attention_count():
         mask_type=MultiheadAttentionMaskType.NONE,
     )
     inputs = [np.zeros((1, 1, 1000, 2), np.float32)] * 3 + [None] * (len(desc.inputs) - 3)
-    assert "bytes for scores" in refusal(lambda: reference.evaluate(desc, inputs, budget=MEBI))
+    assert "bytes for scores" in rejection(lambda: reference.evaluate(desc, inputs, budget=MEBI))
 
 
-def test_buffers_and_what_is_computed_share_the_devices_budget():
+def test_buffers_and_results_share_the_devices_budget():
     device, array = Device("numpy", memory_budget=MEBI), np.zeros(7000, np.float32)
     dmlgpu.evaluate(identity(7000), [array], device=device)
     held = device.create_buffer(MEBI // 2)
@@ -201,13 +201,13 @@ def test_gaps_between_an_outputs_elements_count():
 
 
 @pytest.mark.parametrize("name", ["values.bin", "values.npy"])
-def test_a_file_that_does_not_fit_into_memory_is_not_read(monkeypatch, tmp_path, name):
+def test_a_file_that_does_not_fit_in_memory_is_not_read(monkeypatch, tmp_path, name):
     monkeypatch.setenv(BUDGET_VARIABLE, str(MEBI))
     path = tmp_path / name
     with path.open("wb") as stream:
         stream.truncate(1 << 40)
     node = JsonNode({"initialValuesDataType": "FLOAT32", "initialValues": {"sourcePath": name}}, "$.resources.X")
-    assert refusal(lambda: parse_resource("X", node, FileAccess(tmp_path))) == (
+    assert rejection(lambda: parse_resource("X", node, FileAccess(tmp_path))) == (
         f"$.resources.X.initialValues.sourcePath: 2,199,023,255,552 bytes to read {str(path)!r} exceed the 1,048,576"
         " that may be used of the host's memory"
     )
@@ -218,7 +218,7 @@ def test_a_models_initial_values_stay_within_the_budget(monkeypatch, tmp_path):
     values = {"valueCount": 10**9, "valueStart": 0, "valueDelta": 1}
     node = JsonNode({"initialValuesDataType": "FLOAT32", "initialValues": values}, "$.resources.X")
     resource = parse_resource("X", node, FileAccess(tmp_path))
-    assert refusal(resource.to_bytes) == (
+    assert rejection(resource.to_bytes) == (
         "resource 'X': 12,000,000,000 bytes to make its initial values exceed the 1,048,576 that may be used of the"
         " host's memory"
     )

@@ -1,4 +1,4 @@
-"""Things done at once: in order, each once, the first failure, and no thread left behind."""
+"""Parallel calls: results in order, each item once, the first failure, and no remaining threads."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from dmlgpu.runtime.wgpu.pipelines import cores, in_parallel
 
 
 class Interrupted(BaseException):
-    """What a signal handler raises."""
+    """Exception of a signal handler."""
 
 
 def helpers() -> list[threading.Thread]:
-    """The threads that are left of those that worked beside the caller."""
+    """Return the remaining threads of those that worked for the caller."""
     return [thread for thread in threading.enumerate() if thread.name == "dmlgpu helper"]
 
 
@@ -35,7 +35,7 @@ def test_results_come_in_order(threads: int, count: int) -> None:
     assert helpers() == []
 
 
-def test_the_caller_and_others_work_at_once() -> None:
+def test_the_caller_and_other_threads_work_concurrently() -> None:
     everybody = threading.Barrier(3, timeout=60)
     assert len(set(in_parallel(lambda _: _meet(everybody), range(3), 3))) == 3
 
@@ -45,11 +45,11 @@ def _meet(everybody: threading.Barrier) -> int:
     return threading.get_ident()
 
 
-def test_one_thread_is_the_caller() -> None:
+def test_a_single_thread_is_the_caller() -> None:
     assert set(in_parallel(lambda _: threading.get_ident(), range(4), 1)) == {threading.get_ident()}
 
 
-def test_the_first_failure_is_raised_whichever_comes_first() -> None:
+def test_the_failure_of_the_first_item_is_raised() -> None:
     later_failed = threading.Event()
     called: list[int] = []
 
@@ -85,17 +85,17 @@ def test_an_interrupted_caller_waits_for_the_others_and_no_longer() -> None:
     assert len(called) < 1000
 
 
-def test_without_more_threads_the_caller_works_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_thread: threading.Thread) -> None:
+def test_the_caller_works_alone_if_no_thread_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(threading.Thread, "start", fail)
     assert in_parallel(lambda number: -number, range(5), 3) == [0, -1, -2, -3, -4]
 
 
-def test_a_failure_keeps_nothing_alive() -> None:
+def test_a_failure_keeps_no_object_alive() -> None:
     class Thing:
-        """Something that the function uses."""
+        """Object that the function uses."""
 
     thing = Thing()
     alive = weakref.ref(thing)

@@ -1,4 +1,4 @@
-"""Child processes: what they import, what becomes of their descendants, and how they end."""
+"""Child processes: their imports, their descendants, and their end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_child_of_a_killed_process_ends():
         assert parent.stdout.read() == b""  # the pipe closes when the last process that holds it has ended
 
 
-def test_a_child_that_closes_its_answers_and_stays_is_ended(monkeypatch):
+def test_a_child_that_hangs_after_its_answers_is_killed(monkeypatch):
     monkeypatch.setattr("dmlgpu.common.processes.EXIT_LIMIT", 0.2)
     child = ChildProcess([sys.executable, "-c", f"{ANSWERS}; import time; answers.close(); time.sleep(1000)"])
     try:
@@ -37,7 +37,7 @@ def test_a_child_that_closes_its_answers_and_stays_is_ended(monkeypatch):
         child.close()
 
 
-def test_what_a_child_prints_is_no_answer_and_reported_when_it_crashes():
+def test_output_of_a_child_is_no_answer_but_reported_if_it_crashes():
     code = f"print('hello', flush=True); {ANSWERS}; print(1, file=answers, flush=True); sys.stdin.read(10); sys.exit(3)"
     child = ChildProcess([sys.executable, "-c", code])
     try:
@@ -58,24 +58,24 @@ def test_descendants_are_killed_with_a_child():
         f" print(grandchild.pid, file=answers, flush=True); {forever}"
     )
     child = ChildProcess([sys.executable, "-c", code])
-    number = next(child.ask("request", 60))
-    assert is_running(number)
+    pid = next(child.ask("request", 60))
+    assert is_running(pid)
     child.close()
     deadline = time.monotonic() + 30
-    while is_running(number) and time.monotonic() < deadline:
+    while is_running(pid) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not is_running(number)
+    assert not is_running(pid)
 
 
-def is_running(number: int) -> bool:
-    """Whether there is a process with this number that is no zombie."""
+def is_running(pid: int) -> bool:
+    """Return whether a process exists and is not a zombie."""
     try:
-        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
 
 
-def test_children_have_the_package_of_their_parent_and_no_other(tmp_path):
+def test_children_import_the_package_of_their_parent(tmp_path):
     (tmp_path / "where.py").write_text(
         "import sys, dmlgpu\nfrom dmlgpu.common.processes import answer_stream, send_answer\n"
         "def main():\n    with answer_stream() as answers:\n"

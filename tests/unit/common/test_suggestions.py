@@ -1,4 +1,4 @@
-"""What messages about missing names suggest."""
+"""Suggestions in messages about missing names."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SUGGESTED = {
 }
 
 MISLEADING = {
-    # what must not be suggested
+    # must not be suggested
     "ops.quantile": "quantize",
     "ops.tensordot": "sort",
     "ops.outer": "power",
@@ -71,7 +71,7 @@ MISLEADING = {
 
 
 def message_of(expression: str) -> str:
-    """Return the message of an expression that names nothing; empty if it does name something."""
+    """Return the message of an expression with a missing name; empty if the name exists."""
     try:
         eval(expression, NAMES)
     except AttributeError as error:
@@ -112,7 +112,7 @@ def test_messages_are_attribute_errors_for_probes() -> None:
 
 
 def test_modules_are_imported_without_suggestions() -> None:
-    """Importing a module of the package asks for an attribute first, which must not load ``dmlgpu.ops``."""
+    """Importing a module of the package looks up an attribute first, which must not load ``dmlgpu.ops``."""
     code = "import sys; from dmlgpu import common; print('dmlgpu.ops' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "False"

@@ -1,4 +1,4 @@
-"""Symbolic numbers: replays compute what the recorded code computes, and refuse where it would decide otherwise."""
+"""Symbolic numbers: replays agree with the recorded code, and fail if it would decide otherwise."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_postponed_replays_are_compiled_for_other_values_than_the_recorded_ones(
     assert recorded() is None
 
 
-def test_results_that_serve_need_not_be_the_same() -> None:
+def test_accepted_results_may_differ() -> None:
     recording = Recording([24])
     with recording.active():
         (size,) = recording.symbols
@@ -183,7 +183,7 @@ def test_symbolic_sizes_count_as_many_without_a_guard() -> None:
         lambda number: number in {1, 2, 3},
     ],
 )
-def test_what_leaves_the_symbols_is_guarded(use: Callable[[Any], Any]) -> None:
+def test_values_that_leave_the_symbols_are_guarded(use: Callable[[Any], Any]) -> None:
     recording = Recording([3, 5])
     with recording.active():
         use(recording.symbols[0])
@@ -201,7 +201,7 @@ def test_strings_mention_numbers_without_guards() -> None:
     assert settled("⟪0⟫") == "⟪0⟫", "nothing is recorded"
 
 
-def test_symbols_pass_for_numbers() -> None:
+def test_symbols_are_instances_of_numbers() -> None:
     (number,) = Recording([3]).symbols
     assert isinstance(number, int)
     assert not isinstance(number, bool | float)

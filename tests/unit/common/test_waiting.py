@@ -11,10 +11,10 @@ from dmlgpu.runtime.wgpu.waiting import without_signals
 
 
 class Interrupted(BaseException):
-    """What the handler raises."""
+    """Exception of the signal handler."""
 
 
-def test_what_the_call_returns_or_raises_comes_back() -> None:
+def test_results_and_exceptions_of_the_call_are_passed_on() -> None:
     assert without_signals(lambda: 3) == 3
     with pytest.raises(KeyError, match="x"):
         without_signals(lambda: {}["x"])

@@ -1,7 +1,7 @@
-"""Descriptions of every operator with huge sizes and attributes, most of them valid: what refusals ask for is given.
+"""Descriptions of every operator with huge sizes and attributes, most of them valid: repaired as messages demand.
 
 The smallest description of an operator gets one or two huge numbers; where its checks then name the sizes that another
-tensor must have, it gets those, until it is accepted or refused for another reason.
+tensor must have, it gets those, until it is accepted or rejected for another reason.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ Change = Callable[[OperatorDesc], OperatorDesc]
 
 
 def _with_sizes(desc: OperatorDesc, schema: OperatorSchema, huge: tuple[int, ...]) -> Iterator[Change]:
-    """Yield what makes one dimension of an input huge, or its last two large; of an output where there is no input."""
+    """Yield changes that make one dimension of an input huge, or its last two large; of an output if there is no
+    input."""
     for slot in desc.inputs or desc.outputs:
         if slot.tensor is None:
             continue
@@ -75,7 +76,7 @@ def _resized(tensor: TensorDesc, sizes: tuple[int, ...]) -> TensorDesc:
 
 
 def _with_attributes(desc: OperatorDesc, schema: OperatorSchema) -> Iterator[Change]:
-    """Yield what makes one attribute huge, of a list one entry or all."""
+    """Yield changes that make one attribute huge; of a list one entry or all."""
     for field in schema.python_fields:
         value = getattr(desc, field.python_name)
         if field.is_tensor or value is None:
@@ -98,9 +99,9 @@ def _setting(field: str, value: object) -> Change:
     return lambda desc: desc.replace(**{field: value})
 
 
-def repaired(desc: OperatorDesc, refusal: InvalidDescription) -> OperatorDesc | None:
-    """Return a description with the sizes that a refusal asks for; None where it asks for something else."""
-    where, requested = _TENSOR.fullmatch(refusal.field), _WANTED.match(refusal.reason)
+def repaired(desc: OperatorDesc, rejection: InvalidDescription) -> OperatorDesc | None:
+    """Return a description with the sizes that an exception demands; None if it demands something else."""
+    where, requested = _TENSOR.fullmatch(rejection.field), _WANTED.match(rejection.reason)
     if where is None or requested is None:
         return None
     name, position, dimension = where.groups()

@@ -1,4 +1,4 @@
-"""Run in a process of its own: prints what is rendered for some graphs and operators, a line per kernel."""
+"""Script that prints the rendered kernels of some graphs and operators, one per line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CASES = 25
 
 
 def graphs() -> Iterator[GraphDesc]:
-    """Random ones, and some that are made to be fused."""
+    """Yield random graphs, and some that fuse."""
     for name in ("graph-float32-30-s1", "graph-int32-30-s2", "graph-float16-20-s3"):
         yield example(name).graph
     yield attention(1, 2, 64, 64, 16)
@@ -31,7 +31,7 @@ def graphs() -> Iterator[GraphDesc]:
 
 
 def programs() -> Iterator[Program]:
-    """Of graphs for each target, and of quick cases in even steps."""
+    """Yield programs of graphs for each target, and of a sample of quick cases."""
     for target in TARGETS:
         for graph in graphs():
             yield compile_network(resolve(graph), target).program

@@ -1,4 +1,4 @@
-"""Bindings of kernels as data: no two of a dispatch overlap, wherever its tensors lie."""
+"""Bindings of kernels as data: no two of a dispatch overlap, for all offsets of tensors."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ INPUT, OUTPUT, TEMPORARY = Role.INPUT, Role.OUTPUT, Role.TEMPORARY
         ),
     ],
 )
-def test_ranges_that_meet_are_bound_once(ranges, known, expected):
+def test_overlapping_ranges_are_bound_once(ranges, known, expected):
     assert layout(ranges, known, 256) == expected
 
 
-def test_a_smaller_alignment_keeps_neighbors_apart():
+def test_a_smaller_alignment_separates_adjacent_ranges():
     ranges = [("a", 0, 32), ("a", 32, 32)]
     assert layout(ranges, (), 32).bindings == ()
     assert layout(ranges, (), 64).bindings == (0, 0)
@@ -72,7 +72,7 @@ def test_a_smaller_alignment_keeps_neighbors_apart():
         ([(OUTPUT, 0, 0, 256), (OUTPUT, 0, 496, 64)], ()),
     ],
 )
-def test_what_meets_wherever_the_resources_are(slots, bindings):
+def test_ranges_that_overlap_at_every_resource_offset(slots, bindings):
     assert known_bindings([Slot(*slot) for slot in slots]) == bindings
 
 
@@ -114,8 +114,8 @@ def test_slots_of_unequal_blocks_share_words():
     assert "atomicStore(&buffer0[at * 2u + 1u], block.y);" in text
 
 
-def test_narrow_blocks_are_read_out_of_wide_ones():
-    """Where the bytes are whole blocks: the wide ones, mostly the more frequent, cost what they cost alone."""
+def test_narrow_blocks_are_read_from_wide_ones():
+    """If the bytes are whole blocks: the wide ones, mostly the more frequent, then have no additional cost."""
     slots, body = (Slot(INPUT, 0, 0, 64),) * 3, "buffer2[0] = buffer0[buffer1[k].y] + buffer2[1].x;"
     whole = RenderedKernel("k", HEAD.format("u32", "vec2<u32>", "vec4<u32>") + body, slots, (1, 1, 1))
     text = share("TEST", whole, (0, 0, 0)).wgsl
@@ -138,7 +138,7 @@ def test_blocks_of_64_bit_numbers_share_words():
     assert "buffer0[at * 4u + 3u] = u32(block.y >> 32u);" in text
 
 
-def test_words_are_read_out_of_64_bit_numbers():
+def test_words_are_read_from_64_bit_numbers():
     slots, body = (Slot(INPUT, 0, 0, 64),) * 3, "buffer2[0] = vec2<u64>(buffer1[k], u64(buffer0[5]));"
     kernel = RenderedKernel("k", HEAD.format("u32", "u64", "vec2<u64>") + body, slots, (1, 1, 1))
     text = share("TEST", kernel, (0, 0, 0)).wgsl
@@ -148,7 +148,7 @@ def test_words_are_read_out_of_64_bit_numbers():
     assert "return buffer0[at / 2u][at % 2u];" in text
 
 
-def test_what_has_no_block_in_common_is_refused():
+def test_blocks_without_common_size_are_rejected():
     with pytest.raises(NotSupported) as caught:
         shared(("f64", "u32", "u32"), "", (0, 0, 1))
     assert str(caught.value) == "TEST: kernel 'k': overlapping ranges must have accessors of one type, got f64 and u32"
@@ -158,22 +158,22 @@ def test_what_has_no_block_in_common_is_refused():
 
 
 def names_of(cases: OperatorCases, profile: str | None) -> tuple[str, ...]:
-    """The quick profile's, or all standard ones where more is asked for."""
+    """Return the case names of the quick profile, or all standard ones for other profiles."""
     return cases.names("quick" if profile in (None, "quick") else "standard")
 
 
 def apart(slot: Slot) -> tuple[object, int]:
-    """Every tensor in a buffer of its own, as far from a multiple of the alignment as can be."""
+    """Place every tensor in its own buffer, at the maximum offset from a multiple of the alignment."""
     return (slot.role, slot.index), 0 if slot.role in (Role.TEMPORARY, Role.PERSISTENT) else OFFSET_ALIGNMENT - 16
 
 
 def in_place(slot: Slot) -> tuple[object, int]:
-    """The first output in the first input's place."""
+    """Place the first output in the memory of the first input."""
     return ((INPUT, 0), 240) if slot.role is OUTPUT and slot.index == 0 else apart(slot)
 
 
 def bound(kernel: RenderedKernel, place: Place) -> BindingLayout:
-    """A kernel's layout, every claim of which is checked."""
+    """Return a kernel's layout after checking it."""
     ranges = [(place(slot)[0], place(slot)[1] + slot.offset, slot.size) for slot in kernel.slots]
     shared = layout(ranges, kernel.bindings, OFFSET_ALIGNMENT)
     for (_, start, size), (_, other, other_size) in (
@@ -181,8 +181,8 @@ def bound(kernel: RenderedKernel, place: Place) -> BindingLayout:
     ):
         assert start + size <= other or other + other_size <= start
     numbers = shared.bindings or range(len(ranges))
-    for (resource, start, size), number, base in zip(ranges, numbers, shared.bases, strict=True):
-        held, begin, length = shared.bound[number]
+    for (resource, start, size), binding, base in zip(ranges, numbers, shared.bases, strict=True):
+        held, begin, length = shared.bound[binding]
         assert (held, begin % OFFSET_ALIGNMENT, begin + 4 * base) == (resource, 0, start)
         assert start + size <= begin + length
     assert len(shared.bound) == max(numbers, default=-1) + 1
@@ -199,7 +199,7 @@ def programs(stem: str, profile: str) -> Iterator[tuple[str, Program]]:
 
 @pytest.mark.parametrize("stem", OPERATOR_CASES)
 def test_no_two_bindings_of_a_case_overlap(stem, request):
-    """Programs know what meets where resources lie apart; where they do not, kernels are rendered for what does."""
+    """Programs have the overlaps of separate resources; for others, kernels are rendered with shared bindings."""
     for name, program in programs(stem, request.config.getoption("--profile")):
         kernels = {*program.initialization, *program.kernels}
         for kernel in kernels:
@@ -212,8 +212,8 @@ def test_no_two_bindings_of_a_case_overlap(stem, request):
                 assert set(re.findall(r"\bbuffer\d+(?=\[)", text)) <= set(declared), name
 
 
-def test_steps_in_time_share_their_states():
-    """A step reads the state that the step before wrote, 128 bytes away in the same temporary resource."""
+def test_time_steps_share_their_states():
+    """A step reads the state that the previous one wrote, 128 bytes away in the same temporary resource."""
     from tests.networks import network
 
     program = compile_operator(network("RNN"), Target("Any GPU", Profile.CPU))
@@ -221,7 +221,7 @@ def test_steps_in_time_share_their_states():
     assert len({kernel.wgsl for kernel in program.kernels}) < len(program.kernels)
 
 
-def test_an_input_seen_in_two_widths_is_bound_once():
+def test_an_input_read_in_two_widths_is_bound_once():
     case = case_by_name("upsample_2d-float32-1x2x65x64-packed-s0")
     (kernel,) = compile_operator(case.desc, Target("Any GPU")).kernels
     assert kernel.bindings == (0, 1, 1)

@@ -103,7 +103,7 @@ def test_a_card_is_found_by_a_part_of_its_name(text):
     assert find_card(text).name == "RX 7900 XTX"
 
 
-def test_an_unknown_card_is_answered_with_the_nearest_and_all():
+def test_an_unknown_card_suggests_the_nearest_and_lists_all():
     with pytest.raises(InvalidArgument) as caught:
         find_card("RTX 4070")
     assert str(caught.value) == (

@@ -1,4 +1,4 @@
-"""Explanations: which kernel computes which nodes, bytes and multiplications, memory, JSON."""
+"""Explanations: nodes of kernels, bytes and multiplications, memory, JSON."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from tests.unit.graph_examples import (
 CPU = Target("CPU", Profile.CPU, frozenset({"immediates"}))
 GPU = Target("GPU", Profile.DISCRETE, frozenset({"immediates"}))
 BYTES = 128
-"""Of FLOATS."""
+"""Bytes of FLOATS."""
 
 
 def graph(desc: GraphDesc, *without: str, target: Target = CPU) -> Explanation:
@@ -53,7 +53,7 @@ def graph(desc: GraphDesc, *without: str, target: Target = CPU) -> Explanation:
 
 
 def graph_of(name: str) -> GraphDesc:
-    """The graph of a case."""
+    """Return the graph of a case."""
     (subject,) = find_subjects(name)
     assert isinstance(subject.desc, GraphDesc)
     return subject.desc
@@ -76,13 +76,13 @@ def test_an_element_wise_chain_is_one_kernel_of_all_nodes() -> None:
     assert (len(explained.kernels), explained.unfused_kernels) == (1, 3)
 
 
-def test_without_passes_each_node_has_a_kernel_of_its_own() -> None:
+def test_without_passes_each_node_has_its_own_kernel() -> None:
     explained = graph(chain(relu(), add(), exponential()), *PASSES)
     assert names(explained) == [["activation_relu0"], ["element_wise_add1"], ["element_wise_exp2"]]
     assert explained.traffic == explained.unfused_traffic
 
 
-def test_a_value_that_is_computed_anew_belongs_to_each_reader() -> None:
+def test_a_recomputed_value_belongs_to_each_reader() -> None:
     nodes = tuple(OperatorNode(desc, name) for desc, name in ((relu(), "x"), (exponential(), "a"), (relu(), "b")))
     inner = (IntermediateEdge(0, 0, 1, 0), IntermediateEdge(0, 0, 2, 0))
     outputs = (OutputEdge(1, 0, 0), OutputEdge(2, 0, 1))
@@ -114,14 +114,14 @@ def test_pieces_that_are_written_in_place_belong_to_their_own_step() -> None:
     assert names(explained) == [["left", "join"], ["right", "join"]]
 
 
-def test_what_is_read_through_a_copy_names_the_copy() -> None:
+def test_readers_through_a_copy_name_the_copy() -> None:
     explained = graph(chain(identity(FLOATS), product()))
     assert names(explained) == [["element_wise_identity0", "gemm1"]]
 
 
 @pytest.mark.parametrize("name", [name for name in GraphSuite().names("standard") if name.startswith("graph-")][::4])
 def test_random_graphs_lose_no_node(name: str) -> None:
-    """Every node that passes over nodes have left is computed somewhere; what names none is a copy into an output."""
+    """Every node that remains after passes over nodes is computed; steps without nodes are copies into outputs."""
     for without in ((), ("element-wise", "views")):
         explained = graph(graph_of(name), *without)
         assert explained.graph is not None
@@ -132,7 +132,7 @@ def test_random_graphs_lose_no_node(name: str) -> None:
         assert sum(kernel.times for kernel in explained.kernels) == len(explained.program.kernels)
 
 
-def test_nothing_comes_of_nothing() -> None:
+def test_an_empty_graph_has_no_kernels() -> None:
     assert nodes_of_steps(((), ()), ()) == ()
 
 
@@ -140,7 +140,7 @@ def test_nothing_comes_of_nothing() -> None:
 
 
 def test_bytes_before_and_after_fusion_by_hand() -> None:
-    """relu(x) + y: three tensors are read and two written; fused, the one between is neither."""
+    """relu(x) + y: three tensors are read and two written; after fusion, the intermediate one is neither."""
     explained = graph(chain(relu(), add()))
     assert explained.unfused_traffic == Traffic(read=3 * BYTES, written=2 * BYTES)
     assert explained.traffic == Traffic(read=2 * BYTES, written=BYTES)
@@ -155,7 +155,7 @@ def test_repeated_elements_count_once_and_so_does_a_tensor_that_is_read_twice() 
     assert graph(twice).traffic == Traffic(BYTES, BYTES)
 
 
-def test_bytes_of_steps_in_time_count_every_turn() -> None:
+def test_bytes_of_time_steps_count_every_iteration() -> None:
     explained = operator(case_by_name("lstm-float32-3x33x16-near-bare-s0").desc)
     (repeat,) = [step for step in as_json(explained)["steps"] if step["kind"] == "repeat"]
     # Per turn: the weights of four gates (5 x 5), of each of which one number is read; inputs of three; both states.
@@ -187,13 +187,13 @@ def test_multiplications_of_attention_and_of_transposed_convolutions() -> None:
 # ---- memory and kernels
 
 
-def test_peak_memory_is_what_lives_at_one_time() -> None:
-    """A chain of five, unfused, has four values between, of which two live at one time, each in 256 bytes."""
+def test_peak_memory_is_the_maximum_of_live_bytes() -> None:
+    """A chain of five, unfused, has four intermediate values, two of which are alive at a time, each in 256 bytes."""
     explained = graph(chain(relu(), relu(), relu(), relu(), relu()), *PASSES)
     assert (explained.program.temporary_size, explained.program.least_temporary_size) == (512, 512)
 
 
-def test_kernels_know_their_steps_and_how_often_they_run() -> None:
+def test_kernels_have_their_steps_and_execution_counts() -> None:
     explained = operator(case_by_name("lstm-float32-3x33x16-near-bare-s0").desc)
     rows = [(kernel.step, kernel.kernel.label, kernel.times) for kernel in explained.kernels]
     assert rows[2:6] == [
@@ -205,7 +205,7 @@ def test_kernels_know_their_steps_and_how_often_they_run() -> None:
     assert sum(times for _, _, times in rows) == len(explained.program.kernels)
 
 
-def test_owned_filters_are_laid_out_at_initialization_and_owned_inputs_are_copied() -> None:
+def test_owned_filters_are_repacked_at_initialization_and_owned_inputs_copied() -> None:
     tensor = TensorDesc(DataType.FLOAT32, (1, 16, 32, 32))
     filters = TensorDesc(DataType.FLOAT32, (16, 16, 3, 3), flags=TensorFlags.OWNED_BY_DML)
     winograd = operator(convolution(tensor, filters))
@@ -234,14 +234,14 @@ def test_nodes_that_are_computed_at_initialization_belong_to_kernels_that_run_on
     assert explained.traffic == explained.unfused_traffic == Traffic(BYTES + 4 * 36, BYTES)
 
 
-def test_it_prints_as_plan_schedule_and_program() -> None:
+def test_explanations_print_plan_schedule_and_program() -> None:
     text = repr(graph(chain(relu(), exponential())))
     plan, schedule, program = text.split("\n\n")
     assert (plan.split()[0], schedule.split()[0], program.split()[0]) == ("plan", "schedule", "program")
     assert "why: " in schedule
 
 
-def test_reasons_tell_what_was_chosen() -> None:
+def test_reasons_explain_choices() -> None:
     small, large = FLOATS, TensorDesc(DataType.FLOAT32, (1, 1, 256, 256))
     reasons = {
         (name, target.name): operator(product(tensor), target).kernels[-1].scheduled.reason  # type: ignore[union-attr]
@@ -300,7 +300,7 @@ FUSION = {
 
 
 def check_schema(shown: Any) -> None:
-    """Every key of an explanation is there, and no other; the rest is what JSON knows."""
+    """Check that an explanation has exactly the documented keys, and only JSON types."""
     assert json.loads(json.dumps(shown)) == shown
     assert shown.keys() == {
         *("title", "description", "target", "steps", "kernels", "initialization", "memory", "fusion")

@@ -1,4 +1,4 @@
-"""However huge the numbers of a description are, looking at it takes little time and memory: it is refused or made."""
+"""Descriptions with huge numbers are rejected or compiled in little time and memory."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ the other; all, and for both, with ``--profile full``."""
 
 @contextlib.contextmanager
 def limits(what: OperatorDesc) -> Iterator[None]:
-    """Fail where the block takes more time of the processor, or asks for more memory, than descriptions may."""
-    gc.disable()  # a collection of what other tests left behind may take a second
+    """Fail if the block takes more CPU time, or allocates more memory, than descriptions may."""
+    gc.disable()  # collecting the garbage of other tests may take a second
     start = time.thread_time()
     with memory_limit(MAX_BYTES):
         try:
@@ -49,7 +49,7 @@ def limits(what: OperatorDesc) -> Iterator[None]:
 
 @contextlib.contextmanager
 def memory_limit(size: int) -> Iterator[None]:
-    """Let the process have so many bytes more than it has now, where the system can limit it."""
+    """Limit the process to a number of bytes more than it has now, if the system supports that."""
     try:
         import resource
 
@@ -66,23 +66,23 @@ def memory_limit(size: int) -> Iterator[None]:
 
 
 def check(desc: OperatorDesc) -> InvalidDescription | None:
-    """Return with what a description is refused, if at all."""
+    """Return the exception that rejects a description, or None."""
     with limits(desc):
         try:
             validation.validate(desc, LEVEL)
             operators.check(desc, LEVEL)
-        except InvalidDescription as refused:
-            return refused
+        except InvalidDescription as error:
+            return error
     return None
 
 
 def accepted(desc: OperatorDesc) -> OperatorDesc | None:
-    """Return the description with the sizes that its checks ask for; None where they refuse something else."""
+    """Return the description with the sizes that its checks demand; None if they reject something else."""
     for _ in range(MAX_REPAIRS):
-        refused = check(desc)
-        if refused is None:
+        rejection = check(desc)
+        if rejection is None:
             return desc
-        changed = repaired(desc, refused)
+        changed = repaired(desc, rejection)
         if changed is None or changed == desc:
             return None
         desc = changed
@@ -90,12 +90,12 @@ def accepted(desc: OperatorDesc) -> OperatorDesc | None:
 
 
 def sample(descs: list[OperatorDesc], count: int) -> list[OperatorDesc]:
-    """Return about so many of some descriptions, in even steps."""
+    """Return an evenly spaced sample of some descriptions."""
     return descs[:: -(-len(descs) // count)]
 
 
 @pytest.mark.parametrize("operator", sorted(catalog()))
-def test_huge_numbers_are_looked_at_in_little_time_and_memory(operator, request):
+def test_huge_numbers_are_checked_in_little_time_and_memory(operator, request):
     base = smallest(operator)
     compile_operator(base, TARGETS[0])  # so that templates are read
     everything = request.config.getoption("--profile") == "full"
@@ -103,8 +103,8 @@ def test_huge_numbers_are_looked_at_in_little_time_and_memory(operator, request)
     tried = tried if everything else sample(tried, CHECKED)
     valid = list(dict.fromkeys(desc for tried_desc in tried if (desc := accepted(tried_desc)) is not None))
     assert valid, "no description was accepted"
-    for number, desc in enumerate(valid if everything else sample(valid, COMPILED)):
-        for target in TARGETS if everything else (TARGETS[number % 2],):
+    for index, desc in enumerate(valid if everything else sample(valid, COMPILED)):
+        for target in TARGETS if everything else (TARGETS[index % 2],):
             with limits(desc), contextlib.suppress(NotSupported):
                 programs.clear()
                 compile_operator(desc, target)
@@ -114,7 +114,7 @@ FLOATS = ("BATCH_NORMALIZATION_TRAINING_GRAD", "ROI_ALIGN1", "ROI_ALIGN_GRAD", "
 """Operators that convert sizes to floats."""
 
 RANGES = {"u": (0, 2**32), "i": (-(2**31), 2**31), "f": (0, 2**32)}
-"""The integers that a word holds, by the type that a kernel reads; those that become whole floats have either sign."""
+"""Range of integers in a word by the type that a kernel reads; those that become floats have either sign."""
 
 
 def test_huge_parameters_fit_their_words(request, monkeypatch):

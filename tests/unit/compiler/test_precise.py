@@ -1,4 +1,4 @@
-"""Devices that keep all digits: no program of theirs goes through Winograd's filtering or 16-bit arithmetic."""
+"""Precise devices: their programs use neither Winograd's filtering nor 16-bit arithmetic."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STRICT = (replace(FAST, precise=True), replace(FAST, deterministic=True))
 
 
 def dense(direction: ConvolutionDirection = ConvolutionDirection.FORWARD) -> descs.Convolution:
-    """A convolution that Winograd's filtering suits."""
+    """Return a convolution that suits Winograd's filtering."""
     tensor = TensorDesc(DataType.FLOAT32, (1, 64, 16, 16))
     return descs.Convolution(
         input_tensor=tensor,
@@ -41,7 +41,7 @@ def dense(direction: ConvolutionDirection = ConvolutionDirection.FORWARD) -> des
 
 
 def graph(channels: int) -> Network:
-    """Three convolutions in a row with activations, which passes fuse, and lay out with channels innermost."""
+    """Return three convolutions in a row with activations, which passes fuse, with channels innermost."""
     built = Graph()
     x = built.input((1, channels, 16, 16))
     for _ in range(3):
@@ -77,19 +77,19 @@ def test_no_graph_goes_through_winograd_s_filtering(profile: Profile, channels: 
         assert not has_winograd(compile_network(network, replace(target, profile=profile)).program)
 
 
-def test_winograd_s_filtering_is_refused_where_it_is_asked_for_by_name() -> None:
+def test_winograd_s_filtering_is_rejected_by_name() -> None:
     for target in STRICT:
         for name in WINOGRAD:
             with pytest.raises(InvalidArgument, match="does not fit"):
                 compiler.compile_operator(dense(), replace(target, schedule=name))
 
 
-def test_the_schedule_says_why() -> None:
+def test_the_schedule_has_the_reason() -> None:
     (step, *_) = compiler.stages(dense(), STRICT[0]).schedule.steps
     assert "Winograd's filtering loses digits, which the device forbids" in step.reason
 
 
-def test_half_precision_allows_nothing() -> None:
+def test_half_precision_has_no_effect() -> None:
     tensor = TensorDesc(DataType.FLOAT16, (8,))
     desc = descs.ElementWiseAdd(a_tensor=tensor, b_tensor=tensor, output_tensor=tensor)
     assert has_halves(compiler.compile_operator(desc, FAST.for_operators(half_precision=True)))
@@ -99,7 +99,7 @@ def test_half_precision_allows_nothing() -> None:
 
 
 @pytest.mark.parametrize("options", [{"precise": True}, {"deterministic": True}])
-def test_devices_hand_it_to_their_targets(options: dict[str, bool]) -> None:
+def test_devices_pass_it_to_their_targets(options: dict[str, bool]) -> None:
     assert Device("numpy", **options).backend.target.keeps_digits
     assert not Device("numpy").backend.target.keeps_digits
 

@@ -1,4 +1,4 @@
-"""Programs come out of files as they went in, or not at all."""
+"""Programs are loaded from files unchanged, or not at all."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ODD = Program(
     (b"", bytes(range(256))),
     32,
 )
-"""What no operator has all at once."""
+"""A program with a combination of fields that no operator has."""
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def files(tmp_path: Path) -> ProgramFiles:
 
 @pytest.fixture
 def in_files(files: ProgramFiles, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProgramFiles]:
-    """The folder in which executors' programs are kept, and nothing in memory."""
+    """Folder of executors' programs, with an empty cache in memory."""
     monkeypatch.setattr(programs, "files", files)
     kept_programs.programs.clear()
     yield files
@@ -69,7 +69,7 @@ def network_program() -> Program:
 
 
 @pytest.mark.parametrize("make", [lambda: compiler.compile_operator(ADD, TARGET), network_program, lambda: ODD])
-def test_programs_come_back_equal(files: ProgramFiles, make: Callable[[], Program]) -> None:
+def test_loaded_programs_are_equal(files: ProgramFiles, make: Callable[[], Program]) -> None:
     program = make()
     files.save("key", program)
     loaded = files.load("key")
@@ -84,7 +84,7 @@ def test_equal_texts_are_one_object(files: ProgramFiles) -> None:
     assert loaded.kernels[0].wgsl is loaded.kernels[1].wgsl
 
 
-def test_what_was_not_saved_is_not_found(files: ProgramFiles) -> None:
+def test_unsaved_programs_are_not_found(files: ProgramFiles) -> None:
     assert files.load("key") is None
     files.save("key", ODD)
     assert files.load("another") is None
@@ -93,7 +93,7 @@ def test_what_was_not_saved_is_not_found(files: ProgramFiles) -> None:
 
 
 def resealed(data: bytes, change: Callable[[dict[str, object]], object]) -> bytes:
-    """A file whose content is changed and whose hash is right."""
+    """Return a file with changed content and a correct hash."""
     record = json.loads(data.partition(b"\n")[2])
     body = json.dumps(change(record)).encode()
     return hashlib.sha256(body).hexdigest().encode() + b"\n" + body
@@ -118,7 +118,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_damaged_files_are_as_if_they_were_not_there(files: ProgramFiles, damage: Callable[[bytes], bytes]) -> None:
+def test_damaged_files_are_ignored(files: ProgramFiles, damage: Callable[[bytes], bytes]) -> None:
     files.save("key", ODD)
     path = one_file(files)
     path.write_bytes(damage(path.read_bytes()))
@@ -128,21 +128,21 @@ def test_damaged_files_are_as_if_they_were_not_there(files: ProgramFiles, damage
     assert files.load("key") == ODD
 
 
-def test_files_are_bounded_and_those_used_last_stay(tmp_path: Path) -> None:
+def test_files_are_evicted_in_order_of_last_use(tmp_path: Path) -> None:
     files = ProgramFiles(tmp_path, "1", CacheLimits(entries=8, size=1 << 20))
-    for number in range(8):
-        files.save(f"{number}", ODD)
-        os.utime(max(tmp_path.iterdir(), key=lambda path: path.stat().st_mtime_ns), ns=(number, number))
+    for index in range(8):
+        files.save(f"{index}", ODD)
+        os.utime(max(tmp_path.iterdir(), key=lambda path: path.stat().st_mtime_ns), ns=(index, index))
     assert files.load("1") == ODD
-    for number in range(8, 20):
-        files.save(f"{number}", ODD)
+    for index in range(8, 20):
+        files.save(f"{index}", ODD)
         assert len(list(tmp_path.iterdir())) <= 8
-    left = {number for number in range(20) if files.load(f"{number}") is not None}
+    left = {index for index in range(20) if files.load(f"{index}") is not None}
     assert 19 in left
     assert not left & {0, 2, 3}
 
 
-def test_files_of_other_processes_and_half_written_ones_count(tmp_path: Path) -> None:
+def test_files_of_other_processes_and_partial_files_count(tmp_path: Path) -> None:
     (tmp_path / ".killed.part").write_bytes(bytes(1000))
     os.utime(tmp_path / ".killed.part", ns=(0, 0))
     ProgramFiles(tmp_path, "0").save("key", ODD)
@@ -156,13 +156,13 @@ def test_bytes_are_bounded(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []  # too large for the folder
     size = 4000
     files = ProgramFiles(tmp_path, "1", CacheLimits(entries=100, size=size))
-    for number in range(20):
-        files.save(f"{number}", ODD)
+    for index in range(20):
+        files.save(f"{index}", ODD)
         assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= size
     assert files.load("19") == ODD
 
 
-def test_where_no_folder_can_be_there_is_nothing_and_no_error(tmp_path: Path) -> None:
+def test_a_missing_folder_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     files = ProgramFiles(tmp_path / "file" / "programs", "1")
     files.save("key", ODD)
@@ -170,14 +170,14 @@ def test_where_no_folder_can_be_there_is_nothing_and_no_error(tmp_path: Path) ->
     assert (tmp_path / "file").read_text() == "in the way"
 
 
-def test_a_full_disk_leaves_nothing_behind(files: ProgramFiles, limited_files: Callable[[int], None]) -> None:
+def test_a_full_disk_leaves_no_files(files: ProgramFiles, limited_files: Callable[[int], None]) -> None:
     files.folder.mkdir()
     limited_files(64)
     files.save("key", ODD)
     assert list(files.folder.iterdir()) == []
 
 
-# ---- where, and by what ----------------------------------------------------------------------------------------------
+# ---- folder and version ----------------------------------------------------------------------------------------------
 
 
 def test_the_version_changes_with_any_source_file(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_the_environment_names_the_folder(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.usefixtures("homeless")
-def test_without_a_home_no_programs_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_home_no_programs_are_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DMLGPU_CACHE", raising=False)
     assert default_folder() is None
 
@@ -229,7 +229,7 @@ def test_without_a_home_no_programs_are_kept(monkeypatch: pytest.MonkeyPatch) ->
 # ---- executors' programs ---------------------------------------------------------------------------------------------
 
 
-def refuse(*_: object, **__: object) -> Program:
+def fail(*_: object, **__: object) -> Program:
     raise AssertionError("compiled")
 
 
@@ -237,7 +237,7 @@ def test_operators_are_compiled_once_for_all_processes(in_files: ProgramFiles, m
     compiled = programs.of_operator(ADD, TARGET)
     assert programs.of_operator(ADD, TARGET) is compiled
     kept_programs.programs.clear()  # as in the next process
-    monkeypatch.setattr(compiler, "stages", refuse)
+    monkeypatch.setattr(compiler, "stages", fail)
     loaded = programs.of_operator(ADD, TARGET)
     assert loaded == compiled
     assert loaded.timings.rendering == 0 < loaded.timings.planning
@@ -248,7 +248,7 @@ def test_operators_are_compiled_once_for_all_processes(in_files: ProgramFiles, m
 def test_networks_are_compiled_once_for_all_processes(in_files: ProgramFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     network = resolve(chain(relu(), relu()))
     compiled = programs.of_network(network, TARGET)
-    monkeypatch.setattr("dmlgpu.compiler.graph.patterns.compile_network", refuse)
+    monkeypatch.setattr("dmlgpu.compiler.graph.patterns.compile_network", fail)
     assert programs.of_network(network, TARGET) == compiled
     for other, target, disabled in (
         (resolve(chain(relu())), TARGET, ()),
@@ -262,7 +262,7 @@ def test_networks_are_compiled_once_for_all_processes(in_files: ProgramFiles, mo
 
 
 @pytest.mark.usefixtures("in_files")
-def test_mutants_do_without_files() -> None:
+def test_mutants_use_no_files() -> None:
     plain = programs.of_operator(ADD, TARGET)
     kept_programs.programs.clear()
     text = templates.source("elementwise/element_wise_add")

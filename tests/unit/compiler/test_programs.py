@@ -33,7 +33,7 @@ def gather(owned_input=False, owned_indices=False):
     )
 
 
-def test_nothing_persists_where_nothing_is_owned():
+def test_programs_without_owned_inputs_have_no_persistent_resource():
     program = compiler.compile_operator(gather(), ANY)
     assert (program.persistent_size, program.initialization) == (0, ())
     assert [slot.role for slot in program.kernels[0].slots] == [Role.OUTPUT, Role.INPUT, Role.INPUT]
@@ -65,7 +65,7 @@ def test_copies_of_owned_inputs_are_steps_of_the_schedule():
     assert len(result.program.initialization) == len(scheduled)
 
 
-def test_one_owned_input_leaves_the_others_alone():
+def test_one_owned_input_does_not_affect_the_others():
     program = compiler.compile_operator(gather(owned_indices=True), ANY)
     assert program.persistent_size == 256 and len(program.initialization) == 1
     assert program.kernels[0].slots == (
@@ -75,7 +75,7 @@ def test_one_owned_input_leaves_the_others_alone():
     )
 
 
-def test_the_text_of_a_kernel_does_not_depend_on_who_owns_its_inputs():
+def test_the_source_of_a_kernel_does_not_depend_on_owned_inputs():
     owned, plain = compiler.compile_operator(gather(owned_input=True), ANY), compiler.compile_operator(gather(), ANY)
     assert [kernel.wgsl for kernel in owned.kernels] == [kernel.wgsl for kernel in plain.kernels]
 
@@ -84,7 +84,7 @@ def test_equal_descriptions_give_the_same_program_object():
     assert compiler.compile_operator(gather(), ANY) is compiler.compile_operator(gather(), Target("any"))
 
 
-def test_older_operators_are_upgraded_but_keep_their_name_out_of_the_kernel():
+def test_kernels_of_older_operators_have_the_name_of_the_newest():
     tensor = TensorDesc(F32, (4, 4))
     older = descs.Slice(
         input_tensor=tensor, output_tensor=TensorDesc(F32, (2, 4)), offsets=(1, 0), sizes=(2, 4), strides=(2, 1)
@@ -98,7 +98,7 @@ def identity(data_type, sizes, source_strides=None):
     )
 
 
-def test_a_kernel_that_only_copies_whole_words_says_what():
+def test_a_kernel_that_only_copies_whole_words_describes_the_copy():
     (kernel,) = compiler.compile_operator(identity(F32, (6, 10)), COPYING).kernels
     assert kernel.copy == Copy(1, 0, 0, 0, 240)
     for other in (
@@ -121,7 +121,7 @@ def test_copies_are_not_preferred_if_they_are_small_or_slow():
 
 
 def cache(past):
-    """Attention whose present keys and values begin as copies of the past ones."""
+    """Return an attention whose present keys and values begin as copies of the past ones."""
     new, length = TensorDesc(F32, (1, 1, 8)), TensorDesc(DataType.INT32, (1,))
     tensors = dict.fromkeys(("past_key_tensor", "past_value_tensor"), past)
     tensors |= dict.fromkeys(("output_present_key_tensor", "output_present_value_tensor"), past)
@@ -140,15 +140,15 @@ def cache(past):
     )
 
 
-def test_outputs_that_begin_as_copies_of_an_input_may_lie_in_its_memory():
+def test_outputs_that_begin_as_copies_of_an_input_may_reuse_its_memory():
     desc = cache(TensorDesc(F32, (1, 2, 16, 4)))
     fields = {index: slot.field for index, slot in enumerate(desc.inputs)}
     program = compiler.compile_operator(desc, ANY)
-    pairs = {output: fields[number] for output, number in program.in_place.items()}
+    pairs = {output: fields[input_index] for output, input_index in program.in_place.items()}
     assert pairs == {1: "past_key_tensor", 2: "past_value_tensor"}
 
 
-def test_outputs_do_not_lie_in_an_input_that_another_kernel_reads():
+def test_outputs_do_not_reuse_an_input_that_another_kernel_reads():
     halves = (TensorDesc(F32, (3, 8)), TensorDesc(F32, (3, 8)))
     split = descs.Split(input_tensor=TensorDesc(F32, (6, 8)), output_tensors=halves, axis=0)
     assert compiler.compile_operator(split, ANY).in_place == {}
@@ -156,7 +156,7 @@ def test_outputs_do_not_lie_in_an_input_that_another_kernel_reads():
     assert compiler.compile_operator(identity(F32, (6, 10), (1, 6)), ANY).in_place == {}
 
 
-def test_copies_of_pieces_say_where_in_their_slots_they_lie():
+def test_copies_of_pieces_have_their_offsets():
     pieces = (TensorDesc(F32, (3, 7)), TensorDesc(F32, (5, 7)))
     split = descs.Split(input_tensor=TensorDesc(F32, (8, 7)), output_tensors=pieces, axis=0)
     first, second = compiler.compile_operator(split, COPYING).kernels

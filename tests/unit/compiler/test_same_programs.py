@@ -1,4 +1,4 @@
-"""What is rendered is the same in every process: else drivers' caches, which go by texts, would find nothing."""
+"""Rendered kernels are the same in every process, since drivers' caches are keyed by source."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def kernels(hash_seeds: Sequence[str]) -> list[list[str]]:
-    """A line per kernel, from processes whose sets are in other orders."""
+    """Return a line per kernel, from processes with different orders of sets."""
     command = [sys.executable, "-m", "tests.unit.compiler.rendered_kernels"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     processes = [

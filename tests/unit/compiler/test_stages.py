@@ -1,4 +1,4 @@
-"""The stages over the quick cases: a plan knows nothing of schedules, rendering chooses nothing."""
+"""The stages over the quick cases: plans are independent of schedules, and rendering makes no choices."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ OTHER = Target(
     max_workgroup_invocations=1024,
     max_workgroup_storage=32768,
 )
-"""Differs in everything but the loop limit and the largest binding, by which schedules cut what they compute."""
+"""Target that differs in everything except the loop limit and the largest binding, by which schedules split steps."""
 
 COMPATIBLE = Target("an old phone", Profile.DISCRETE, max_workgroup_invocations=128)
-"""The fewest invocations that WebGPU has, in its compatibility mode."""
+"""Minimum limits of WebGPU's compatibility mode."""
 
 
 @functools.cache
@@ -47,7 +47,7 @@ def plans() -> dict[str, Plan]:
 
 @functools.cache
 def schedules(target: Target) -> dict[str, Schedule]:
-    """By case; what the target lacks a limit for is left out."""
+    """Return schedules by case, without those that exceed a limit of the target."""
     by_case = {}
     for name, plan in plans().items():
         try:
@@ -63,7 +63,7 @@ def kernels(chosen: Schedule) -> Iterator[Scheduled]:
 
 
 def parts(plan: Plan) -> list[Any]:
-    """Every object in a plan once, what it holds before itself."""
+    """Yield every object in a plan once, contents first."""
     by_identity: dict[int, Any] = {}
 
     def visit(value: object) -> None:
@@ -79,9 +79,9 @@ def parts(plan: Plan) -> list[Any]:
 
 
 def described(plan: Plan) -> list[Any]:
-    """A plan's parts with the numbers of others in their places, since no two plans have equal allocations."""
+    """Return a plan's parts with indices in place of other parts, since no two plans have equal allocations."""
     all_parts = parts(plan)
-    numbers = {id(part): number for number, part in enumerate(all_parts)}
+    numbers = {id(part): index for index, part in enumerate(all_parts)}
 
     def short(value: object) -> object:
         if isinstance(value, tuple):
@@ -94,13 +94,13 @@ def described(plan: Plan) -> list[Any]:
 # ---- lower
 
 
-def test_plans_hold_nothing_of_schedules():
+def test_plans_contain_no_part_of_schedules():
     rooms = {type(part).__module__.split(".")[1] for plan in plans().values() for part in parts(plan)}
     assert rooms.isdisjoint({"schedule", "wgsl"})
 
 
-def test_plans_count_elements_but_where_a_result_is_several_numbers():
-    """Those of a reduction and the records of sorted elements; units are a schedule's."""
+def test_plans_count_elements_except_for_results_of_several_numbers():
+    """Results of reductions and records of sorted elements have several numbers; units belong to schedules."""
     for name, plan in plans().items():
         all_parts = parts(plan)
         several = {part.output.binding for part in all_parts if isinstance(part, (Reduce, Sort))}
@@ -109,7 +109,7 @@ def test_plans_count_elements_but_where_a_result_is_several_numbers():
                 assert isinstance(part, PlanTensor) and part.binding in several and part.lanes > 1, name
 
 
-def test_plans_depend_on_nothing_but_the_description():
+def test_plans_depend_only_on_the_description():
     assert list(inspect.signature(operators.lower).parameters) == ["desc"]
     for name, plan in plans().items():
         assert described(operators.lower(case_by_name(name).desc)) == described(plan), name
@@ -128,7 +128,7 @@ def test_every_plan_is_scheduled_within_the_limits_of_a_target(target):
             assert max(launch.grid) <= target.max_workgroups_per_dimension, (name, kernel.label)
 
 
-def test_what_exceeds_a_limit_is_refused_and_nothing_else_raises():
+def test_only_exceeded_limits_raise():
     small = replace(STANDARD[Profile.CPU], max_workgroups_per_dimension=4)
     by_case = schedules(small)
     assert 0 < len(by_case) < len(plans())
@@ -141,7 +141,7 @@ def test_what_exceeds_a_limit_is_refused_and_nothing_else_raises():
 @pytest.mark.slow
 @pytest.mark.parametrize("profile", PROFILES)
 def test_rendering_is_a_pure_function_of_a_schedule(profile):
-    """And looks at nothing of the target that only schedules may follow."""
+    """Rendering reads no fields of the target that are reserved for schedules."""
     target = STANDARD[profile]
     programs, refusals = quick_programs(profile)
     unlike = replace(OTHER, name=target.name, features=target.features, max_storage_buffers=target.max_storage_buffers)

@@ -1,4 +1,5 @@
-"""Files of tuned choices: what is kept comes back; what is broken or of another adapter is ignored with a sentence."""
+"""Files of tuned choices: they are loaded unchanged; broken files and those of other adapters are ignored with a
+warning."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ def finding(question: str = PRODUCT, answer: str = "register 8x2", built_in: str
     return TuningFinding(question, built_in, answer, FASTER, {built_in: 1.0, answer: 0.5})
 
 
-def test_what_is_kept_comes_back_for_this_adapter_alone(tmp_path: Path) -> None:
+def test_choices_are_loaded_only_for_their_adapter(tmp_path: Path) -> None:
     tuning.save_choices(CARD, [finding()], tmp_path)
     assert tuned_for(CARD, tmp_path) == Tuned(((PRODUCT, "register 8x2"),))
     for name in ("name", "backend", "vendor", "driver"):
@@ -34,13 +35,13 @@ def test_what_is_kept_comes_back_for_this_adapter_alone(tmp_path: Path) -> None:
     assert tuning.load_choices(CARD, tmp_path).ratios == {PRODUCT: 0.5}
 
 
-def test_later_findings_take_the_place_of_earlier_ones_and_built_in_choices_are_not_kept(tmp_path: Path) -> None:
+def test_later_choices_replace_earlier_ones_and_built_in_ones_are_not_stored(tmp_path: Path) -> None:
     tuning.save_choices(CARD, [finding(), finding("other"), finding("third")], tmp_path)
     tuning.save_choices(CARD, [finding(answer="small 1x1"), finding("other", "register 8x4")], tmp_path)
     assert tuned_for(CARD, tmp_path) == Tuned.of({PRODUCT: "small 1x1", "third": "register 8x2"})
 
 
-def test_the_variable_names_another_folder_or_turns_it_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variable_names_another_folder_or_disables_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DMLGPU_TUNED", str(tmp_path))
     tuning.save_choices(CARD, [finding()])
     assert tuned_folder() == tmp_path and tuned_for(CARD) != UNTUNED
@@ -49,7 +50,7 @@ def test_the_variable_names_another_folder_or_turns_it_off(tmp_path: Path, monke
 
 
 @pytest.mark.usefixtures("homeless")
-def test_without_a_home_nothing_is_looked_up_unless_the_variable_names_a_folder(
+def test_without_a_home_only_the_folder_of_the_variable_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("DMLGPU_TUNED", raising=False)
@@ -64,7 +65,7 @@ def test_without_a_home_nothing_is_looked_up_unless_the_variable_names_a_folder(
 
 
 def said(path: Path) -> str:
-    """The one warning about a file."""
+    """Return the only warning about a file."""
     with pytest.warns(TunedFileWarning) as caught:
         assert tuned_for(CARD, path.parent) == UNTUNED
     (warning,) = caught
@@ -86,7 +87,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_is_broken_is_ignored_with_a_sentence(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broken_files_are_ignored_with_a_warning(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     content, expected = BROKEN[name]
     path = tuned_file(CARD, tmp_path)
     path.write_text(content, encoding="utf-8")
@@ -101,13 +102,13 @@ def test_what_is_broken_is_ignored_with_a_sentence(tmp_path: Path, name: str, mo
         assert tuned_for(CARD, tmp_path) != UNTUNED
 
 
-def test_brackets_without_end_are_no_file(tmp_path: Path) -> None:
+def test_unclosed_brackets_are_invalid(tmp_path: Path) -> None:
     path = tuned_file(CARD, tmp_path)
     path.write_text("[" * 100_000, encoding="utf-8")
     assert said(path).startswith(NO_FILE)
 
 
-def test_a_renamed_file_of_another_adapter_is_ignored_with_a_sentence(tmp_path: Path) -> None:
+def test_a_renamed_file_of_another_adapter_is_ignored_with_a_warning(tmp_path: Path) -> None:
     other = replace(CARD, driver="driver 2")
     tuning.save_choices(other, [finding()], tmp_path)
     path = tuned_file(CARD, tmp_path)
@@ -115,7 +116,7 @@ def test_a_renamed_file_of_another_adapter_is_ignored_with_a_sentence(tmp_path: 
     assert said(path) == "FILE has choices for the driver 'driver 2', which must be 'driver 1.2'; it is ignored"
 
 
-def test_what_is_shared_is_taken_on_the_same_adapter_and_refused_elsewhere(tmp_path: Path) -> None:
+def test_a_shared_file_is_accepted_on_the_same_adapter_and_rejected_elsewhere(tmp_path: Path) -> None:
     mine, theirs, shared = tmp_path / "mine", tmp_path / "theirs", tmp_path / "shared.json"
     tuning.write_choices(shared, tuning.save_choices(CARD, [finding()], mine))
     tuning.save_choices(CARD, [finding(answer="small 1x1"), finding("other")], theirs)
@@ -125,7 +126,7 @@ def test_what_is_shared_is_taken_on_the_same_adapter_and_refused_elsewhere(tmp_p
         tuning.import_choices(replace(CARD, name="Card 8"), shared, theirs)
 
 
-def test_clearing_forgets(tmp_path: Path) -> None:
+def test_clearing_removes_choices(tmp_path: Path) -> None:
     tuning.save_choices(CARD, [finding()], tmp_path)
     (tmp_path / "broken.json").write_text("{}")
     assert [(content is None, bool(why)) for _, content, why in tuning.list_choices(tmp_path)] == [
@@ -136,7 +137,7 @@ def test_clearing_forgets(tmp_path: Path) -> None:
     assert tuned_for(CARD, tmp_path) == UNTUNED
 
 
-def test_a_file_holds_its_format_version_and_adapter(tmp_path: Path) -> None:
+def test_a_file_has_its_format_version_and_adapter(tmp_path: Path) -> None:
     tuning.save_choices(CARD, [finding()], tmp_path)
     record = json.loads(tuned_file(CARD, tmp_path).read_text(encoding="utf-8"))
     assert record["format"] == 1 and record["adapter"]["driver"] == "driver 1.2"
@@ -155,7 +156,7 @@ def test_targets_with_equal_choices_are_equal_and_others_are_not() -> None:
 CEILINGS = {"copy": 450e9, "launch": 4e-6, "multiply_add": 12e12}
 
 
-def test_measured_rates_are_kept_with_the_choices(tmp_path: Path) -> None:
+def test_measured_rates_are_stored_with_the_choices(tmp_path: Path) -> None:
     tuning.save_choices(CARD, [], tmp_path, ceilings=CEILINGS)
     tuning.save_choices(CARD, [finding()], tmp_path)
     tuned = tuned_for(CARD, tmp_path)
@@ -166,7 +167,7 @@ def test_measured_rates_are_kept_with_the_choices(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rate", [0, -1.0, "fast", float("nan")])
-def test_measured_rates_that_are_none_are_refused(tmp_path: Path, rate: object) -> None:
+def test_invalid_measured_rates_are_rejected(tmp_path: Path, rate: object) -> None:
     tuning.save_choices(CARD, [finding()], tmp_path, ceilings=CEILINGS)
     path = tuned_file(CARD, tmp_path)
     record = json.loads(path.read_text())

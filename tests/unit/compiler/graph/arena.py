@@ -1,4 +1,4 @@
-"""A checker of arenas that knows nothing of how they are laid out.
+"""A checker of arenas that is independent of their layout algorithm.
 
 It executes two programs side by side, on stamps in place of values: the one in question, and its twin, in which no two
 temporary tensors share a byte, so that nothing can overwrite what is still read. Each kernel stamps what it writes. At
@@ -25,12 +25,12 @@ from dmlgpu.compiler.schedule.memory import lay_out
 from dmlgpu.compiler.target import Target
 
 CELL = 16
-"""Bytes that are stamped together: offsets are multiples of it."""
+"""Bytes of a cell; offsets are multiples of it."""
 ALIGNMENT = 256
 
 
 def compiled_pair(graph: GraphDesc, target: Target, disabled: Collection[str] = ()) -> tuple[Program, Program]:
-    """Return a graph's program, and its twin: the same kernels, but no temporary memory is used again."""
+    """Return a graph's program, and its twin with the same kernels but no reuse of temporary memory."""
     network = resolve(graph)
     program = compiler.compile_network(network, target, disabled).program
     with mock.patch("dmlgpu.compiler.schedule.scheduling.lay_out", lambda uses, reuse: lay_out(uses, reuse=False)):
@@ -40,38 +40,38 @@ def compiled_pair(graph: GraphDesc, target: Target, disabled: Collection[str] = 
 
 
 def overwritten(program: Program, twin: Program) -> Iterator[str]:
-    """Yield a sentence for each place of a program where a kernel meets what does not belong to it."""
+    """Yield a message for each slot of a program at which a kernel reads or overwrites another tensor's memory."""
     held, true = (np.full(-(-compiled.temporary_size // CELL), -1) for compiled in (program, twin))
-    for number, (kernel, apart) in enumerate(zip(program.kernels, twin.kernels, strict=True)):
+    for index, (kernel, apart) in enumerate(zip(program.kernels, twin.kernels, strict=True)):
         slots = list(zip(_temporaries(kernel), _temporaries(apart), strict=True))
         for (position, slot), (_, own) in slots:
             if slot.offset % CELL or slot.offset + slot.size > program.temporary_size:
-                yield f"kernel {number} {kernel.label!r}, slot {position}: {slot} lies outside of the arena"
+                yield f"kernel {index} {kernel.label!r}, slot {position}: {slot} lies outside of the arena"
                 continue
             expected = true[_cells(own)]
             if (expected < 0).all() and position not in written_slots(kernel.wgsl):
-                yield f"kernel {number} {kernel.label!r}, slot {position}: read, and nobody wrote there"
+                yield f"kernel {index} {kernel.label!r}, slot {position}: read, and nobody wrote there"
             wrong = (held[_cells(slot)] != expected) & (expected >= 0)
             if wrong.any():
                 by = held[_cells(slot)][wrong.argmax()]
-                yield f"kernel {number} {kernel.label!r}, slot {position}: overwritten by kernel {by}"
+                yield f"kernel {index} {kernel.label!r}, slot {position}: overwritten by kernel {by}"
         for ((_, a), (_, own_a)), ((_, b), (_, own_b)) in itertools.combinations(slots, 2):
             if _meet(a, b) and not _meet(own_a, own_b):
-                yield f"kernel {number} {kernel.label!r}: two of its tensors lie in one place"
+                yield f"kernel {index} {kernel.label!r}: two of its tensors lie in one place"
         for (position, slot), (_, own) in slots:
             if position in written_slots(kernel.wgsl):
-                held[_cells(slot)] = true[_cells(own)] = number
+                held[_cells(slot)] = true[_cells(own)] = index
 
 
 def least_size(twin: Program) -> int:
-    """Return the most bytes that are alive at one time, in units of ALIGNMENT.
+    """Return the maximum of live bytes, in units of ALIGNMENT.
 
     A tensor is what slots of the twin bind that meet; it lives from the first kernel that binds it to the last one.
     """
-    bound = [(slot, number) for number, kernel in enumerate(twin.kernels) for _, slot in _temporaries(kernel)]
+    bound = [(slot, index) for index, kernel in enumerate(twin.kernels) for _, slot in _temporaries(kernel)]
     tensors: list[tuple[int, int, int, int]] = []  # begin, end, first kernel, last kernel
-    for slot, number in sorted(bound, key=lambda binding: binding[0].offset):
-        begin, end, first, last = slot.offset, slot.offset + slot.size, number, number
+    for slot, index in sorted(bound, key=lambda binding: binding[0].offset):
+        begin, end, first, last = slot.offset, slot.offset + slot.size, index, index
         if tensors and begin < tensors[-1][1]:
             before = tensors.pop()
             begin, end = before[0], max(before[1], end)
@@ -87,7 +87,7 @@ def least_size(twin: Program) -> int:
 
 @functools.lru_cache(maxsize=4096)
 def written_slots(wgsl: str) -> frozenset[int]:
-    """Return the slots that a kernel writes; each has a buffer of its own unless one text names them both."""
+    """Return the slots that a kernel writes; each has its own buffer unless a variable is shared."""
     stores = re.findall(r"^[^\n]*?\bbuffer(\d+)\[[^=\n]*\] = ", wgsl, re.MULTILINE)
     changed = re.findall(r"\batomic(?!Load)\w+\(&buffer(\d+)\[", wgsl)
     slots = frozenset(map(int, (*stores, *changed)))
@@ -96,7 +96,7 @@ def written_slots(wgsl: str) -> frozenset[int]:
 
 
 def _temporaries(kernel: RenderedKernel) -> list[tuple[int, Slot]]:
-    """Return the slots in the temporary resource, with the number of the buffer that each is bound to."""
+    """Return the slots in the temporary resource with the indices of their buffers."""
     bindings = kernel.bindings or range(len(kernel.slots))
     return [pair for pair in zip(bindings, kernel.slots, strict=True) if pair[1].role is Role.TEMPORARY]
 

@@ -1,4 +1,4 @@
-"""Arenas of compiled graphs, by a checker of their own: nothing alive is overwritten, and little memory is lost."""
+"""Arenas of compiled graphs, by an independent checker: no live tensor is overwritten, and little memory is lost."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from tests.unit.compiler.graph.arena import compiled_pair, least_size, overwritt
 
 CPU, GPU = Target("CPU", Profile.CPU), Target("GPU", Profile.DISCRETE)
 MAX_LOST = 1.1
-"""Of the bytes that are alive at one time."""
+"""Maximum overhead relative to the live bytes."""
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_nothing_alive_is_overwritten(pattern: str) -> None:
+def test_no_live_tensor_is_overwritten(pattern: str) -> None:
     data_type = PATTERNS[pattern][1][-1]
     graph = example(f"pattern-{pattern}-{data_type.name.lower()}-plain").graph
     assert_sound(graph, CPU, ())
@@ -38,12 +38,12 @@ def test_nothing_alive_is_overwritten(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["graph-float32-60-s0", "graph-float16-60-s1", "graph-int32-60-s2"])
-def test_random_graphs_overwrite_nothing_alive(name: str) -> None:
+def test_random_graphs_overwrite_no_live_tensor(name: str) -> None:
     for target, disabled in ((CPU, ()), (GPU, ("views", "epilogues"))):
         assert_sound(example(name).graph, target, disabled)
 
 
-def test_large_graphs_overwrite_nothing_alive() -> None:
+def test_large_graphs_overwrite_no_live_tensor() -> None:
     assert_sound(example("graph-int32-500-s0").graph, CPU, ("element-wise",))
 
 
@@ -70,7 +70,7 @@ def _too_small(arena: Arena, lives: Mapping[Allocation, range]) -> Arena:
 
 
 @pytest.mark.parametrize("fault", [_all_in_one_place, _moved_by_half, _too_small])
-def test_the_checker_sees_misplaced_tensors(fault: Callable[..., Arena], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_checker_detects_misplaced_tensors(fault: Callable[..., Arena], monkeypatch: pytest.MonkeyPatch) -> None:
     place = memory.smallest_arena
     monkeypatch.setattr(memory, "smallest_arena", lambda sizes, lives: fault(place(sizes, lives), lives))
     program, twin = compiled_pair(example("pattern-updates_in_place-int32-plain").graph, CPU)
@@ -78,11 +78,11 @@ def test_the_checker_sees_misplaced_tensors(fault: Callable[..., Arena], monkeyp
 
 
 @pytest.mark.parametrize("end", ["start", "stop"])
-def test_the_checker_sees_lives_that_are_too_short(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_checker_detects_lifetimes_that_are_too_short(end: str, monkeypatch: pytest.MonkeyPatch) -> None:
     place = memory.smallest_arena
 
     def shorter(sizes: Any, lives: Mapping[Allocation, range]) -> Arena:
-        """Memory is free before its last reader, or taken from its writer on only after it was written."""
+        """Shorten lifetimes: memory is freed before its last reader, or allocated only after it was written."""
         cut = {"start": lambda life: life[1:] or life, "stop": lambda life: life[:-1] or life}[end]
         return place(sizes, {each: cut(life) for each, life in lives.items()})
 
@@ -149,7 +149,7 @@ NETWORKS = (residual_network, branched_network, down_and_up, transformer)
 
 @pytest.mark.parametrize("disabled", [(), PASSES], ids=["fused", "no pass"])
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.__name__)
-def test_arenas_are_hardly_larger_than_what_is_alive(
+def test_arenas_are_hardly_larger_than_their_live_bytes(
     network: Callable[[Tensor], Tensor], disabled: tuple[str, ...]
 ) -> None:
     graph = Graph()

@@ -1,4 +1,4 @@
-"""Passes of the graph compiler: which kernels are left, what notes say, and that each pass can be left out."""
+"""Passes of the graph compiler: the remaining kernels, the notes, and disabled passes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def graph(nodes: dict[str, object], edges: str, outputs: str) -> GraphDesc:
             if source not in inputs:
                 inputs.append(source)
             into.append(InputEdge(inputs.index(source), names.index(node), int(position)))
-    out = tuple(OutputEdge(names.index(name), 0, number) for number, name in enumerate(outputs.split()))
+    out = tuple(OutputEdge(names.index(name), 0, index) for index, name in enumerate(outputs.split()))
     built = tuple(
         ConstantNode(value, name) if isinstance(value, bytes) else OperatorNode(value, name)  # type: ignore[arg-type]
         for name, value in nodes.items()
@@ -93,7 +93,7 @@ def test_a_diamond_becomes_one_kernel_that_computes_its_root_once(target: Target
     assert len(values) <= 5
 
 
-def test_what_is_dear_and_read_twice_is_stored(target: Target) -> None:
+def test_expensive_values_that_are_read_twice_are_stored(target: Target) -> None:
     shared = graph(
         {"exp": exponential(), "a": relu(), "b": add()},
         "x>exp.0 exp>a.0 exp>b.0 x>b.1",
@@ -104,7 +104,7 @@ def test_what_is_dear_and_read_twice_is_stored(target: Target) -> None:
     assert kernels(cheap, target) == 2
 
 
-def test_a_dear_value_that_repeats_is_stored(target: Target) -> None:
+def test_an_expensive_value_that_repeats_is_stored(target: Target) -> None:
     row = TensorDesc(DataType.FLOAT32, (1, 2, 1, 1))
     spread = TensorDesc(DataType.FLOAT32, FLOATS.sizes, strides=(2, 1, 0, 0), total_tensor_size_in_bytes=8)
     for desc, expected in ((exponential(row), 2), (relu(row), 1)):
@@ -113,7 +113,7 @@ def test_a_dear_value_that_repeats_is_stored(target: Target) -> None:
 
 
 @pytest.mark.parametrize("heavy", [convolution(), product()], ids=["convolution", "product"])
-def test_what_follows_a_product_or_convolution_is_part_of_it(heavy: object, target: Target) -> None:
+def test_elementwise_consumers_are_fused_into_products_and_convolutions(heavy: object, target: Target) -> None:
     block = graph(
         {"heavy": heavy, "skip": add(), "relu": relu(), "exp": exponential()},
         "x>heavy.0 w>heavy.1 heavy>skip.0 x>skip.1 skip>relu.0 relu>exp.0",
@@ -123,7 +123,7 @@ def test_what_follows_a_product_or_convolution_is_part_of_it(heavy: object, targ
     assert apart - fused == 3
 
 
-def test_what_is_added_to_channels_is_a_bias(target: Target) -> None:
+def test_a_per_channel_addition_becomes_a_bias(target: Target) -> None:
     vector = TensorDesc(DataType.FLOAT32, FLOATS.sizes, (0, 1, 0, 0))
     for added, other in (
         (add(FLOATS, vector, FLOATS), ("conv>add.0", "b>add.1")),
@@ -142,13 +142,13 @@ def test_an_output_of_the_graph_is_written_and_read(target: Target) -> None:
     assert compiled.program.temporary_size == 0
 
 
-def test_softmax_and_normalization_take_what_follows(target: Target) -> None:
+def test_elementwise_consumers_are_fused_into_softmax_and_normalization(target: Target) -> None:
     softmax = descs.ActivationSoftmax1(input_tensor=FLOATS, output_tensor=FLOATS, axes=(3,))
     rows = graph({"rows": softmax, "exp": exponential()}, "x>rows.0 rows>exp.0", "exp")
     assert kernels(rows, target, "epilogues") - kernels(rows, target) == 1
 
 
-def test_reductions_read_what_is_computed_for_them(target: Target) -> None:
+def test_producers_are_fused_into_reductions(target: Target) -> None:
     reduced = TensorDesc(DataType.FLOAT32, (1, 2, 1, 1))
     total = descs.Reduce(function=ReduceFunction.SUM, input_tensor=FLOATS, output_tensor=reduced, axes=(2, 3))
     rows = graph({"exp": exponential(), "sum": total}, "x>exp.0 exp>sum.0", "sum")
@@ -157,7 +157,7 @@ def test_reductions_read_what_is_computed_for_them(target: Target) -> None:
 
 @pytest.mark.parametrize("kind", [DataType.FLOAT32, DataType.FLOAT16])
 @pytest.mark.parametrize("blocks", [1, 4])
-def test_attention_dequantizes_what_it_reads(target: Target, blocks: int, kind: DataType) -> None:
+def test_attention_dequantizes_its_inputs(target: Target, blocks: int, kind: DataType) -> None:
     graph = attention_of_quantized_caches(kind, blocks)
     assert kernels(graph, target) == kernels(graph, target, "prologues") - 2
 
@@ -197,7 +197,7 @@ def test_convolutions_write_into_a_join_where_no_word_is_shared(target: Target, 
     assert apart - kernels(joined, target) == (2 if data_type is DataType.FLOAT32 else 0)
 
 
-def test_large_fills_are_made_on_the_device(target: Target) -> None:
+def test_large_fills_are_computed_on_the_device(target: Target) -> None:
     for size, folded in ((16, True), (1 << 20, False)):
         tensor = TensorDesc(DataType.FLOAT32, (1, 1, 1, size))
         fill = descs.FillValueConstant(output_tensor=tensor, value_data_type=DataType.FLOAT32, value=2.0)
@@ -236,7 +236,7 @@ def test_padding_is_not_fused_over_its_border(target: Target) -> None:
     assert (note.pass_name, note.subject) == ("kept", "pad padding1 pad")
 
 
-def test_constants_are_folded_and_duplicates_and_the_dead_go(target: Target) -> None:
+def test_constants_are_folded_and_duplicate_and_dead_nodes_removed(target: Target) -> None:
     two = TensorDesc(DataType.FLOAT32, FLOATS.sizes).encode(2.0).tobytes()
     known = graph(
         {"two": two, "four": add(), "a": add(), "b": add(), "sum": add()},
@@ -272,18 +272,18 @@ def test_products_around_a_softmax_become_attention(target: Target) -> None:
     assert [label for label in labels(apart) if "softmax" in label]
 
 
-def test_scores_that_are_read_elsewhere_are_stored(target: Target) -> None:
+def test_scores_with_other_readers_are_stored(target: Target) -> None:
     between = attention(2, 3, 8, 16, 4)
     tapped = dataclasses.replace(between, output_count=2, output_edges=(OutputEdge(4, 0, 0), OutputEdge(3, 0, 1)))
     assert [label for label in labels(compile_network(resolve(tapped), target)) if "softmax" in label]
 
 
-def test_a_name_that_is_no_pass_is_refused(target: Target) -> None:
+def test_an_unknown_pass_is_rejected(target: Target) -> None:
     with pytest.raises(InvalidArgument, match=r"disabled_passes must name passes .*, got 'fusion'"):
         compile_network(resolve(chain(relu())), target, ["fusion"])
 
 
-def test_what_an_adapter_takes_only_apart_is_left_apart(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_that_cannot_be_scheduled_together_stay_separate(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     scheduled = compiler.schedule_in_parts
 
     def picky(step: Step, target: Target) -> ScheduledSteps:

@@ -1,4 +1,4 @@
-"""The rules of graphs, each broken once; the message names node or edge, what was expected and what was given."""
+"""The rules of graphs, each broken once; the message names node or edge, expected and actual value."""
 
 from __future__ import annotations
 
@@ -212,14 +212,14 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("broken", BROKEN)
-def test_broken_rules_are_refused(broken: str) -> None:
+def test_broken_rules_are_rejected(broken: str) -> None:
     graph, expected = BROKEN[broken]
-    with pytest.raises(InvalidGraph) as refused:
+    with pytest.raises(InvalidGraph) as caught:
         resolve(graph)
-    assert expected.removeprefix("a second edge: ") in str(refused.value)
+    assert expected.removeprefix("a second edge: ") in str(caught.value)
 
 
-def test_one_edge_given_twice_is_refused() -> None:
+def test_a_duplicate_edge_is_rejected() -> None:
     with pytest.raises(InvalidGraph, match="is fed by"):
         resolve(changed(input_edges=(*PAIR.input_edges, PAIR.input_edges[0])))
     with pytest.raises(InvalidGraph, match="is written by"):
@@ -229,12 +229,12 @@ def test_one_edge_given_twice_is_refused() -> None:
 def test_counts_and_names_are_bounded() -> None:
     with pytest.raises(InvalidGraph, match="GraphDesc: input_count must be an integer between 0 and 65536, got"):
         changed(input_count=10**6)
-    with pytest.raises(InvalidGraph) as refused:
+    with pytest.raises(InvalidGraph) as caught:
         resolve(changed(name="x" * 100_000, output_count=2))
-    assert len(str(refused.value)) < 1000
+    assert len(str(caught.value)) < 1000
 
 
-def test_the_graphs_that_are_broken_are_sound_before() -> None:
+def test_the_graphs_are_valid_before_they_are_broken() -> None:
     network = resolve(PAIR)
     assert [node.inputs for node in network.nodes] == [(NetworkInput(0),), (NodeResult(0, 0), NetworkInput(1))]
     assert network.outputs == (NodeResult(1, 0),)
@@ -248,13 +248,13 @@ def test_optional_outputs_need_no_edge_nor_does_a_constant() -> None:
     assert (len(network.nodes), network.outputs) == (1, (NodeResult(0, 0),))
 
 
-def test_names_are_for_messages_and_need_not_differ() -> None:
+def test_names_need_not_be_unique() -> None:
     nodes = tuple(dataclasses.replace(node, name="same") for node in PAIR.nodes)
     edges = tuple(dataclasses.replace(edge, name="same") for edge in PAIR.input_edges)
     assert [node.name for node in resolve(changed(nodes=nodes, input_edges=edges)).nodes] == ["same", "same"]
 
 
-def test_nodes_are_ordered_by_what_they_read() -> None:
+def test_nodes_are_ordered_after_their_producers() -> None:
     nodes = (OperatorNode(relu(), "last"), OperatorNode(relu(), "first"), OperatorNode(relu(), "second"))
     inner = (IntermediateEdge(1, 0, 2, 0), IntermediateEdge(2, 0, 0, 0))
     network = resolve(GraphDesc(1, 1, nodes, (InputEdge(0, 1, 0),), inner, (OutputEdge(0, 0, 0),)))
@@ -268,7 +268,7 @@ def test_edges_may_change_type_and_sizes_as_long_as_bytes_agree() -> None:
     assert resolve(graph).output_tensors == (words,)
 
 
-def test_the_largest_tensor_on_an_input_is_what_is_bound() -> None:
+def test_the_largest_tensor_of_an_input_is_bound() -> None:
     small = TensorDesc(DataType.FLOAT32, (1, 1, 2, 2))
     nodes = (OperatorNode(relu(small)), OperatorNode(relu()))
     edges = (InputEdge(0, 0, 0), InputEdge(0, 1, 0))
@@ -276,7 +276,7 @@ def test_the_largest_tensor_on_an_input_is_what_is_bound() -> None:
     assert resolve(graph).inputs == (FLOATS, None)
 
 
-def test_constants_are_numbered_by_themselves() -> None:
+def test_constants_have_their_own_indices() -> None:
     nodes = (ConstantNode(bytes(128)), OperatorNode(add()), ConstantNode(bytes(range(128))))
     inner = (IntermediateEdge(0, 0, 1, 0), IntermediateEdge(2, 0, 1, 1))
     network = resolve(GraphDesc(0, 1, nodes, (), inner, (OutputEdge(1, 0, 0),)))

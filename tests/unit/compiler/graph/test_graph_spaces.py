@@ -1,4 +1,4 @@
-"""Views of one tensor in another, against what NumPy's own strides say."""
+"""Views of one tensor in another, compared with NumPy's strides."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def tensor(sizes: tuple[int, ...], strides: tuple[int, ...] | None = None, offse
 
 
 def places(view: PlanTensor) -> list[int]:
-    """Where each element of a tensor lies, in row-major order of its coordinates."""
+    """Return the offset of each element of a tensor, in row-major order."""
     return [
         view.offset + sum(c * stride for c, stride in zip(at, view.strides, strict=True))
         for at in itertools.product(*map(range, view.sizes))
@@ -30,7 +30,7 @@ def places(view: PlanTensor) -> list[int]:
 
 
 def places_through(affine: Affine, sizes: tuple[int, ...], written: PlanTensor) -> list[int]:
-    """Where the elements lie to which a map leads, checked to be elements."""
+    """Return the offsets of the elements to which a map leads, and check that they are elements."""
     numbers = []
     for at in itertools.product(*map(range, sizes)):
         there = [
@@ -44,7 +44,7 @@ def places_through(affine: Affine, sizes: tuple[int, ...], written: PlanTensor) 
 
 @st.composite
 def written_tensors(draw: st.DrawFn) -> PlanTensor:
-    """Tensors of any order of dimensions, with gaps, whose elements do not overlap."""
+    """Draw tensors with dimensions in any order and gaps, whose elements do not overlap."""
     sizes = draw(SIZES)
     order = draw(st.permutations(range(len(sizes))))
     strides, step = [0] * len(sizes), draw(st.integers(1, 2))
@@ -55,7 +55,7 @@ def written_tensors(draw: st.DrawFn) -> PlanTensor:
 
 
 @given(written_tensors(), st.data())
-def test_views_are_located_where_they_lie(written: PlanTensor, data: st.DataObject) -> None:
+def test_views_map_to_their_elements(written: PlanTensor, data: st.DataObject) -> None:
     start = tuple(data.draw(st.integers(0, size - 1)) for size in written.sizes)
     order = data.draw(st.permutations(range(written.rank)))
     sizes = tuple(data.draw(st.integers(1, written.sizes[dimension] - start[dimension])) for dimension in order)
@@ -68,7 +68,7 @@ def test_views_are_located_where_they_lie(written: PlanTensor, data: st.DataObje
 
 
 @given(written_tensors(), SIZES, st.data())
-def test_what_is_located_lies_there(written: PlanTensor, sizes: tuple[int, ...], data: st.DataObject) -> None:
+def test_located_views_have_the_same_elements(written: PlanTensor, sizes: tuple[int, ...], data: st.DataObject) -> None:
     strides = tuple(data.draw(st.integers(-3, 12)) for _ in sizes)
     view = tensor(sizes, strides, data.draw(st.integers(0, 12)))
     affine = affine_between(view, written)
@@ -126,7 +126,7 @@ def test_maps_compose(written: PlanTensor, data: st.DataObject) -> None:
     assert places_through(again, sizes, written) == places(outer.of(written, sizes))
 
 
-def test_trees_are_seen_whole_from_another_space() -> None:
+def test_trees_are_viewed_from_another_space() -> None:
     sizes, turned = (2, 3), (3, 2)
     a, b = tensor(sizes), tensor(sizes, (0, 1))
     held = RegisterValue.product(DataType.FLOAT32, sizes)

@@ -1,4 +1,4 @@
-"""Programs of networks from patterns equal those that are compiled."""
+"""Programs of networks from patterns equal compiled ones."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def network(pair: GraphPair, sizes: tuple[int, ...]) -> Network:
 
 
 def networks(pair: GraphPair, shapes: Sequence[tuple[int, ...]] = SHAPES) -> list[Network]:
-    """Return those of the shapes that the pair can have."""
+    """Return the networks of all shapes of a pair."""
     built = []
     for shape in shapes:
         try:
@@ -60,7 +60,7 @@ def networks(pair: GraphPair, shapes: Sequence[tuple[int, ...]] = SHAPES) -> lis
 
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Network]:
-    """The networks that were compiled without a pattern."""
+    """Networks that were compiled without a pattern."""
     calls: list[Network] = []
 
     def compile_noted(network: Network, target: Target, disabled: Collection[str] = ()) -> CompiledGraph:
@@ -73,7 +73,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Network]:
 
 @pytest.fixture
 def exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes guards of what patterns leave open: whether a size is 1, and whether another tile would be a bit better."""
+    """Add guards that patterns omit: whether a size is 1, and whether another tile would be slightly better."""
     monkeypatch.setattr(symbols, "is_many", lambda size: size > 1)
     monkeypatch.setitem(templates.environment().tests, "many", lambda size: size > 1)
     decided = symbols.decided
@@ -85,16 +85,16 @@ def exact(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def with_constants(program: Program) -> Program:
-    """Return a program whose texts do not tell parameters from literals."""
+    """Return a program whose sources have literals in place of parameters."""
     kernels = (tuple(kernel.with_constants for kernel in each) for each in (program.kernels, program.initialization))
     executed, initial = kernels
     return replace(program, kernels=executed, initialization=initial)
 
 
 @pytest.mark.usefixtures("exact")
-@pytest.mark.parametrize(("number", "pair"), list(enumerate(pairs())), ids=str)
-def test_programs_from_patterns_equal_compiled_ones(number: int, pair: GraphPair, compiled: list[Network]) -> None:
-    target = [*TARGETS.values()][number % 2]
+@pytest.mark.parametrize(("index", "pair"), list(enumerate(pairs())), ids=str)
+def test_programs_from_patterns_equal_compiled_ones(index: int, pair: GraphPair, compiled: list[Network]) -> None:
+    target = [*TARGETS.values()][index % 2]
     known = NetworkPatterns()
     kinds: dict[Any, set[tuple[int, ...]]] = {}
     for each in networks(pair):
@@ -107,10 +107,10 @@ def test_programs_from_patterns_equal_compiled_ones(number: int, pair: GraphPair
 
 
 def convolutions(count: int) -> list[Network]:
-    """Return networks of a convolution and RELU that differ in their sizes alone."""
+    """Return networks of a convolution and RELU that differ only in their sizes."""
     pair = GraphPair.parse("pair-convolution-relu-float32-plain")
     assert pair is not None
-    return [network(pair, (2, 4, 6 + number % 7, 8 + number)) for number in range(count)]
+    return [network(pair, (2, 4, 6 + index % 7, 8 + index)) for index in range(count)]
 
 
 def test_a_hundred_shapes_take_few_recordings(monkeypatch: pytest.MonkeyPatch, compiled: list[Network]) -> None:
@@ -128,7 +128,7 @@ def test_a_hundred_shapes_take_few_recordings(monkeypatch: pytest.MonkeyPatch, c
 
 
 @pytest.mark.usefixtures("exact")
-def test_what_differs_becomes_a_symbol(compiled: list[Network]) -> None:
+def test_integers_that_differ_become_symbols(compiled: list[Network]) -> None:
     pair = GraphPair.parse("pair-convolution-relu-float32-plain")
     assert pair is not None
     known, target = NetworkPatterns(), TARGETS["cpu"]
@@ -167,7 +167,7 @@ def test_specialized_targets_compile(compiled: list[Network]) -> None:
     assert len(compiled) == 3
 
 
-def test_unsupported_networks_say_so() -> None:
+def test_unsupported_networks_raise() -> None:
     known = NetworkPatterns()
     few = Target("few", Profile.CPU, max_storage_buffers=1).general
     for each in convolutions(3):

@@ -21,7 +21,7 @@ WITHOUT_OPERATOR = {
     *("split", "squeeze", "swapaxes", "transpose", "unsqueeze", "view"),
     *("free_memory", "nonzero"),
 }
-"""Functions of ``ops`` that no operator computes."""
+"""Functions of ``ops`` without an operator."""
 
 COMPUTED = re.compile(r"\b([A-Z][A-Z0-9_]+)\s\(`(ns-directml-\w+)`\)")
 CURRENT = [schema for schema in catalog().values() if schema.superseded_by is None]

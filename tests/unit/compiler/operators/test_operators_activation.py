@@ -1,4 +1,4 @@
-"""Lowering of the activations, as text and data: by themselves, and the bodies that others fuse."""
+"""Lowering of activations, as text and data: separate operators, and fused bodies."""
 
 import re
 
@@ -44,10 +44,10 @@ FUSABLE = {name.removeprefix("ACTIVATION_") for name in fusable_activations("GEM
 
 
 def fields(name):
-    """Every attribute with a value of its own."""
+    """Return a different value for every attribute."""
     schema = loader.operator(f"ACTIVATION_{name}")
     names = [field.python_name for field in schema.python_fields if field.type == "FLOAT"]
-    return {field: 0.5 + number / 4 for number, field in enumerate(names)}
+    return {field: 0.5 + index / 4 for index, field in enumerate(names)}
 
 
 def described(name, data_type=F32, **changes):
@@ -56,7 +56,7 @@ def described(name, data_type=F32, **changes):
 
 
 def undescribed(name):
-    """Without tensors, as others fuse it; with them where none may fuse it."""
+    """Return a description without tensors, as other operators fuse it; with tensors if it cannot be fused."""
     if name not in FUSABLE:
         return described(name)
     return descs.by_name(f"ACTIVATION_{name}")(**fields(name))
@@ -68,7 +68,7 @@ def body(desc):
 
 
 def text(desc, target=BARE):
-    """The shader without the library's texts."""
+    """Return the shader without the library's functions."""
     (kernel,) = compiler.compile_operator(desc, target).kernels
     return kernel.wgsl[kernel.wgsl.index("// ---- shaders/access/head") :]
 
@@ -79,7 +79,7 @@ def memory(data_type=F32):
 
 @pytest.mark.parametrize("data_type", [F32, F16])
 @pytest.mark.parametrize("name", SIMPLE)
-def test_a_fused_activation_is_the_body_of_the_operator_by_itself(name, data_type):
+def test_a_fused_activation_is_the_body_of_the_separate_operator(name, data_type):
     bare = undescribed(name)
     assert lowering(bare.operator).fused(bare, memory(data_type)) == body(described(name, data_type))
 
@@ -88,17 +88,17 @@ def test_every_fusable_activation_of_this_family_can_be_fused():
     assert FUSABLE - {"SOFTMAX", "SOFTMAX1", "ELEMENT_WISE_CLIP"} == {*SIMPLE, "IDENTITY"} - {"SWISH", "HARD_SWISH"}
 
 
-def test_a_fused_identity_is_nothing_at_all():
+def test_a_fused_identity_has_no_body():
     virtual = apply("elementwise/element_wise_subtract", F32, SIZES, a=memory(), b=memory())
     assert lowering("ACTIVATION_IDENTITY").fused(descs.ActivationIdentity(), virtual) is virtual
 
 
-def test_identity_by_itself_moves_raw_units():
+def test_a_separate_identity_copies_raw_units():
     assert body(described("IDENTITY", F16)).moves
 
 
 @pytest.mark.parametrize("name", SIMPLE)
-def test_halves_are_computed_in_float32_whatever_the_adapter_can(name):
+def test_float16_is_computed_in_float32_on_every_adapter(name):
     assert not re.search(r"\bf16\b", text(described(name, F16), HALF))
 
 
@@ -123,7 +123,7 @@ def test_halves_are_computed_in_float32_whatever_the_adapter_can(name):
         ("SWISH", "let t = (0.5f * input);"),
     ],
 )
-def test_bodies_read_like_their_formulas(name, expected):
+def test_bodies_match_their_formulas(name, expected):
     assert expected in text(described(name))
 
 
@@ -157,7 +157,7 @@ def test_shrink_takes_a_negative_threshold():
     assert "less_f32(input, 1.0f)" in rendered and "less_f32(-1.0f, input)" in rendered
 
 
-def test_a_gradient_has_tensors_of_its_own():
+def test_a_gradient_has_its_own_tensors():
     tensor = TensorDesc(F32, SIZES)
     desc = descs.ActivationReluGrad(input_tensor=tensor, input_gradient_tensor=tensor, output_gradient_tensor=tensor)
     assert "return select(0.0f, gradient, less_f32(0.0f, input));" in text(desc)
@@ -181,6 +181,6 @@ def test_a_slope_is_a_tensor():
     ],
     ids=str,
 )
-def test_no_attribute_value_is_refused(desc):
+def test_every_attribute_value_is_accepted(desc):
     operators.check(desc)
     text(desc)

@@ -38,7 +38,7 @@ def unary(desc_class, data_type, **attributes):
 
 
 def returned(desc, target=PLAIN):
-    """What the operator's own body returns."""
+    """Return the expression that the operator's own body returns."""
     (kernel,) = compiler.compile_operator(desc, target).kernels
     body = kernel.wgsl[kernel.wgsl.index(f"// ---- shaders/{operators.shader_files(desc.operator)[0]}.wgsl") :]
     match = re.search(r"return (.*);", body)
@@ -98,7 +98,7 @@ def test_clip_upgrades_to_clip1_with_bounds_of_the_tensors_type(data_type):
     assert (newest.min_max_data_type, newest.min, newest.max) == (data_type, *expected)
 
 
-def test_clip_grad_upgrades_likewise():
+def test_clip_grad_upgrades_to_clip_grad1():
     x = tensor(U8)
     desc = descs.ElementWiseClipGrad(
         input_tensor=x, input_gradient_tensor=x, output_gradient_tensor=x, min=-1.0, max=math.inf
@@ -118,7 +118,7 @@ def test_bounds_of_64_bits_reach_the_shader_exactly():
 # ---- fused activations
 
 
-def test_an_activation_takes_the_sum_as_a_store_would_round_it():
+def test_an_activation_reads_the_rounded_sum():
     a = tensor(F16)
     relu = descs.ActivationRelu()
     desc = descs.ElementWiseAdd1(a_tensor=a, b_tensor=a, output_tensor=a, fused_activation=relu)
@@ -166,14 +166,14 @@ def test_bodies(desc, target, text):
     assert returned(desc, target) == text
 
 
-def test_infinities_are_sought_by_their_bits():
+def test_infinities_are_detected_by_their_bits():
     x = tensor(F32)
     desc = descs.ElementWiseIsInfinity(input_tensor=x, output_tensor=tensor(U8), infinity_mode=IsInfinityMode.NEGATIVE)
     assert returned(desc) == "select(0u, 1u, is_negative_infinity_f32(input))"
 
 
 @pytest.mark.parametrize("data_type", [F64, F32, F16, I64, I8])
-def test_choosing_moves_bits(data_type):
+def test_choices_copy_bits(data_type):
     """No float and no signed type of 64 bits touches the elements; units of memory may be moved as u64."""
     a = tensor(data_type)
     desc = descs.ElementWiseIf(condition_tensor=tensor(U8), a_tensor=a, b_tensor=a, output_tensor=a)

@@ -20,7 +20,7 @@ from dmlgpu.compiler.schedule.steps.ordering import ScheduledScatter
 from dmlgpu.compiler.schedule.steps.products import AttentionTile, OperandLayout, ScheduledAttend
 from dmlgpu.compiler.target import Float16Conversions, Profile, Target
 from tests.schedules import steps_of
-from tests.unit.refusals import refusal
+from tests.unit.rejections import rejection
 
 F32, F16, I32 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT32
 CPU, GPU = Target("CPU"), Target("GPU", Profile.DISCRETE)
@@ -28,7 +28,7 @@ NEWEST, OLDER = descs.MultiheadAttention1, descs.MultiheadAttention
 
 
 def attention(desc_class: Any = NEWEST, heads: tuple[int, int] = (4, 4), **fields: Any) -> Any:
-    """An attention from the sizes of its tensors; without any, 2 x 5 queries on 7 keys of 4 heads of 8 numbers."""
+    """Return an attention with sizes of tensors; by default 2 x 5 queries on 7 keys of 4 heads of size 8."""
     sizes: dict[str, Any] = {
         "query_tensor": (2, 5, 32),
         "key_tensor": (2, 7, 32),
@@ -72,7 +72,7 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "packed": {"mask_tensor": (8,), "mask_type": MaskType.KEY_QUERY_SEQUENCE_LENGTH_START_END},
     "boolean": {"mask_tensor": (2, 4, 5, 7), "mask_type": MaskType.BOOLEAN},
 }
-REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+REJECTED: dict[str, tuple[dict[str, Any], str]] = {
     "no heads": ({"heads": (0, 1)}, "query_head_count must be at least 1, got 0"),
     "uneven heads": ({"heads": (4, 3)}, "query_head_count must be a multiple of key_value_head_count (3), got 4"),
     "no query": (
@@ -163,19 +163,19 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", ACCEPTED)
-def test_what_is_accepted(name: str) -> None:
+def test_valid_descriptions_are_accepted(name: str) -> None:
     operators.check(attention(**ACCEPTED[name]))
     operators.check(attention(OLDER, **ACCEPTED[name]))
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_is_refused(name: str) -> None:
-    fields, reason = REFUSED[name]
-    assert refusal(attention(**fields)) == f"MULTIHEAD_ATTENTION1: {reason}"
+@pytest.mark.parametrize("name", REJECTED)
+def test_invalid_descriptions_are_rejected(name: str) -> None:
+    fields, reason = REJECTED[name]
+    assert rejection(attention(**fields)) == f"MULTIHEAD_ATTENTION1: {reason}"
 
 
 def test_the_older_operators_heads_are_checked() -> None:
-    assert refusal(attention(OLDER, (0, 0))) == "MULTIHEAD_ATTENTION: head_count must be at least 1, got 0"
+    assert rejection(attention(OLDER, (0, 0))) == "MULTIHEAD_ATTENTION: head_count must be at least 1, got 0"
 
 
 def test_each_operator_has_its_level() -> None:
@@ -193,7 +193,7 @@ def test_the_older_operator_has_as_many_heads_of_keys_as_of_queries() -> None:
 # ---- plans
 
 
-def test_plain_attention_reads_its_inputs_where_they_lie() -> None:
+def test_plain_attention_reads_its_inputs_in_place() -> None:
     *_, step = steps_of(attention(query_tensor=(2, 1, 32), output_tensor=(2, 1, 24)), CPU)
     assert step.label == "attention" and step.key.layout is OperandLayout.SINGLE
 
@@ -228,7 +228,7 @@ def test_no_invocation_takes_more_iterations_than_the_driver_allows() -> None:
     assert blocks * (1 + 64 + tile.block + 8 * tile.key_units + tile.across) <= 65535
 
 
-def test_everything_at_once_binds_at_most_eight_buffers() -> None:
+def test_attention_with_all_inputs_binds_at_most_eight_buffers() -> None:
     fields: dict[str, Any] = {**PAST, "bias_tensor": (88,), "relative_position_bias_tensor": (2, 4, 5, 10)}
     masked: dict[str, Any] = {"mask_tensor": (2, 4, 5, 10), "mask_type": MaskType.BOOLEAN}
     for more in ({}, PRESENT):
@@ -242,21 +242,21 @@ def test_present_tensors_are_the_keys_and_values_that_are_read() -> None:
     assert [(binding.role, binding.index) for binding in written] == [(Role.OUTPUT, 1)] * 2 + [(Role.OUTPUT, 2)] * 2
 
 
-def test_new_rows_of_a_cache_are_scattered_behind_the_past_ones() -> None:
+def test_new_rows_of_a_cache_are_scattered_after_the_past_ones() -> None:
     desc = attention(past_sequence_lengths_tensor=(2,), **PRESENT)
     scatters = [step for step in steps_of(desc, CPU) if isinstance(step, ScheduledScatter)]
     assert [step.output.binding.index for step in scatters] == [1, 2]
     assert attend(desc, CPU).visible is not None
 
 
-def test_a_gpu_has_many_invocations_to_a_tile() -> None:
+def test_gpus_have_many_invocations_per_tile() -> None:
     desc = attention(query_tensor=(2, 256, 32), output_tensor=(2, 256, 24))
     assert attend(desc, CPU).tile.workgroup == 8
     assert attend(desc, GPU).tile.workgroup == 256
 
 
 def gpu_tile(queries: int, keys: int, size: int, target: Target = GPU, **fields: Any) -> AttentionTile:
-    """The tile of two heads that share one of keys and values."""
+    """Return the tile of two heads that share one of keys and values."""
     sizes = {"key_tensor": (1, keys, size), "value_tensor": (1, keys, size)}
     query = {"query_tensor": (1, queries, 2 * size), "output_tensor": (1, queries, 2 * size)}
     return attend(attention(heads=(2, 1), **query, **sizes, **fields), target).tile
@@ -304,7 +304,7 @@ def test_streamed_parts_keep_the_cores_of_a_card_busy() -> None:
 
 
 def test_slabs_fit_into_workgroup_memory() -> None:
-    """Beside slabs of 16 KiB, there is no room for the number of visible keys."""
+    """With slabs of 16 KiB, there is no room for the number of visible keys."""
     cache = {f"output_present_{part}_tensor": (1, 1, 512, 64) for part in ("key", "value")}
     cached: dict[str, Any] = {"past_sequence_lengths_tensor": (1,), **cache}
     assert gpu_tile(256, 256, 64, **cached).down == 8
@@ -312,8 +312,8 @@ def test_slabs_fit_into_workgroup_memory() -> None:
     assert gpu_tile(256, 256, 64, replace(GPU, max_workgroup_invocations=128)).down == 8
 
 
-def test_gpus_read_caches_of_float16_as_they_are() -> None:
-    """Where the hardware converts; otherwise each element is converted once, not for each tile of rows."""
+def test_gpus_read_float16_caches_without_conversion() -> None:
+    """If the hardware converts; else each element is converted once, not for each tile of rows."""
     exact = replace(GPU, float16=Float16Conversions(decodes=True))
     desc = attention(
         heads=(4, 4),

@@ -1,4 +1,4 @@
-"""SPACE_TO_DEPTH and DEPTH_TO_SPACE: what they refuse, their upgrades, the digits of their moves."""
+"""SPACE_TO_DEPTH and DEPTH_TO_SPACE: validation, upgrades, the digits of their moves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dmlgpu.catalog.enums import DataType, DepthSpaceOrder
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.operators.lowering import lowering
-from tests.unit.refusals import refusal
+from tests.unit.rejections import rejection
 
 F32 = DataType.FLOAT32
 DEPTH, COLUMN = DepthSpaceOrder.DEPTH_COLUMN_ROW, DepthSpaceOrder.COLUMN_ROW_DEPTH
@@ -53,12 +53,12 @@ def to_space(desc_class=descs.DepthToSpace, sizes=DEPTH_SIZES, output_sizes=SPAC
         ),
     ],
 )
-def test_what_is_refused(desc, message):
-    assert refusal(desc) == message
+def test_invalid_descriptions_are_rejected(desc, message):
+    assert rejection(desc) == message
 
 
 @pytest.mark.parametrize("desc", [to_depth(), to_space(), to_depth(descs.SpaceToDepth1, order=COLUMN)])
-def test_what_is_accepted(desc):
+def test_valid_descriptions_are_accepted(desc):
     operators.check(desc)
     sizes = lowering(desc.operator).output_sizes(desc)
     assert sizes == {"output_tensor": desc.output_tensor.sizes}
@@ -73,7 +73,7 @@ def test_the_older_operators_put_the_channel_last():
     ("order", "sizes", "depth"),
     [(DEPTH, (1, 2, 2, 3, 2, 5), (0, 6, 3, 1, 0, 0)), (COLUMN, (1, 3, 2, 2, 2, 5), (0, 4, 2, 1, 0, 0))],
 )
-def test_blocks_and_places_are_digits(order, sizes, depth):
+def test_coordinates_are_digits_of_blocks_and_offsets(order, sizes, depth):
     (move,) = operators.moves(to_depth(descs.SpaceToDepth1, order=order))
     assert move.sizes == sizes
     assert move.destination.steps[1] == depth
@@ -82,7 +82,7 @@ def test_blocks_and_places_are_digits(order, sizes, depth):
     assert [move.source.steps[2][4], move.source.steps[3][5]] == [2, 2]
 
 
-def test_there_and_back_are_the_same_digits():
+def test_both_directions_have_the_same_digits():
     (there,) = operators.moves(to_depth(descs.SpaceToDepth1, order=COLUMN))
     (back,) = operators.moves(to_space(descs.DepthToSpace1, order=COLUMN))
     for side, other in ((there.source, back.destination), (there.destination, back.source)):

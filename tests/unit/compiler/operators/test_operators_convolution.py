@@ -19,7 +19,7 @@ from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.schedule.steps.products import OperandLayout, ScheduledContract
 from dmlgpu.compiler.target import Profile, Target
 from tests.schedules import steps_of
-from tests.unit.refusals import refusal
+from tests.unit.rejections import rejection
 
 F32, F16, U8, I8, I32 = DataType.FLOAT32, DataType.FLOAT16, DataType.UINT8, DataType.INT8, DataType.INT32
 FORWARD, BACKWARD = ConvolutionDirection.FORWARD, ConvolutionDirection.BACKWARD
@@ -105,8 +105,8 @@ def test_good_convolutions_are_accepted() -> None:
         ({"output_padding": (0, 1)}, "output_padding must be 0 with direction FORWARD, got [0, 1]"),
     ],
 )
-def test_bad_convolutions_are_refused(changes: dict[str, Any], message: str) -> None:
-    assert refusal(convolution(**changes)) == f"CONVOLUTION: {message}"
+def test_bad_convolutions_are_rejected(changes: dict[str, Any], message: str) -> None:
+    assert rejection(convolution(**changes)) == f"CONVOLUTION: {message}"
 
 
 @pytest.mark.parametrize(
@@ -142,13 +142,13 @@ def test_bad_convolutions_are_refused(changes: dict[str, Any], message: str) -> 
         ),
     ],
 )
-def test_bad_transposed_convolutions_are_refused(changes: dict[str, Any], message: str) -> None:
-    assert refusal(transposed(**changes)) == f"CONVOLUTION: {message}"
+def test_bad_transposed_convolutions_are_rejected(changes: dict[str, Any], message: str) -> None:
+    assert rejection(transposed(**changes)) == f"CONVOLUTION: {message}"
 
 
 @pytest.mark.parametrize("more", [(0, 1), (1, 0), (1, 1)])
 def test_a_transposed_output_that_is_larger_is_padded(more: tuple[int, int]) -> None:
-    """As far as a convolution forward of it has the sizes of the input."""
+    """As long as a forward convolution of it has the sizes of the input."""
     output = TensorDesc(F32, (2, 32, 15 + more[0], 15 + more[1]))
     larger, padded = transposed(output_tensor=output), transposed(output_tensor=output, output_padding=more)
     forward = convolution(
@@ -173,7 +173,7 @@ def test_a_transposed_output_that_is_larger_is_padded(more: tuple[int, int]) -> 
 def test_the_level_of_a_fused_softplus_is_checked() -> None:
     desc = convolution(fused_activation=descs.ActivationSoftplus(steepness=0.5))
     operators.check(desc)
-    assert refusal(desc, FeatureLevel.LEVEL_6_3) == (
+    assert rejection(desc, FeatureLevel.LEVEL_6_3) == (
         "CONVOLUTION: fused_activation.steepness must be at least 1 below feature level 6_4, got 0.5"
     )
 
@@ -199,12 +199,12 @@ def test_zero_points_of_the_filter(sizes: tuple[int, ...]) -> None:
     operators.check(integer(filter_zero_point_tensor=TensorDesc(I8, sizes)))
 
 
-def test_zero_points_elsewhere_are_refused() -> None:
-    assert refusal(integer(filter_zero_point_tensor=TensorDesc(I8, (1, 4, 1)))) == (
+def test_zero_points_elsewhere_are_rejected() -> None:
+    assert rejection(integer(filter_zero_point_tensor=TensorDesc(I8, (1, 4, 1)))) == (
         "CONVOLUTION_INTEGER: filter_zero_point_tensor.sizes must be [1, 1, 1] (one for all) or [1, 6, 1]"
         " (one per channel), got [1, 4, 1]"
     )
-    assert refusal(integer(input_zero_point_tensor=TensorDesc(U8, (1, 4, 1)))) == (
+    assert rejection(integer(input_zero_point_tensor=TensorDesc(U8, (1, 4, 1)))) == (
         "CONVOLUTION_INTEGER: input_zero_point_tensor.sizes must be [1, 1, 1] (one for all), got [1, 4, 1]"
     )
 
@@ -221,7 +221,7 @@ def labels(program: Program) -> list[str]:
 
 
 def holds(program: Program, file: str) -> bool:
-    """Whether some kernel's text has a shader file."""
+    """Return whether the source of some kernel contains a shader file."""
     return any(f"// ---- shaders/{file}.wgsl" in kernel.wgsl for kernel in program.kernels)
 
 
@@ -246,8 +246,8 @@ NHWC = {"input_tensor": nhwc((2, 16, 8, 8)), "output_tensor": nhwc((2, 32, 8, 8)
     ],
     ids=["small", "register", "shared"],
 )
-def test_nhwc_is_read_where_it_lies(target: Target, expected: list[str]) -> None:
-    """No copy of the input; only the filter is laid out anew, for tiles in registers."""
+def test_nhwc_is_read_in_place(target: Target, expected: list[str]) -> None:
+    """The input is not copied; only the filter is repacked, for tiles in registers."""
     assert labels(compiler.compile_operator(convolution(**NHWC), target)) == expected
 
 
@@ -257,12 +257,12 @@ def test_nhwc_is_read_in_units_along_the_channels() -> None:
     assert step.a.layout is OperandLayout.ALONG and step.output.lanes == 4
 
 
-def test_windows_are_columns_where_memory_runs_along_positions() -> None:
+def test_windows_are_columns_if_memory_is_contiguous_along_positions() -> None:
     (step,) = contracts(convolution(), by("shared", Profile.DISCRETE))
     assert (step.space.rows, step.space.columns, step.space.inner) == ((32,), (2, 8, 8), (16, 3, 3))
 
 
-def test_gpus_read_filters_in_units_and_what_windows_see_without_branches() -> None:
+def test_gpus_read_filters_in_units_and_windows_without_branches() -> None:
     desc, target = (
         convolution(strides=(2, 2), output_tensor=TensorDesc(F32, (2, 32, 4, 4))),
         by("shared", Profile.DISCRETE),
@@ -286,14 +286,14 @@ def test_parts_of_a_filter_begin_at_units() -> None:
     assert step.chunk == 112
 
 
-def test_a_window_of_one_place_is_a_view() -> None:
+def test_a_window_of_one_element_is_a_view() -> None:
     stepped = pointwise(strides=(2, 3), output_tensor=TensorDesc(F32, (2, 32, 4, 3)))
     for desc in (pointwise(), stepped):
         program = compiler.compile_operator(desc, by("small"))
         assert labels(program) == ["small"] and not holds(program, "window/taken")
 
 
-def test_padding_makes_a_window_of_one_place_a_window() -> None:
+def test_a_window_of_one_element_with_padding_is_no_view() -> None:
     desc = pointwise(start_padding=(1, 0), output_tensor=TensorDesc(F32, (2, 32, 9, 8)))
     assert holds(compiler.compile_operator(desc, by("small")), "window/taken")
 
@@ -307,7 +307,7 @@ def test_padding_makes_a_window_of_one_place_a_window() -> None:
     ids=["plain", "in phases"],
 )
 def test_an_owned_filter_is_laid_out_once(desc: descs.Convolution, expected: int) -> None:
-    """Each phase of a transposed convolution has the places of the filter that it sees in a tensor of its own."""
+    """Each phase of a transposed convolution has its elements of the filter in a separate tensor."""
     program = compiler.compile_operator(desc, by("register"))
     assert len(program.initialization) == expected
     assert program.persistent_size == 4 * 32 * 16 * 9
@@ -320,14 +320,14 @@ def test_a_flipped_filter_is_a_view() -> None:
 
 
 def test_a_transposed_convolution_is_a_product_per_phase() -> None:
-    """Of 3 x 3 places with strides of 2 they see 4, 2, 2 and 1."""
+    """Of 3 x 3 elements with strides of 2, phases use 4, 2, 2 and 1."""
     places = [math.prod(step.space.inner[1:]) for step in contracts(transposed(), by("shared", Profile.DISCRETE))]
     assert sorted(places) == [1, 2, 2, 4]
     assert compiler.compile_operator(transposed(), by("small")).temporary_size == 0
 
 
 def apart(steps: int, side: int = 8, **changes: Any) -> descs.Convolution:
-    """A transposed convolution whose windows do not overlap."""
+    """Return a transposed convolution whose windows do not overlap."""
     filters, output = TensorDesc(F32, (16, 32, steps, steps)), TensorDesc(F32, (2, 32, steps * 8, steps * side))
     padding = {"start_padding": (0, 0), "end_padding": (0, 0), "strides": (steps, steps)}
     tensors = {"input_tensor": TensorDesc(F32, (2, 16, 8, side)), "filter_tensor": filters, "output_tensor": output}
@@ -337,7 +337,7 @@ def apart(steps: int, side: int = 8, **changes: Any) -> descs.Convolution:
 @pytest.mark.parametrize("steps", [2, 4])
 @pytest.mark.parametrize("target", [CPU, GPU], ids=["cpu", "gpu"])
 def test_windows_that_do_not_overlap_are_one_product(target: Target, steps: int) -> None:
-    """Its rows are outputs by taps; those of the last lie side by side in whole units of the output."""
+    """Rows are outputs by taps; those of the last dimension are contiguous in whole units of the output."""
     (step,) = contracts(apart(steps), target)
     assert (step.space.rows, step.space.columns, step.space.inner) == ((32, steps, steps), (2, 8, 8), (16,))
     assert (step.interleaved, step.output.lanes, step.output.sizes) == (steps, 4, (1, 32, steps, 2, 8, 2 * steps))
@@ -361,8 +361,8 @@ def test_other_transposed_windows_are_a_product_per_phase(desc: descs.Convolutio
     assert len(steps_of(desc, target)) >= 4
 
 
-def test_windows_are_read_row_by_row_on_processors() -> None:
-    """A turn of the loop takes a row of the window, of which a unit of the input is loaded once."""
+def test_windows_are_read_row_by_row_on_cpus() -> None:
+    """An iteration takes a row of the window, and loads each unit of the input once."""
     desc = convolution(strides=(2, 2), output_tensor=TensorDesc(F32, (2, 32, 4, 4)))
     (step,) = contracts(desc, by("register"))
     assert (step.b.layout, step.steps, step.b.source.sizes) == (OperandLayout.WINDOW, 3, (2, 1, 16, 8, 2))
@@ -385,8 +385,8 @@ def test_other_windows_are_read_one_by_one(changes: dict[str, Any]) -> None:
     assert step.b.layout is OperandLayout.SINGLE
 
 
-def test_elements_that_nothing_reaches_are_computed_too() -> None:
-    """1 x 1 with strides of 2: three of four phases have the bias alone."""
+def test_elements_without_taps_are_computed_too() -> None:
+    """1 x 1 with strides of 2: three of four phases have only the bias."""
     fields = {"filter_tensor": TensorDesc(F32, (16, 32, 1, 1)), "start_padding": (0, 0), "end_padding": (0, 0)}
     program = compiler.compile_operator(transposed(**fields), by("small"))
     assert labels(program) == ["small", *["nothing to sum"] * 3]
@@ -399,7 +399,7 @@ def test_very_many_phases_become_a_spread_input(stride: int, side: int, is_sprea
     assert holds(compiler.compile_operator(desc, by("small")), "layout/slice_grad") is is_spread
 
 
-def test_halves_are_summed_in_float32() -> None:
+def test_float16_is_summed_in_float32() -> None:
     tensors = {
         "input_tensor": TensorDesc(F16, (2, 16, 8, 8)),
         "filter_tensor": TensorDesc(F16, (32, 16, 3, 3)),
@@ -409,7 +409,7 @@ def test_halves_are_summed_in_float32() -> None:
     assert step.accumulator is F32
 
 
-def test_a_quantized_convolution_binds_no_more_buffers_than_every_adapter_has() -> None:
+def test_a_quantized_convolution_binds_at_most_eight_buffers() -> None:
     scale, sizes = TensorDesc(F32, (1, 1, 1, 1)), (1, 8, 9, 9)
     desc = descs.QuantizedLinearConvolution(
         input_tensor=TensorDesc(U8, sizes),
@@ -434,6 +434,6 @@ def test_a_quantized_convolution_binds_no_more_buffers_than_every_adapter_has() 
         assert max(len(kernel.slots) for kernel in program.kernels) <= 8
 
 
-def test_an_unknown_schedule_is_refused() -> None:
+def test_an_unknown_schedule_is_rejected() -> None:
     with pytest.raises(InvalidArgument, match=r"convolutions have no schedule 'fast'; there are implicit-gemm, "):
         compiler.compile_operator(convolution(), by("fast"))

@@ -1,4 +1,4 @@
-"""Element-wise operators that move or convert, as text."""
+"""Element-wise operators that copy or convert, as text."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ WIDE = Target("Wide GPU", features=frozenset({"shader-int64", "shader-f64", "sha
 
 
 def text_of(desc: OperatorDesc, label: str) -> str:
-    """The text of the only kernel, which has this label."""
+    """Return the source of the only kernel, and check its label."""
     (kernel,) = compiler.compile_operator(desc, WIDE).kernels
     assert kernel.label == f"{desc.operator.lower()} {label}"
     return kernel.wgsl
 
 
 @pytest.mark.parametrize(("data_type", "lanes"), [(F64, 2), (F32, 4), (F16, 8)])
-def test_what_stays_the_same_is_moved_bit_by_bit(data_type: DataType, lanes: int) -> None:
-    """No type of numbers touches the elements; units of memory may be moved as u64."""
+def test_unchanged_elements_are_copied_bit_by_bit(data_type: DataType, lanes: int) -> None:
+    """No numeric type is used for elements; units of memory may be copied as u64."""
     tensor = TensorDesc(data_type, (2, 8))
     for desc_class, label in ((descs.ElementWiseIdentity, "copy"), (descs.Cast, "copy")):
         text = text_of(desc_class(input_tensor=tensor, output_tensor=tensor), f"{label} x{lanes}")

@@ -1,4 +1,4 @@
-"""Lowering of the functions of analysis, as text and data."""
+"""Lowering of elementary functions, as text and data."""
 
 import re
 
@@ -58,7 +58,7 @@ def body(desc):
 
 
 def text(desc, target=BARE):
-    """The shader without the library's texts."""
+    """Return the shader without the library's functions."""
     (kernel,) = compiler.compile_operator(desc, target).kernels
     return kernel.wgsl[kernel.wgsl.index("// ---- shaders/access/head") :]
 
@@ -75,7 +75,7 @@ def test_angles_take_y_first():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_halves_are_computed_in_float32_whatever_the_adapter_can(name):
+def test_float16_is_computed_in_float32_on_every_adapter(name):
     assert not re.search(r"\bf16\b", text(unary(name, F16), HALF))
 
 
@@ -118,6 +118,6 @@ def test_a_constant_exponent_of_two_is_a_product():
 
 
 @pytest.mark.parametrize("exponent", [float("inf"), float("nan")])
-def test_a_constant_exponent_may_be_no_number(exponent):
+def test_a_constant_exponent_may_be_nan(exponent):
     operators.check(unary("constant_pow", exponent=exponent))
     assert "params.zero)" in text(unary("constant_pow", exponent=exponent))

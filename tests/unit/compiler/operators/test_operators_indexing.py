@@ -1,4 +1,4 @@
-"""GATHER, GATHER_ELEMENTS, GATHER_ND, GATHER_ND1, REVERSE_SUBSEQUENCES: what they refuse, output sizes, plans."""
+"""GATHER, GATHER_ELEMENTS, GATHER_ND, GATHER_ND1, REVERSE_SUBSEQUENCES: validation, output sizes, plans."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dmlgpu.compiler import operators
 from dmlgpu.compiler.operators.lowering import lowering
 from dmlgpu.compiler.target import Target
 from tests.schedules import steps_of
-from tests.unit.refusals import refusal
+from tests.unit.rejections import rejection
 
 F32, I64, U32 = DataType.FLOAT32, DataType.INT64, DataType.UINT32
 ANY = Target("any")
@@ -187,8 +187,8 @@ def reverse(**changes):
         ),
     ],
 )
-def test_what_is_refused(desc, message):
-    assert refusal(desc) == message
+def test_invalid_descriptions_are_rejected(desc, message):
+    assert rejection(desc) == message
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""SPLIT and JOIN: what they refuse, a copy per piece, and how pieces of small types meet."""
+"""SPLIT and JOIN: validation, a copy per piece, and words shared by pieces of small types."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dmlgpu.compiler.operators.lowering import lowering
 from dmlgpu.compiler.plan import PlanTensor, Role
 from dmlgpu.compiler.rewrites.moves import Affine, Move, result_view
 from dmlgpu.compiler.target import Target
-from tests.unit.refusals import refusal
+from tests.unit.rejections import rejection
 
 F32, U8, F16 = DataType.FLOAT32, DataType.UINT8, DataType.FLOAT16
 ANY = Target("any")
@@ -46,12 +46,12 @@ def join(*inputs, axis=1, sizes=(2, 6), data_type=F32):
         ),
     ],
 )
-def test_what_is_refused(desc, message):
-    assert refusal(desc) == message
+def test_invalid_descriptions_are_rejected(desc, message):
+    assert rejection(desc) == message
 
 
 @pytest.mark.parametrize("desc", [split((2, 6)), split((2, 1), (2, 5)), join((2, 6)), join((2, 5), (2, 1))])
-def test_what_is_accepted(desc):
+def test_valid_descriptions_are_accepted(desc):
     operators.check(desc)
 
 
@@ -82,7 +82,7 @@ def test_kernels_bind_two_buffers_however_many_pieces_there_are():
         assert [len(kernel.slots) for kernel in kernels] == [2] * 100
 
 
-def test_only_a_join_of_several_pieces_keeps_what_others_wrote():
+def test_only_a_join_of_several_pieces_preserves_adjacent_bits():
     whole = TensorDesc(U8, (9,))
     for desc in (
         join((9,), axis=0, sizes=(9,), data_type=U8),

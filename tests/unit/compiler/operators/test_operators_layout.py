@@ -1,4 +1,4 @@
-"""Slices and tiles: what they refuse, how SLICE becomes SLICE1, their plans and moves."""
+"""Slices and tiles: validation, the upgrade of SLICE to SLICE1, plans and moves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dmlgpu.compiler.operators.lowering import lowering
 from dmlgpu.compiler.plan import PlanTensor, Role
 from dmlgpu.compiler.rewrites.moves import Affine, Move, result_view
 from dmlgpu.compiler.target import Target
-from tests.unit.refusals import refusal
+from tests.unit.rejections import rejection
 
 F32 = DataType.FLOAT32
 
@@ -85,8 +85,8 @@ def tile(**changes):
         ),
     ],
 )
-def test_what_is_refused(desc, message):
-    assert refusal(desc) == message
+def test_invalid_descriptions_are_rejected(desc, message):
+    assert rejection(desc) == message
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_what_is_refused(desc, message):
         tile(),
     ],
 )
-def test_what_is_accepted(desc):
+def test_valid_descriptions_are_accepted(desc):
     operators.check(desc)
 
 

@@ -1,4 +1,4 @@
-"""The registry of lowerings: what is implemented, what is not, where shaders are."""
+"""The registry of lowerings: implemented operators, missing ones, and shader files."""
 
 from __future__ import annotations
 
@@ -50,5 +50,5 @@ def test_shader_files_exist(operator):
     assert all(templates.exists(file) for file in operators.shader_files(operator))
 
 
-def test_an_operator_that_is_its_lines_newest_stays_as_it_is():
+def test_the_newest_operator_of_a_line_is_not_upgraded():
     assert operators.upgrade(IDENTITY) is IDENTITY

@@ -1,4 +1,4 @@
-"""ONE_HOT, DIAGONAL_MATRIX, DIAGONAL_MATRIX1: what they refuse, upgrades, plans."""
+"""ONE_HOT, DIAGONAL_MATRIX, DIAGONAL_MATRIX1: validation, upgrades, plans."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dmlgpu.compiler import operators
 from dmlgpu.compiler.plan import Body
 from dmlgpu.compiler.target import Target
 from tests.schedules import steps_of
-from tests.unit.refusals import refusal
+from tests.unit.rejections import rejection
 
 F32, F64, I8, I32, I64, U8, U32 = (
     DataType[name] for name in ("FLOAT32", "FLOAT64", "INT8", "INT32", "INT64", "UINT8", "UINT32")
@@ -66,8 +66,8 @@ def diagonal(begin=0, end=1, sizes=(2, 4, 5), data_type=F32, **changes):
         ),
     ],
 )
-def test_what_is_refused(desc, message):
-    assert refusal(desc) == message
+def test_invalid_descriptions_are_rejected(desc, message):
+    assert rejection(desc) == message
 
 
 def step_of(desc):
@@ -85,7 +85,7 @@ def step_of(desc):
         (tensor(F32, 1, 2, 1, strides=(9, 0, 1)), 0),
     ],
 )
-def test_the_on_value_is_the_next_along_the_last_dimension_that_has_one(values, stride):
+def test_the_on_value_is_the_second_element(values, stride):
     _, inputs = step_of(one_hot(values_tensor=values))
     assert (inputs["off"].offset, inputs["on"].offset) == (0, stride)
     assert inputs["on"].strides == inputs["off"].strides == (0, 0, 0)

@@ -20,7 +20,7 @@ from dmlgpu.compiler.schedule.steps.products import OperandLayout, ProductSchedu
 from dmlgpu.compiler.schedule.steps.reductions import ScheduledRows
 from dmlgpu.compiler.target import Profile, Target
 from tests.schedules import steps_of
-from tests.unit.refusals import refusal
+from tests.unit.rejections import rejection
 
 F32, U8, I32 = DataType.FLOAT32, DataType.UINT8, DataType.INT32
 CPU, GPU = Target("CPU"), Target("GPU", Profile.DISCRETE)
@@ -45,26 +45,26 @@ def square(size: int, **fields: Any) -> descs.Gemm:
 def test_gemm_checks_sizes() -> None:
     operators.check(gemm((2, 4, 3), (2, 3, 5), (2, 4, 5)))
     operators.check(gemm((3, 4), (5, 3), (4, 5), trans_a=TRANSPOSE, trans_b=TRANSPOSE))
-    assert refusal(gemm((2, 4, 3), (2, 7, 5), (2, 4, 5))) == (
+    assert rejection(gemm((2, 4, 3), (2, 7, 5), (2, 4, 5))) == (
         "GEMM: b_tensor.sizes must be [2, 3, 5] (a_tensor has batch sizes [2] and inner size 3), got [2, 7, 5]"
     )
-    assert refusal(gemm((4, 3), (5, 7), (4, 5), trans_b=TRANSPOSE)) == (
+    assert rejection(gemm((4, 3), (5, 7), (4, 5), trans_b=TRANSPOSE)) == (
         "GEMM: b_tensor.sizes must be [5, 3] (a_tensor has batch sizes [] and inner size 3), got [5, 7]"
     )
-    assert refusal(gemm((4, 3), (3, 5), (5, 4))) == (
+    assert rejection(gemm((4, 3), (3, 5), (5, 4))) == (
         "GEMM: output_tensor.sizes must be [4, 5] (4 rows of a_tensor, 5 columns of b_tensor), got [5, 4]"
     )
 
 
 def test_the_axes_of_a_fused_softmax_are_checked() -> None:
     desc = square(4, fused_activation=descs.ActivationSoftmax1(axes=(2,)))
-    assert refusal(desc) == ("GEMM: fused_activation.axes[0] must be below input_tensor's dimension count (2), got 2")
+    assert rejection(desc) == ("GEMM: fused_activation.axes[0] must be below input_tensor's dimension count (2), got 2")
 
 
 def test_the_level_of_a_fused_softplus_is_checked() -> None:
     desc = square(4, fused_activation=descs.ActivationSoftplus(steepness=0.5))
     operators.check(desc)
-    assert refusal(desc, FeatureLevel.LEVEL_6_3) == (
+    assert rejection(desc, FeatureLevel.LEVEL_6_3) == (
         "GEMM: fused_activation.steepness must be at least 1 below feature level 6_4, got 0.5"
     )
 
@@ -85,12 +85,12 @@ def test_zero_points_of_rows(sizes: tuple[int, ...]) -> None:
     operators.check(integer(a_zero_point_tensor=TensorDesc(U8, sizes)))
 
 
-def test_zero_points_elsewhere_are_refused() -> None:
-    assert refusal(integer(a_zero_point_tensor=TensorDesc(U8, (1, 4)))) == (
+def test_zero_points_elsewhere_are_rejected() -> None:
+    assert rejection(integer(a_zero_point_tensor=TensorDesc(U8, (1, 4)))) == (
         "MATRIX_MULTIPLY_INTEGER: a_zero_point_tensor.sizes must be [1, 1] (one for all) or [4, 1] (one per row),"
         " got [1, 4]"
     )
-    assert refusal(integer(b_zero_point_tensor=TensorDesc(U8, (3,)))) == (
+    assert rejection(integer(b_zero_point_tensor=TensorDesc(U8, (3,)))) == (
         "MATRIX_MULTIPLY_INTEGER: b_zero_point_tensor.sizes must be [1] (one for all) or [5] (one per column), got [3]"
     )
 
@@ -98,7 +98,7 @@ def test_zero_points_elsewhere_are_refused() -> None:
 # ---- schedules
 
 
-def test_little_work_is_done_one_by_one() -> None:
+def test_small_products_are_computed_element_by_element() -> None:
     for target in (CPU, GPU):
         assert choose(Shape(1, 8, 8, 8), target).name == "small"
 
@@ -132,9 +132,7 @@ def test_choices_of_symbolic_shapes_have_one_guard(kind: dict[str, bool], target
         (2, TRANSPOSE, ["register split", "sum of parts"]),
     ],
 )
-def test_a_row_by_columns_that_lie_in_one_piece_needs_no_tiles(
-    rows: int, trans_b: MatrixTransform, expected: list[str]
-) -> None:
+def test_a_row_by_contiguous_columns_needs_no_tiles(rows: int, trans_b: MatrixTransform, expected: list[str]) -> None:
     desc = gemm((rows, 512), (512, 512), (rows, 512), trans_b=trans_b)
     assert [step.label for step in steps_of(desc, CPU)] == expected
 
@@ -157,7 +155,7 @@ def test_a_name_overrides_the_choice(name: str) -> None:
     assert choose(Shape(1, 64, 64, 1024, packs=True, streams=True), CPU, name).name == name
 
 
-def test_an_unknown_name_is_refused() -> None:
+def test_an_unknown_name_is_rejected() -> None:
     with pytest.raises(InvalidArgument) as caught:
         choose(Shape(1, 4, 4, 4), CPU, "fast")
     assert str(caught.value) == (
@@ -210,7 +208,7 @@ def contract(desc: Any, target: Target) -> ScheduledContract:
     return step
 
 
-def test_operands_are_read_in_units_where_memory_lets_them() -> None:
+def test_operands_are_read_in_units_if_memory_allows() -> None:
     forms = {
         (NONE, NONE): (OperandLayout.ALONG, OperandLayout.ACROSS),
         (TRANSPOSE, TRANSPOSE): (OperandLayout.ACROSS, OperandLayout.ALONG),
@@ -223,9 +221,9 @@ def test_operands_are_read_in_units_where_memory_lets_them() -> None:
 
 
 @pytest.mark.parametrize("b_flags", [TensorFlags.NONE, TensorFlags.OWNED_BY_DML])
-def test_invocations_in_the_same_rows_hand_them_to_each_other(b_flags: TensorFlags) -> None:
-    """Of the units of a that its tile needs in a turn, each then reads one of as many as a subgroup is wide; only where
-    there are subgroups, on a processor."""
+def test_invocations_in_the_same_rows_broadcast_them(b_flags: TensorFlags) -> None:
+    """Each invocation then reads one of the units of ``a`` that a subgroup's tiles need per iteration; only if
+    there are subgroups, on CPUs."""
     in_step = replace(CPU, features=frozenset({"subgroup"}))
     step = contract(square(256, b_flags=b_flags), in_step)
     assert (step.sharing, step.tile.rows, step.tile.down) == (4, 32, 1)
@@ -241,21 +239,21 @@ def test_invocations_in_the_same_rows_hand_them_to_each_other(b_flags: TensorFla
         assert "subgroup" not in compiler.compile_operator(square(256), target).kernels[-1].wgsl
 
 
-def test_an_invocation_by_itself_reads_all_its_rows() -> None:
-    """Eight columns are two units: workgroups of more than these two have several rows of tiles."""
+def test_a_single_invocation_reads_all_its_rows() -> None:
+    """Eight columns are two units, so that larger workgroups have several rows of tiles."""
     in_step = replace(CPU, features=frozenset({"subgroup"}), schedule="register")
     step = contract(gemm((512, 64), (64, 8), (512, 8)), in_step)
     assert (step.sharing, step.tile.down > 1) == (1, True)
 
 
-def test_the_cost_of_a_product_tells_which_way_round_is_faster() -> None:
+def test_the_cost_of_a_product_decides_its_orientation() -> None:
     """200 columns are 224 in tiles of 32, 200 rows are 208 in tiles of 16."""
     in_step = replace(CPU, features=frozenset({"subgroup"}))
     costs = [expected_cost(Shape(36, *sizes, 64), in_step) for sizes in ((200, 64), (64, 200))]
     assert costs[0] < costs[1]
 
 
-def test_an_owned_operand_is_laid_out_once() -> None:
+def test_an_owned_operand_is_repacked_once() -> None:
     program = compiler.compile_operator(square(256, trans_b=TRANSPOSE, b_flags=TensorFlags.OWNED_BY_DML), CPU)
     assert [kernel.label for kernel in program.initialization] == ["gemm lay out b x4"]
     assert program.persistent_size == 4 * 256 * 256
@@ -263,7 +261,7 @@ def test_an_owned_operand_is_laid_out_once() -> None:
     assert read == {0}
 
 
-def test_operands_read_again_and_again_are_laid_out_in_panels_as_wide_as_tiles() -> None:
+def test_operands_with_many_reads_are_repacked_in_panels_of_tiles() -> None:
     steps = steps_of(square(512), CPU)
     assert [step.label for step in steps] == ["lay out a", "lay out b", "register"]
     product = steps[-1]
@@ -279,12 +277,12 @@ def test_operands_read_again_and_again_are_laid_out_in_panels_as_wide_as_tiles()
     )
 
 
-def test_operands_that_panels_do_not_divide_or_that_are_read_few_times_stay() -> None:
+def test_operands_with_few_reads_or_uneven_panels_are_not_repacked() -> None:
     for desc in (gemm((512, 64), (64, 500), (512, 500)), gemm((128, 512), (512, 512), (128, 512))):
         assert "lay out b" not in [step.label for step in steps_of(desc, CPU)]
 
 
-def test_long_sums_are_added_up_in_chunks() -> None:
+def test_long_sums_are_computed_in_chunks() -> None:
     desc = gemm((64, 5000), (5000, 64), (64, 64))
     assert contract(desc, Target("CPU", schedule="register")).chunk == CHUNK
     assert contract(square(256), CPU).chunk == 0
@@ -316,7 +314,7 @@ def test_parts_of_long_sums_are_whole_slabs() -> None:
     ],
     ids=["allowed", "float32", "not allowed", "CPU"],
 )
-def test_float16_is_multiplied_as_such_where_the_caller_allows_it(
+def test_float16_is_multiplied_natively_if_the_caller_allows_it(
     target: Target, data_type: DataType, in_float16: bool
 ) -> None:
     tensor = TensorDesc(data_type, (256, 256))
@@ -326,7 +324,7 @@ def test_float16_is_multiplied_as_such_where_the_caller_allows_it(
     assert ("var sum0_0 = vec4<f16>();" in text) is in_float16
 
 
-def test_a_column_is_turned_round() -> None:
+def test_a_column_is_transposed() -> None:
     (step,) = steps_of(gemm((4096, 512), (512, 1), (4096, 1)), CPU)
     assert (step.label, step.output.sizes) == ("small", (1, 4096))
 

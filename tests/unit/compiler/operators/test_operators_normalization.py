@@ -1,4 +1,4 @@
-"""What normalizations refuse, how older ones upgrade, and which steps they take."""
+"""Normalizations: validation, upgrades of older operators, and steps."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from dmlgpu.compiler.schedule.steps.maps import ScheduledMap, ScheduledRuns
 from dmlgpu.compiler.schedule.steps.reductions import ScheduledReduce, ScheduledRows
 from dmlgpu.compiler.target import Profile, Target
 from tests.schedules import steps_of
-from tests.unit.refusals import refusal
+from tests.unit.rejections import rejection
 
 F32, F16 = DataType.FLOAT32, DataType.FLOAT16
 CPU, GPU = Target("any", Profile.CPU), Target("any", Profile.DISCRETE)
@@ -75,13 +75,13 @@ def gradient(desc_class):
 
 @pytest.mark.parametrize("name", ["mean", "variance", "scale", "bias"])
 def test_parameters_of_a_batch_broadcast(name):
-    assert refusal(batch(**{name: (1, 2, 1, 1)})) == (
+    assert rejection(batch(**{name: (1, 2, 1, 1)})) == (
         f"BATCH_NORMALIZATION: {name}_tensor.sizes[1] must be 1 or input_tensor.sizes[1] (3), got 2"
     )
 
 
-def test_spatial_matters_below_level_4_0():
-    assert refusal(batch(spatial=False), FeatureLevel.LEVEL_3_1) == (
+def test_spatial_has_an_effect_below_level_4_0():
+    assert rejection(batch(spatial=False), FeatureLevel.LEVEL_3_1) == (
         "BATCH_NORMALIZATION: mean_tensor.sizes[2] must be input_tensor.sizes[2] (4) below feature level 4_0 unless"
         " spatial, got 1"
     )
@@ -93,7 +93,7 @@ def test_spatial_matters_below_level_4_0():
 @pytest.mark.parametrize("desc_class", [descs.MeanVarianceNormalization1, descs.MeanVarianceNormalization2])
 def test_rows(desc_class):
     def message(**fields):
-        return refusal(rows(desc_class=desc_class, **fields)).removeprefix(f"{desc_class.operator}: ")
+        return rejection(rows(desc_class=desc_class, **fields)).removeprefix(f"{desc_class.operator}: ")
 
     assert message(axes=()) == "axes must name at least one axis, got none"
     assert message(axes=(4,)) == "axes[0] must be below input_tensor's dimension count (4), got 4"
@@ -108,7 +108,7 @@ def test_rows(desc_class):
 
 def test_scale_and_bias_come_together_below_level_5_2():
     desc = rows(desc_class=descs.MeanVarianceNormalization1, scale_tensor=tensor(1, 3, 1, 1))
-    assert refusal(desc, FeatureLevel.LEVEL_5_1) == (
+    assert rejection(desc, FeatureLevel.LEVEL_5_1) == (
         "MEAN_VARIANCE_NORMALIZATION1: bias_tensor must be present where scale_tensor is, below feature level 5_2"
     )
     operators.check(desc, FeatureLevel.LEVEL_5_2)
@@ -117,7 +117,7 @@ def test_scale_and_bias_come_together_below_level_5_2():
 def test_channels_are_not_broadcast_below_level_4_0():
     scalar = tensor(1, 1, 1, 1)
     desc = rows(desc_class=descs.MeanVarianceNormalization1, scale_tensor=scalar, bias_tensor=scalar)
-    assert refusal(desc, FeatureLevel.LEVEL_3_1) == (
+    assert rejection(desc, FeatureLevel.LEVEL_3_1) == (
         "MEAN_VARIANCE_NORMALIZATION1: scale_tensor.sizes[1] must be input_tensor.sizes[1] (3) below feature level 4_0,"
         " got 1"
     )
@@ -126,10 +126,10 @@ def test_channels_are_not_broadcast_below_level_4_0():
 
 def test_lp_normalization():
     values = {"input_tensor": tensor(2, 3), "output_tensor": tensor(2, 3), "epsilon": 1e-5}
-    assert refusal(descs.LpNormalization(axis=2, p=1, **values)) == (
+    assert rejection(descs.LpNormalization(axis=2, p=1, **values)) == (
         "LP_NORMALIZATION: axis must be below input_tensor's dimension count (2), got 2"
     )
-    assert refusal(descs.LpNormalization(axis=0, p=3, **values)) == "LP_NORMALIZATION: p must be 1 or 2, got 3"
+    assert rejection(descs.LpNormalization(axis=0, p=3, **values)) == "LP_NORMALIZATION: p must be 1 or 2, got 3"
 
 
 def scaled(channels, bias):
@@ -139,8 +139,8 @@ def scaled(channels, bias):
 
 def test_value_scale():
     operators.check(scaled(3, (1.0, 2.0, 3.0)))
-    assert refusal(scaled(2, (1.0, 2.0))) == "VALUE_SCALE_2D: input_tensor.sizes[1] must be 1 or 3, got 2"
-    assert refusal(scaled(3, (1.0,))) == (
+    assert rejection(scaled(2, (1.0, 2.0))) == "VALUE_SCALE_2D: input_tensor.sizes[1] must be 1 or 3, got 2"
+    assert rejection(scaled(3, (1.0,))) == (
         "VALUE_SCALE_2D: bias must have input_tensor.sizes[1] (3) entries, one per channel, got 1"
     )
 
@@ -152,10 +152,10 @@ def local(size, sizes=BATCH, *, crossed=True):
 
 
 def test_local_response():
-    assert refusal(local(0)) == "LOCAL_RESPONSE_NORMALIZATION: local_size must be at least 1, got 0"
+    assert rejection(local(0)) == "LOCAL_RESPONSE_NORMALIZATION: local_size must be at least 1, got 0"
 
 
-def test_a_region_longer_than_a_driver_loops_is_refused():
+def test_a_region_beyond_the_loop_limit_is_rejected():
     target = Target("short", Profile.CPU, loop_limit=65535)
     with pytest.raises(NotSupported) as error:
         steps_of(local(100_000, (1, 1, 2, 65_536), crossed=False), target)
@@ -165,7 +165,7 @@ def test_a_region_longer_than_a_driver_loops_is_refused():
     steps_of(local(100_000, (1, 1, 2, 60_000), crossed=False), target)
 
 
-def test_a_region_that_would_take_for_ever_is_refused_everywhere():
+def test_an_excessively_long_region_is_rejected_on_every_target():
     with pytest.raises(NotSupported) as error:
         operators.lower(local(100_000, (1, 1, 2, 80_000), crossed=False))
     assert str(error.value) == "a region of 80000 elements in a row exceeds the 65536 that are summed per element"
@@ -196,7 +196,7 @@ def test_the_older_operators_upgrade_to_the_newest(crossed):
 
 
 def kinds(desc, target):
-    """The kinds of steps, with runs for the maps that they are."""
+    """Return the kinds of steps, with runs counted as maps."""
     return [ScheduledMap if isinstance(step, ScheduledRuns) else type(step) for step in steps_of(desc, target)]
 
 
@@ -207,7 +207,7 @@ def test_short_rows_take_one_kernel_and_long_ones_several():
         assert kinds(rows((3, 5), (1,), data_type=F16), target) == [ScheduledReduce, ScheduledMap]
 
 
-def test_neighbors_store_rows_together_where_these_share_something_or_have_small_units():
+def test_adjacent_invocations_store_rows_with_common_operands_or_small_units_together():
     in_step = Target("in step", Profile.CPU, features=frozenset({"subgroup"}))
 
     def together(desc, target=in_step):

@@ -1,4 +1,4 @@
-"""PADDING and SLICE_GRAD: what they refuse, how PADDING becomes PADDING1, their plans and units."""
+"""PADDING and SLICE_GRAD: validation, the upgrade of PADDING to PADDING1, plans and units."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.operators.lowering import lowering
 from dmlgpu.compiler.rewrites.moves import Affine, Move
 from dmlgpu.compiler.target import Target
-from tests.unit.refusals import refusal
+from tests.unit.rejections import rejection
 
 F32, F16, F64, I8, U8, I64 = (DataType[n] for n in ("FLOAT32", "FLOAT16", "FLOAT64", "INT8", "UINT8", "INT64"))
 ANY = Target("any")
@@ -88,18 +88,18 @@ def slice_grad(**changes):
         ),
     ],
 )
-def test_what_is_refused(desc, message):
-    assert refusal(desc) == message
+def test_invalid_descriptions_are_rejected(desc, message):
+    assert rejection(desc) == message
 
 
 @pytest.mark.parametrize(
     "desc", [padding1(), padding1(start=(0, 0), end=(0, 0)), padding(), slice_grad(), padding1(start=(9, 9))]
 )
-def test_what_is_accepted(desc):
+def test_valid_descriptions_are_accepted(desc):
     operators.check(desc)
 
 
-def test_the_size_of_what_is_padded():
+def test_sizes_of_padded_tensors():
     assert lowering("PADDING1").output_sizes(padding1()) == {"output_tensor": (4, 4)}
     assert lowering("PADDING").output_sizes(padding()) == {"output_tensor": (4, 4)}
 

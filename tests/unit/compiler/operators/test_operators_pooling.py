@@ -1,4 +1,4 @@
-"""Pooling and folding: what is refused, how older operators upgrade, what the plans look like."""
+"""Pooling and folding: validation, upgrades of older operators, plans."""
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +13,7 @@ from dmlgpu.compiler.plan import Pool
 from dmlgpu.compiler.plan.windows import WindowAxis, windows_over
 from dmlgpu.compiler.target import Profile, Target
 from tests.schedules import steps_of
-from tests.unit.refusals import refusal
+from tests.unit.rejections import rejection
 
 FLOAT = DataType.FLOAT32
 FIELDS = {"strides": (2, 1), "window_size": (3, 2), "start_padding": (1, 0), "end_padding": (0, 1)}
@@ -47,8 +47,8 @@ def average(**changes):
         ),
     ],
 )
-def test_bad_windows_are_refused(changes, message):
-    assert refusal(average(**changes)) == f"AVERAGE_POOLING: {message}"
+def test_bad_windows_are_rejected(changes, message):
+    assert rejection(average(**changes)) == f"AVERAGE_POOLING: {message}"
 
 
 HUGE = 1 << 20
@@ -69,8 +69,8 @@ HUGE = 1 << 20
         ),
     ],
 )
-def test_windows_that_are_large_for_padding_alone_are_refused(changes, message):
-    assert refusal(average(**changes)) == f"AVERAGE_POOLING: {message}"
+def test_windows_that_are_mostly_padding_are_rejected(changes, message):
+    assert rejection(average(**changes)) == f"AVERAGE_POOLING: {message}"
 
 
 def test_windows_as_large_as_the_input_are_accepted():
@@ -92,7 +92,7 @@ AXES = st.builds(
 
 @settings(max_examples=200)
 @given(AXES)
-def test_the_first_empty_window_is_the_one_that_looking_at_all_finds(axis):
+def test_the_first_empty_window_agrees_with_enumeration(axis):
     places = [
         [p * axis.stride + k * axis.dilation - axis.start for k in range(axis.size)] for p in range(axis.positions)
     ]
@@ -100,19 +100,19 @@ def test_the_first_empty_window_is_the_one_that_looking_at_all_finds(axis):
     assert axis.first_empty == next(empty, None)
 
 
-def test_a_norm_of_order_0_is_refused():
+def test_a_norm_of_order_0_is_rejected():
     desc = descs.LpPooling(input_tensor=SOURCE, output_tensor=RESULT, p=0, **FIELDS)
-    assert refusal(desc) == "LP_POOLING: p must be at least 1, got 0"
+    assert rejection(desc) == "LP_POOLING: p must be at least 1, got 0"
 
 
 def test_indices_have_the_outputs_sizes():
     indices = TensorDesc(DataType.UINT32, (1, 2, 3, 6))
     desc = descs.MaxPooling1(input_tensor=SOURCE, output_tensor=RESULT, output_indices_tensor=indices, **FIELDS)
     message = "output_indices_tensor.sizes must be [1, 2, 3, 5] (output_tensor.sizes), got [1, 2, 3, 6]"
-    assert refusal(desc) == f"MAX_POOLING1: {message}"
+    assert rejection(desc) == f"MAX_POOLING1: {message}"
 
 
-def test_scales_come_one_for_all_or_one_per_channel():
+def test_scales_have_one_element_or_one_per_channel():
     byte = TensorDesc(DataType.UINT8, SOURCE.sizes)
     desc = descs.QuantizedLinearAveragePooling(
         input_tensor=byte,
@@ -124,7 +124,7 @@ def test_scales_come_one_for_all_or_one_per_channel():
         **FIELDS,
     )
     message = "must be [1, 1, 1, 1] (one for all) or [1, 2, 1, 1] (one per channel), got [1, 3, 1, 1]"
-    assert refusal(desc) == f"QUANTIZED_LINEAR_AVERAGE_POOLING: input_scale_tensor.sizes {message}"
+    assert rejection(desc) == f"QUANTIZED_LINEAR_AVERAGE_POOLING: input_scale_tensor.sizes {message}"
 
 
 @pytest.mark.parametrize(
@@ -162,11 +162,11 @@ def test_large_windows_are_reduced_in_two_steps():
     ("window", "stride", "tile", "workgroup"),
     [
         (2, 2, (1, 1, 1, 4), 256),  # a unit for each invocation
-        (3, 2, (1, 1, 4, 8), 32),  # neighbors share what they read
+        (3, 2, (1, 1, 4, 8), 32),  # adjacent positions share reads
         (4, 4, (1, 1, 4, 4), 32),  # many places
     ],
 )
-def test_tiles_of_windows_that_share_no_place_are_units(window, stride, tile, workgroup):
+def test_tiles_of_disjoint_windows_are_units(window, stride, tile, workgroup):
     positions = (16 - window) // stride + 1
     desc = descs.MaxPooling(
         input_tensor=TensorDesc(FLOAT, (1, 2, 16, 16)),
@@ -207,7 +207,7 @@ def test_schedules_choose_how_the_largest_element_is_found(target, kernels):
         (WindowAxis(1, 1, 2, 1, 3, 1), 0, range(1, 1)),
     ],
 )
-def test_places_on_the_input(axis, position, places):
+def test_window_elements_on_the_input(axis, position, places):
     first = position * axis.stride - axis.start
     assert [k for k in range(axis.size) if 0 <= first + k * axis.dilation < axis.spatial] == list(places)
     assert axis.inside(position) == places
@@ -231,11 +231,11 @@ def test_columns_must_fit_the_image():
     columns = TensorDesc(FLOAT, (1, 8, 7))
     message = "must be [1, 8, 6] (batch, channels * places of the window, positions), got [1, 8, 7]"
     desc = descs.Unfold(input_tensor=image, output_tensor=columns, **fields)
-    assert refusal(desc) == f"UNFOLD: output_tensor.sizes {message}"
+    assert rejection(desc) == f"UNFOLD: output_tensor.sizes {message}"
     desc = descs.Fold(input_tensor=columns, output_tensor=image, **fields)
-    assert refusal(desc) == f"FOLD: input_tensor.sizes {message}"
+    assert rejection(desc) == f"FOLD: input_tensor.sizes {message}"
     desc = descs.Fold(input_tensor=columns, output_tensor=image, **(fields | {"strides": (1,)}))
-    assert refusal(desc) == "FOLD: strides must have one entry per spatial dimension of output_tensor (2), got 1"
+    assert rejection(desc) == "FOLD: strides must have one entry per spatial dimension of output_tensor (2), got 1"
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_columns_must_fit_the_image():
         (DataType.INT64, 40, 2, False),
     ],
 )
-def test_gpus_choose_in_tiles_from_short_windows_into_whole_words(data_type, size, window, is_tiled):
+def test_gpus_pool_in_tiles_for_short_windows_and_whole_words(data_type, size, window, is_tiled):
     positions = (size - window) // 2 + 1
     desc = descs.MaxPooling2(
         input_tensor=TensorDesc(data_type, (1, 2, size, size)),

@@ -1,4 +1,4 @@
-"""RANDOM_GENERATOR: what it refuses, and its plans."""
+"""RANDOM_GENERATOR: validation and plans."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dmlgpu.compiler import operators
 from dmlgpu.compiler.operators.lowering import lowering
 from dmlgpu.compiler.target import Target
 from tests.schedules import steps_of
-from tests.unit.refusals import refusal
+from tests.unit.rejections import rejection
 
 UINT32 = DataType.UINT32
 ANY = Target("any")
@@ -36,7 +36,7 @@ def generator(state=(1, 6), output=(8, 4), after=None, strides=None, state_strid
     ],
 )
 def test_sizes_of_states(state, after, message):
-    assert refusal(generator(state, after=after)) == f"RANDOM_GENERATOR: {message}"
+    assert rejection(generator(state, after=after)) == f"RANDOM_GENERATOR: {message}"
 
 
 def test_the_output_has_any_sizes():
@@ -62,6 +62,6 @@ def test_one_kernel_without_a_next_state_two_with_one():
         ((8, 4), (8, 2), 1),
     ],
 )
-def test_neighbors_are_written_together(output, strides, lanes):
+def test_adjacent_elements_are_written_together(output, strides, lanes):
     (step,) = steps_of(generator(output=output, strides=strides), ANY)
     assert step.lanes == lanes

@@ -1,4 +1,4 @@
-"""What recurrent networks refuse, and the steps that they become."""
+"""Recurrent networks: validation and steps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GPU = Target("any", Profile.DISCRETE)
 ALL = pytest.mark.parametrize("operator", CLASSES)
 
 
-def refusal(desc: Any, level: FeatureLevel = FeatureLevel.LEVEL_6_4) -> str:
+def rejection(desc: Any, level: FeatureLevel = FeatureLevel.LEVEL_6_4) -> str:
     validate(desc, level)
     with pytest.raises(InvalidDescription) as caught:
         operators.check(desc, level)
@@ -48,7 +48,7 @@ def repeats_of(desc: Any, target: Target = CPU) -> list[ScheduledRepeat]:
 
 
 def steps_of(desc: Any, target: Target = CPU) -> list[ScheduledRecurrence]:
-    """The kernels of a step in time."""
+    """Return the kernels of a time step."""
     (repeat,) = repeats_of(desc, target)
     kernels = [step for step in repeat.steps if isinstance(step, ScheduledRecurrence)]
     assert len(kernels) == len(repeat.steps)
@@ -62,19 +62,19 @@ def labels(desc: Any) -> list[str]:
 # ---- limits
 
 
-def test_more_steps_than_one_execution_may_have_are_refused():
+def test_too_many_steps_of_an_execution_are_rejected():
     with pytest.raises(NotSupported) as caught:
         schedules.steps_of(network("GRU", (1 << 14, 1, 1, 1)), GPU)
     assert str(caught.value) == "16384 time steps exceed the 8192 that one execution may have"
 
 
-def test_more_kernels_than_one_execution_may_have_are_refused():
+def test_too_many_kernels_of_an_execution_are_rejected():
     desc = network("GRU", (8000, 1, 1, 1), linear_before_reset=False)
     with pytest.raises(NotSupported, match=r"GRU: 160\d\d kernels one after the other exceed the 8192"):
         compiler.compile_operator(desc, GPU)
 
 
-def test_more_parts_of_the_time_than_are_worth_it_are_refused():
+def test_too_many_parts_of_the_time_are_rejected():
     with pytest.raises(NotSupported) as caught:
         schedules.steps_of(network("GRU", (256, 1 << 16, 1, 256)), GPU)
     assert str(caught.value) == (
@@ -87,7 +87,7 @@ def test_more_parts_of_the_time_than_are_worth_it_are_refused():
 
 @ALL
 @pytest.mark.parametrize("direction", RecurrentNetworkDirection)
-def test_what_fits_is_accepted(operator: str, direction: RecurrentNetworkDirection) -> None:
+def test_matching_sizes_are_accepted(operator: str, direction: RecurrentNetworkDirection) -> None:
     desc = network(operator, direction=direction)
     validate(desc, FeatureLevel.LEVEL_1_0)
     operators.check(desc, FeatureLevel.LEVEL_1_0)
@@ -109,32 +109,32 @@ def test_what_fits_is_accepted(operator: str, direction: RecurrentNetworkDirecti
         ("output_cell_single_tensor", (1, 1, 2, 1), [1, 1, 2, 8]),
     ],
 )
-def test_sizes_that_do_not_fit_are_refused(field: str, sizes: tuple[int, ...], expected: list[int]) -> None:
+def test_mismatched_sizes_are_rejected(field: str, sizes: tuple[int, ...], expected: list[int]) -> None:
     wrong = tensor(*sizes, data_type=U32 if field == "sequence_lengths_tensor" else F32)
-    assert refusal(network("LSTM", **{field: wrong})) == (
+    assert rejection(network("LSTM", **{field: wrong})) == (
         f"LSTM: {field}.sizes must be {expected} (FORWARD, 2 sequences, 3 inputs, 8 hidden elements), got {list(sizes)}"
     )
 
 
 def test_both_directions_need_weights_each() -> None:
-    assert refusal(network("RNN", direction=BOTH, weight_tensor=tensor(1, 1, 8, 3))) == (
+    assert rejection(network("RNN", direction=BOTH, weight_tensor=tensor(1, 1, 8, 3))) == (
         "RNN: weight_tensor.sizes must be [1, 2, 8, 3]"
         " (BIDIRECTIONAL, 2 sequences, 3 inputs, 8 hidden elements), got [1, 1, 8, 3]"
     )
 
 
 def test_the_number_of_activations_is_checked() -> None:
-    assert refusal(network("LSTM", activation_descs=(SIGMOID, TANH))) == (
+    assert rejection(network("LSTM", activation_descs=(SIGMOID, TANH))) == (
         "LSTM: activation_descs must hold 3 (3 per direction), got 2"
     )
-    assert refusal(network("GRU", direction=BOTH, activation_descs=(SIGMOID, TANH))) == (
+    assert rejection(network("GRU", direction=BOTH, activation_descs=(SIGMOID, TANH))) == (
         "GRU: activation_descs must hold 4 (2 per direction), got 2"
     )
 
 
 def test_an_output_is_needed() -> None:
     absent = dict.fromkeys(("output_sequence_tensor", "output_single_tensor"))
-    assert refusal(network("GRU", **absent)) == (
+    assert rejection(network("GRU", **absent)) == (
         "GRU: output_sequence_tensor must be given, or another output"
         " (output_sequence_tensor or output_single_tensor), got none"
     )
@@ -143,7 +143,7 @@ def test_an_output_is_needed() -> None:
 def test_the_level_of_an_activation_is_checked() -> None:
     desc = network("RNN", activation_descs=(descs.ActivationSoftplus(steepness=0.5),))
     operators.check(desc)
-    assert refusal(desc, FeatureLevel.LEVEL_1_0) == (
+    assert rejection(desc, FeatureLevel.LEVEL_1_0) == (
         "RNN: activation_descs[0].steepness must be at least 1 below feature level 6_4, got 0.5"
     )
 
@@ -152,7 +152,7 @@ def test_the_level_of_an_activation_is_checked() -> None:
 
 
 @ALL
-def test_the_steps_in_time_share_their_kernels(operator: str) -> None:
+def test_time_steps_share_their_kernels(operator: str) -> None:
     program = compiler.compile_operator(network(operator, (100, 2, 3, 8)), CPU)
     texts = {kernel.wgsl for kernel in program.kernels}
     assert len(program.kernels) >= 100 and len(texts) < 12
@@ -182,7 +182,7 @@ def test_kernels_of_a_step(desc: Any, gates: list[tuple[int, ...]]) -> None:
     assert [tuple(gate for gate, _ in step.sums) for step in steps_of(desc)] == gates
 
 
-def test_directions_share_kernels_where_their_activations_agree() -> None:
+def test_directions_with_equal_activations_share_kernels() -> None:
     alike = steps_of(network("GRU", direction=BOTH))
     assert [step.output.sizes[1] for step in alike] == [2, 2]
     activations = (SIGMOID, TANH, SIGMOID, descs.ActivationRelu())
@@ -190,7 +190,7 @@ def test_directions_share_kernels_where_their_activations_agree() -> None:
     assert [step.output.sizes[1] for step in unlike] == [1, 1, 1, 1]
 
 
-def test_what_moves_from_step_to_step() -> None:
+def test_bindings_advance_from_step_to_step() -> None:
     """Blocks are 2 * 4 * 8 inputs, 2 * 2 * 8 states and 2 lengths, rounded up to 4, of 4 bytes."""
     (repeat,) = repeats_of(network("LSTM"))
     assert repeat.turns == 7
@@ -199,7 +199,7 @@ def test_what_moves_from_step_to_step() -> None:
 
 
 @ALL
-def test_outputs_that_are_absent_cost_nothing(operator: str) -> None:
+def test_absent_outputs_cost_nothing(operator: str) -> None:
     assert "output sequence" in labels(network(operator))
     assert "output sequence" not in labels(network(operator, output_sequence_tensor=None))
     assert "output_single" not in labels(network(operator, output_single_tensor=None))
@@ -210,12 +210,12 @@ def test_sequences_without_lengths_all_last() -> None:
     assert "sequences that last" not in labels(network("RNN", sequence_lengths_tensor=None))
 
 
-def test_weights_are_laid_out_anew_for_many_steps_only() -> None:
+def test_weights_are_repacked_only_for_many_steps() -> None:
     assert "lay out weights" in labels(network("LSTM", (4, 2, 3, 8)))
     assert "lay out weights" not in labels(network("LSTM", (3, 2, 3, 8)))
 
 
-def test_units_lie_along_elements_or_along_what_is_summed_up() -> None:
+def test_units_lie_along_elements_or_along_the_summed_dimension() -> None:
     def form(target: Target, *sizes: int) -> tuple[int, bool]:
         (step,) = steps_of(network("LSTM", sizes), target)
         return step.weights.lanes, step.along
@@ -227,7 +227,7 @@ def test_units_lie_along_elements_or_along_what_is_summed_up() -> None:
     assert form(GPU, 9, 1024, 3, 64) == (4, False)
 
 
-def test_an_invocation_takes_several_sequences_where_enough_are_left() -> None:
+def test_an_invocation_takes_several_sequences_if_enough_remain() -> None:
     def rows(sequences: int) -> int:
         (step,) = steps_of(network("LSTM", (9, sequences, 3, 64)))
         return step.rows
@@ -236,7 +236,7 @@ def test_an_invocation_takes_several_sequences_where_enough_are_left() -> None:
 
 
 def test_long_times_are_taken_in_parts() -> None:
-    """A step of 256 sequences of 512 gates takes half a MiB: 127 steps, and the states before them, fit."""
+    """A step of 256 sequences of 512 gates takes half a MiB: 127 steps, and their initial states, fit."""
     desc = network("LSTM", (300, 256, 3, 128))
     assert [repeat.turns for repeat in repeats_of(desc)] == [100, 100, 100]
     assert labels(desc).count("hand states on") == 2

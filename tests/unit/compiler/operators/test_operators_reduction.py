@@ -1,4 +1,4 @@
-"""ARGMIN, ARGMAX and REDUCE: what they refuse, output sizes, upgrades, types by feature level."""
+"""ARGMIN, ARGMAX and REDUCE: validation, output sizes, upgrades, types by feature level."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dmlgpu.catalog.validation import validate
 from dmlgpu.common.errors import InvalidDescription
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.operators.lowering import lowering
-from tests.unit.refusals import refusal
+from tests.unit.rejections import rejection
 
 F32, F16, I32, U32, I64, U64 = (DataType[name] for name in ("FLOAT32", "FLOAT16", "INT32", "UINT32", "INT64", "UINT64"))
 
@@ -49,8 +49,8 @@ def reduce(function, data_type=F32, axes=(1,), sizes=(4, 5, 6), output_type=None
         (reduce(ReduceFunction.SUM, axes=()), "REDUCE: axes must name at least one axis, got none"),
     ],
 )
-def test_what_is_refused(desc, message):
-    assert refusal(desc) == message
+def test_invalid_descriptions_are_rejected(desc, message):
+    assert rejection(desc) == message
 
 
 @pytest.mark.parametrize(("axes", "sizes"), [((1,), (4, 1, 6)), ((2, 0), (1, 5, 1)), ((0, 1, 2), (1, 1, 1))])
@@ -62,7 +62,7 @@ def test_output_sizes(axes, sizes):
 @pytest.mark.parametrize(
     ("function", "desc_class"), [(ReduceFunction.ARGMIN, descs.Argmin), (ReduceFunction.ARGMAX, descs.Argmax)]
 )
-def test_reduce_finds_places_as_the_operators_of_their_own_do(function, desc_class):
+def test_reduce_finds_indices_as_argmin_and_argmax_do(function, desc_class):
     older = reduce(function, output_type=I64)
     assert operators.upgrade(older) == argmin(desc_class=desc_class, direction=AxisDirection.INCREASING)
 

@@ -1,4 +1,4 @@
-"""Regions of interest: what is refused, how ROI_ALIGN upgrades, what the plans look like where loops must be short."""
+"""Regions of interest: validation, the upgrade of ROI_ALIGN, and plans for targets with short loops."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from dmlgpu.compiler.schedule.steps.products import ScheduledTiles
 from dmlgpu.compiler.schedule.steps.reductions import ScheduledReduce
 from dmlgpu.compiler.target import Profile, Target
 from tests.schedules import steps_of
-from tests.unit.refusals import refusal
+from tests.unit.rejections import rejection
 
 ANY = 2**32 - 1
 TARGET = Target("any")
@@ -92,8 +92,8 @@ def pooling(**changes):
         ),
     ],
 )
-def test_bad_bins_are_refused(changes, message):
-    assert refusal(pooling(**changes)) == f"ROI_POOLING: {message}"
+def test_bad_bins_are_rejected(changes, message):
+    assert rejection(pooling(**changes)) == f"ROI_POOLING: {message}"
 
 
 BAD_SAMPLES = [
@@ -127,17 +127,17 @@ BAD_SAMPLES = [
 
 
 @pytest.mark.parametrize(("changes", "message"), BAD_SAMPLES)
-def test_bad_sampling_is_refused(changes, message):
-    assert refusal(align(**changes)) == f"ROI_ALIGN1: {message}"
-    assert refusal(gradient(**changes)) == f"ROI_ALIGN_GRAD: {message}"
+def test_bad_sampling_is_rejected(changes, message):
+    assert rejection(align(**changes)) == f"ROI_ALIGN1: {message}"
+    assert rejection(gradient(**changes)) == f"ROI_ALIGN_GRAD: {message}"
 
 
 @pytest.mark.parametrize("output", [tensor(4, 3, 7, 6), tensor(5, 2, 7, 6)])
 def test_outputs_have_a_batch_per_region_and_the_channels(output):
     expected = "[5, 3, 7, 6]"
     message = f"must be {expected} (regions, channels, any height and width), got {list(output.sizes)}"
-    assert refusal(align(output_tensor=output)) == f"ROI_ALIGN1: output_tensor.sizes {message}"
-    assert refusal(gradient(input_gradient_tensor=output)) == f"ROI_ALIGN_GRAD: input_gradient_tensor.sizes {message}"
+    assert rejection(align(output_tensor=output)) == f"ROI_ALIGN1: output_tensor.sizes {message}"
+    assert rejection(gradient(input_gradient_tensor=output)) == f"ROI_ALIGN_GRAD: input_gradient_tensor.sizes {message}"
 
 
 @pytest.mark.parametrize(
@@ -162,17 +162,17 @@ def test_outputs_have_a_batch_per_region_and_the_channels(output):
         ),
     ],
 )
-def test_bad_gradients_are_refused(changes, message):
-    assert refusal(gradient(**changes)) == f"ROI_ALIGN_GRAD: {message}"
+def test_bad_gradients_are_rejected(changes, message):
+    assert rejection(gradient(**changes)) == f"ROI_ALIGN_GRAD: {message}"
 
 
-def test_the_older_operator_upgrades_to_pixels_at_their_centres():
+def test_the_older_operator_upgrades_to_pixels_at_their_centers():
     newer = align(output_tensor=tensor(5, 3, 2, 2))
     older = descs.RoiAlign(**{name: getattr(newer, name) for name in descs.RoiAlign.field_names})
     operators.check(older)
     assert operators.upgrade(older) == newer
     older = older.replace(reduction_function=ReduceFunction.L1)
-    assert refusal(older) == "ROI_ALIGN: reduction_function must be AVERAGE or MAX, got L1"
+    assert rejection(older) == "ROI_ALIGN: reduction_function must be AVERAGE or MAX, got L1"
 
 
 # ---- schedules
@@ -188,7 +188,7 @@ def test_sampling_is_one_map(function):
     assert labels(align(reduction_function=function)) == [(ScheduledMap, "share 0")]
 
 
-def test_pooling_finds_places_and_takes_what_is_there():
+def test_pooling_finds_positions_and_gathers_their_elements():
     assert labels(pooling()) == [(ScheduledMap, "share 0"), (ScheduledMap, "take")]
 
 
@@ -207,8 +207,8 @@ def test_gradients_are_gathered():
     assert labels(nearest) == [(ScheduledMap, "zeros")]
 
 
-def test_neighboring_invocations_sum_for_other_channels():
-    """On CPU adapters, where they run through the same regions in step; maxima for several elements in a row, too."""
+def test_adjacent_invocations_sum_for_different_channels():
+    """On CPU adapters they iterate over the same regions in lockstep; maxima for several elements in a row, too."""
     channels, wide = 1, {"input_tensor": tensor(2, 9, 20, 30), "output_gradient_tensor": tensor(2, 9, 20, 30)}
     wide |= {"input_gradient_tensor": tensor(5, 9, 7, 6), "output_roi_gradient_tensor": None}
 
@@ -222,8 +222,8 @@ def test_neighboring_invocations_sum_for_other_channels():
     assert summed(Profile.DISCRETE, ReduceFunction.MAX) == ((1, 4, 1, 1), 3)
 
 
-def test_invocations_take_fewer_regions_where_there_are_few_of_them():
-    """So that some hundred elements of an image, and thousands of regions, keep an adapter busy."""
+def test_invocations_take_fewer_regions_if_there_are_few_of_them():
+    """Some hundred elements of an image, and thousands of regions, then keep an adapter busy."""
     regions = 4000
     values = {
         "input_tensor": tensor(1, 1, 8, 8),
@@ -270,18 +270,18 @@ def test_shares_cover_a_block_within_the_limit():
     assert Shares.of(300, 400, TARGET) == Shares(300, 400, 1, 1)
 
 
-def test_large_inputs_take_several_maps_where_loops_are_cut_short():
+def test_large_inputs_take_several_maps_if_loops_are_limited():
     large = {"input_tensor": tensor(1, 1, 100, 100), "output_tensor": tensor(5, 1, 1, 1)}
     rows = labels(align(**large), LIMITED)
     assert len(rows) > 1
-    assert rows == [(ScheduledMap, f"share {number}") for number in range(len(rows))]
+    assert rows == [(ScheduledMap, f"share {index}") for index in range(len(rows))]
     assert labels(align(**large)) == [(ScheduledMap, "share 0")]
     large["pooled_size"] = Size2D(1, 1)
     assert len(labels(pooling(**large), LIMITED)) > 2
 
 
 @pytest.mark.parametrize("make", [align, gradient])
-def test_too_many_samples_are_refused_where_loops_are_cut_short(make):
+def test_too_many_samples_are_rejected_if_loops_are_limited(make):
     desc = make(minimum_samples_per_output=5000)
     with pytest.raises(NotSupported) as caught:
         steps_of(desc, LIMITED)
@@ -292,7 +292,7 @@ def test_too_many_samples_are_refused_where_loops_are_cut_short(make):
 
 
 @pytest.mark.parametrize("loop_limit", [None, 65535])
-def test_regions_are_bound_in_parts_or_refused(loop_limit):
+def test_regions_are_bound_in_parts_or_rejected(loop_limit):
     target = Target("small", max_binding_size=16384, loop_limit=loop_limit)
     sampled = compiler.compile_operator(align(output_tensor=tensor(5, 3, 40, 60)), target)
     assert len(sampled.kernels) > 1

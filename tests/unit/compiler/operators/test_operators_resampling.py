@@ -1,4 +1,4 @@
-"""Resampling: what is refused, how older operators upgrade, what the plans look like."""
+"""Resampling: validation, upgrades of older operators, plans."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ from dmlgpu.compiler.schedule.steps.products import ScheduledTiles
 from dmlgpu.compiler.schedule.steps.reductions import ScheduledReduce
 from dmlgpu.compiler.target import Profile, Target
 from tests.schedules import steps_of
-from tests.unit.refusals import refusal
+from tests.unit.rejections import rejection
 
 FLOAT, BYTE = DataType.FLOAT32, DataType.UINT8
 LINEAR, NEAREST = InterpolationMode.LINEAR, InterpolationMode.NEAREST_NEIGHBOR
@@ -72,7 +72,7 @@ def steps(desc):
     return steps_of(desc, TARGET)
 
 
-# ---- what is refused
+# ---- validation
 
 
 @pytest.mark.parametrize(
@@ -97,26 +97,26 @@ def steps(desc):
         ),
     ],
 )
-def test_numbers_that_place_nothing_are_refused(changes, message):
-    assert refusal(resample3((1, 2, 12, 16), **changes)) == f"RESAMPLE3: {message}"
+def test_parameters_without_finite_coordinates_are_rejected(changes, message):
+    assert rejection(resample3((1, 2, 12, 16), **changes)) == f"RESAMPLE3: {message}"
 
 
 def test_gradients_are_checked_as_resampling_is():
     assert (
-        refusal(resample_grad1(scales=(0.5, 0.0)))
+        rejection(resample_grad1(scales=(0.5, 0.0)))
         == "RESAMPLE_GRAD1: scales[1] must be a positive normal float, got 0.0"
     )
     message = "input_pixel_offsets must have one entry per dimension of output_gradient_tensor (2), got 1"
-    assert refusal(resample_grad1(input_pixel_offsets=(0.5,))) == f"RESAMPLE_GRAD1: {message}"
+    assert rejection(resample_grad1(input_pixel_offsets=(0.5,))) == f"RESAMPLE_GRAD1: {message}"
 
 
 def test_upsampled_sizes_follow_from_the_scales():
     message = "must be [1, 2, 9, 8] (height and width multiplied by scale_size), got [1, 2, 9, 9]"
     assert (
-        refusal(upsample(Size2D(width=2, height=3), counts=(1, 2, 9, 9)))
+        rejection(upsample(Size2D(width=2, height=3), counts=(1, 2, 9, 9)))
         == f"UPSAMPLE_2D: output_tensor.sizes {message}"
     )
-    assert refusal(upsample(Size2D(width=0, height=3))) == "UPSAMPLE_2D: scale_size.width must be at least 1, got 0"
+    assert rejection(upsample(Size2D(width=0, height=3))) == "UPSAMPLE_2D: scale_size.width must be at least 1, got 0"
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def older(desc_class, mode, **more):
 
 
 @pytest.mark.parametrize(("mode", "offset"), [(LINEAR, 0.5), (NEAREST, 0.0)])
-def test_older_operators_round_halves_up(mode, offset):
+def test_older_operators_round_ties_up(mode, offset):
     offsets = {"input_pixel_offsets": (0.5,), "output_pixel_offsets": (-0.5,)}
     for desc in (older(descs.Resample, mode), older(descs.Resample1, mode, **offsets)):
         newest = operators.upgrade(desc)
@@ -167,7 +167,7 @@ def test_resample2_is_not_antialiased():
 
 
 @pytest.mark.parametrize(("mode", "offset"), [(LINEAR, 0.25), (NEAREST, -0.25)])
-def test_older_gradients_round_halves_up(mode, offset):
+def test_older_gradients_round_ties_up(mode, offset):
     newest = resample_grad1(mode, input_pixel_offsets=(offset, offset))
     fields = {name: getattr(newest, name) for name in newest.field_names if name != "rounding_direction"}
     desc = descs.ResampleGrad(**(fields | {"input_pixel_offsets": (0.25, 0.25)}))
@@ -177,7 +177,7 @@ def test_older_gradients_round_halves_up(mode, offset):
 # ---- schedules
 
 
-def test_nothing_but_a_copy_where_nothing_is_resampled():
+def test_descriptions_without_resampling_are_copies():
     for mode in (LINEAR, NEAREST):
         (step,) = steps(resample3((1, 2, 6, 8), interpolation_mode=mode))
         assert step.body.moves and step.output.sizes == (24,)
@@ -185,7 +185,7 @@ def test_nothing_but_a_copy_where_nothing_is_resampled():
     assert step.body.moves
 
 
-def test_only_dimensions_along_which_elements_move_are_resampled():
+def test_only_dimensions_with_other_coordinates_are_resampled():
     (step,) = steps(resample3((1, 2, 4, 8), interpolation_mode=NEAREST))
     assert [axis.dimension for axis in dict(step.body.constants)["axes"]] == [2]
     assert step.lanes == 4
@@ -197,8 +197,8 @@ def test_interpolation_goes_along_two_axes_at_a_time():
     assert [[axis.dimension for axis in dict(step.body.constants)["axes"]] for step in kernels] == [[2, 3], [1, 0]]
 
 
-def test_antialiasing_adds_up_along_one_axis_after_the_other():
-    """A tenth has more elements under a triangle than a body adds up itself, a half has four."""
+def test_antialiasing_sums_axis_by_axis():
+    """A scale of a tenth has more elements under a triangle than a body sums, a half has four."""
     tenth, half = steps(resample3((1, 2, 2, 3), sizes=(1, 2, 20, 6), antialiased=True))
     assert isinstance(tenth, ScheduledReduce) and tenth.source.sizes[-1] > FEW_TAPS
     assert (half.body.file, dict(half.body.constants)["taps"]) == (resampling.ANTIALIASED_SUM, 4)
@@ -229,7 +229,7 @@ ROUNDINGS = st.sampled_from([None, Rounding(increasing=True), Rounding(increasin
 
 @settings(max_examples=150)
 @given(AXES, ROUNDINGS)
-def test_estimated_users_hold_all_that_looking_at_every_element_finds(axis, rounding):
+def test_estimated_users_include_all_enumerated_users(axis, rounding):
     places = axis.places(rounding)
     line, taps = resampling.estimated_line(axis, rounding)
     for element in range(axis.size):
@@ -250,14 +250,14 @@ def antialiased_taps(axis):
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e-3, 0.5, 1 / 3, 1.0, 4.0])
-def test_estimated_triangles_hold_what_listing_finds(scale, monkeypatch):
+def test_estimated_triangles_include_enumerated_elements(scale, monkeypatch):
     axis = ResampledAxis(0, 5000, 4000, scale, 0.5, -0.5)
     exact = antialiased_taps(axis)
     monkeypatch.setattr(resampling, "LONGEST_LISTED", 1000)
     assert exact <= antialiased_taps(axis) <= exact + 5
 
 
-def test_pairs_beyond_all_time_are_refused():
+def test_too_many_pairs_are_rejected():
     far = {"input_pixel_offsets": (-1e9,), "scales": (1.0,)}
     sizes = {name: TensorDesc(FLOAT, (1 << 20,)) for name in ("input_gradient_tensor", "output_gradient_tensor")}
     desc = resample_grad1(LINEAR, output_pixel_offsets=(0.0,), **far, **sizes)
@@ -299,8 +299,8 @@ def test_antialiasing_by_whole_factors_is_written_in_whole_units():
         assert not isinstance(step, ScheduledDownsample)
 
 
-def test_elements_at_one_coordinate_have_weights_in_common():
-    """Two units in a row; four elements in as many rows along the last axis; four in a row where units do not fit."""
+def test_elements_at_one_coordinate_share_weights():
+    """Two units in a row; four elements in four rows along the last axis; four in a row if units do not fit."""
     for counts, sizes, tile in [
         ((1, 2, 4, 16), (1, 2, 10, 16), (1, 1, 1, 8)),
         ((1, 2, 6, 4), (1, 2, 6, 10), (1, 1, 4, 1)),
@@ -355,7 +355,7 @@ def test_powers_of_two_are_multiplied(scale, inverse):
         (2.0, (0.5, -0.5), None, False),
     ],
 )
-def test_what_moves_nothing(scale, offsets, rounding, expected):
+def test_resampling_without_effect(scale, offsets, rounding, expected):
     assert axis(4, 4, scale, *offsets).moves_nothing(rounding) is expected
 
 

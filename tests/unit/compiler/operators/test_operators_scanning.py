@@ -1,4 +1,4 @@
-"""CUMULATIVE_SUMMATION, CUMULATIVE_PRODUCT, NONZERO_COORDINATES: what they refuse, output sizes, plans."""
+"""CUMULATIVE_SUMMATION, CUMULATIVE_PRODUCT, NONZERO_COORDINATES: validation, output sizes, plans."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dmlgpu.compiler.schedule.scan import TOTAL
 from dmlgpu.compiler.schedule.steps.reductions import ScanSchedule, ScheduledScan
 from dmlgpu.compiler.target import Profile, Target
 from tests.schedules import steps_of
-from tests.unit.refusals import refusal
+from tests.unit.rejections import rejection
 
 F32, F16, I32, U32, I64, U64 = (DataType[name] for name in ("FLOAT32", "FLOAT16", "INT32", "UINT32", "INT64", "UINT64"))
 ANY, GPU = Target("any"), Target("any", Profile.DISCRETE)
@@ -77,22 +77,22 @@ def nonzero(sizes=(1, 1, 4, 5), rows=(1, 1, 20, 2), count=(1, 1, 1, 1), data_typ
         ),
     ],
 )
-def test_what_is_refused(desc, message):
-    assert refusal(desc) == message
+def test_invalid_descriptions_are_rejected(desc, message):
+    assert rejection(desc) == message
 
 
 @pytest.mark.parametrize(
     ("sizes", "rows"),
     [((1, 2, 3, 4), (24, 3)), ((1, 2, 3, 4), (24, 4)), ((1, 1, 5, 5, 5), (1, 125, 3)), ((1, 1, 1, 1), (1, 1))],
 )
-def test_leading_ones_may_be_left_out(sizes, rows):
+def test_leading_ones_may_be_omitted(sizes, rows):
     operators.check(nonzero(sizes, rows, (1,)))
 
 
 def test_below_4_0_dimension_counts_are_equal():
     operators.check(nonzero(), FeatureLevel.LEVEL_3_1)
     operators.check(nonzero(count=(1,)), FeatureLevel.LEVEL_4_0)
-    assert refusal(nonzero(rows=(1, 1, 1, 20, 2)), FeatureLevel.LEVEL_3_1) == (
+    assert rejection(nonzero(rows=(1, 1, 1, 20, 2)), FeatureLevel.LEVEL_3_1) == (
         "NONZERO_COORDINATES: output_coordinates_tensor.dimension_count must be input_tensor's dimension count (4)"
         " below feature level 4_0, got 5"
     )
@@ -114,7 +114,7 @@ def test_64_bit_integers_need_no_feature(desc_class, data_type):
     assert "i64" not in kernel.wgsl and "u64" not in kernel.wgsl.replace("u64_words", "")
 
 
-def test_coordinates_take_counts_per_block_and_the_total_behind_an_empty_one():
+def test_coordinates_use_counts_per_block_and_the_total_of_an_empty_block():
     desc = nonzero((1, 300, 100), (30000, 3), (1, 1))
     totals, starts, rows, count = steps_of(desc, ANY)
     assert (totals.advance, rows.advance) == (TOTAL, "scanning/nonzero_coordinates")
@@ -131,7 +131,7 @@ def test_coordinates_on_a_gpu_are_found_by_workgroups():
     assert scans[0].schedule is scans[-1].schedule is ScanSchedule.TREE
 
 
-def test_sixteen_million_coordinates_of_two_fit_into_128_mebibytes_and_of_three_take_two_bindings():
+def test_large_coordinates_are_split_into_bindings():
     def largest(program):
         return max(slot.size for kernel in program.kernels for slot in kernel.slots)
 

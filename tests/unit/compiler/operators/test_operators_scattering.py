@@ -1,4 +1,4 @@
-"""SCATTER_ELEMENTS and SCATTER_ND: what they refuse, output sizes, plans."""
+"""SCATTER_ELEMENTS and SCATTER_ND: validation, output sizes, plans."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dmlgpu.compiler.operators.lowering import lowering
 from dmlgpu.compiler.schedule.steps.ordering import ScatterSchedule, ScheduledScatter
 from dmlgpu.compiler.target import Profile, Target
 from tests.schedules import steps_of
-from tests.unit.refusals import refusal
+from tests.unit.rejections import rejection
 
 F32, I64, U32 = DataType.FLOAT32, DataType.INT64, DataType.UINT32
 ANY = Target("any")
@@ -103,8 +103,8 @@ def blocks(**changes):
         ),
     ],
 )
-def test_what_is_refused(desc, message):
-    assert refusal(desc) == message
+def test_invalid_descriptions_are_rejected(desc, message):
+    assert rejection(desc) == message
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_a_deterministic_scatter_marks_the_last_update_of_each_unit_first(desc, 
     ("profile", "width", "run"),
     [(Profile.CPU, 32, (1, 1)), (Profile.CPU, 24, None), (Profile.DISCRETE, 32, None)],
 )
-def test_four_units_of_a_row_look_up_one_place_on_processors(profile, width, run):
+def test_four_units_of_a_row_share_a_lookup_on_cpus(profile, width, run):
     rows = TensorDesc(F32, (500, width))
     desc = descs.ScatterNd(
         input_tensor=rows,

@@ -1,4 +1,4 @@
-"""TOP_K and TOP_K1: what they refuse, output sizes, upgrade, plans."""
+"""TOP_K and TOP_K1: validation, output sizes, upgrade, plans."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.operators.lowering import lowering
 from dmlgpu.compiler.target import Profile, Target
 from tests.schedules import steps_of
-from tests.unit.refusals import refusal
+from tests.unit.rejections import rejection
 
 F32, I64, U8, U32, U64 = (DataType[name] for name in ("FLOAT32", "INT64", "UINT8", "UINT32", "UINT64"))
 CPU, GPU = Target("any", Profile.CPU), Target("any", Profile.DISCRETE)
@@ -63,8 +63,8 @@ def older(desc):
         ),
     ],
 )
-def test_what_is_refused(desc, message):
-    assert refusal(desc) == message
+def test_invalid_descriptions_are_rejected(desc, message):
+    assert rejection(desc) == message
 
 
 def test_k_may_be_the_whole_axis():
@@ -80,7 +80,7 @@ def test_the_older_operator_takes_the_largest():
     assert operators.upgrade(older(top())) == top()
 
 
-def test_a_line_too_long_for_places_is_refused():
+def test_a_line_too_long_for_its_positions_is_rejected():
     sizes = (1 << 31,)
     with pytest.raises(NotSupported) as caught:
         compiler.compile_operator(top(sizes, 0, 1, strides=(0,)), CPU)
@@ -122,7 +122,7 @@ def test_the_steps_depend_on_sizes_and_target(desc, target, expected):
     assert labels(desc, target) == [*expected, "values", "indices"]
 
 
-def test_records_that_were_read_make_room():
+def test_memory_of_read_records_is_reused():
     """7 tiles of 16, then 4, 2 and 1 runs."""
     desc = top((3, 100), k=100)
     *sorting, _, _ = steps_of(desc, CPU)

@@ -1,4 +1,4 @@
-"""ADAM_OPTIMIZER: what is refused, and its plan."""
+"""ADAM_OPTIMIZER: validation and plan."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.target import Target
 from tests.optimizers import adam
 from tests.schedules import steps_of
-from tests.unit.refusals import refusal
+from tests.unit.rejections import rejection
 
 
-def test_an_ordinary_step_is_taken():
+def test_a_valid_step_is_accepted():
     operators.check(adam(1e-8))
 
 
@@ -31,8 +31,8 @@ def test_an_ordinary_step_is_taken():
         ),
     ],
 )
-def test_refusals(changes, message):
-    assert refusal(replace(adam(1e-8), **changes)) == message
+def test_rejections(changes, message):
+    assert rejection(replace(adam(1e-8), **changes)) == message
 
 
 def test_no_output_is_written_before_all_inputs_were_read():

@@ -1,4 +1,4 @@
-"""What softmax and quantization refuse, and how the older operators upgrade."""
+"""Softmax and quantization: validation, and upgrades of older operators."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from dmlgpu import descs
 from dmlgpu.catalog.enums import DataType, QuantizationType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler import operators
-from tests.unit.refusals import refusal
+from tests.unit.rejections import rejection
 
 F32, F16, I8, U8, I32 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT8, DataType.UINT8, DataType.INT32
 
@@ -25,7 +25,7 @@ F32, F16, I8, U8, I32 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT8, DataT
 def test_axes(desc_class, axes, message):
     tensor = TensorDesc(F32, (2, 3, 4))
     desc = desc_class(input_tensor=tensor, output_tensor=tensor, axes=axes)
-    assert refusal(desc) == f"{desc_class.operator}: {message}"
+    assert rejection(desc) == f"{desc_class.operator}: {message}"
 
 
 OLDER = [
@@ -38,7 +38,7 @@ OLDER = [
 @pytest.mark.parametrize(("older", "newer"), OLDER)
 def test_the_older_operators_take_two_dimensions(older, newer):
     tensor = TensorDesc(F32, (2, 1, 3, 4))
-    assert refusal(older(input_tensor=tensor, output_tensor=tensor)) == (
+    assert rejection(older(input_tensor=tensor, output_tensor=tensor)) == (
         f"{older.operator}: input_tensor.sizes must have 1 in all dimensions but the last two"
         f" ({newer.operator} takes any), got [2, 1, 3, 4]"
     )
@@ -59,10 +59,10 @@ def linear(input_type, scale_type):
 def test_types_of_scales():
     for pair in ((F32, F32), (F16, F16), (I32, F32)):
         operators.check(linear(*pair))
-    assert refusal(linear(F16, F32)) == (
+    assert rejection(linear(F16, F32)) == (
         "ELEMENT_WISE_QUANTIZE_LINEAR: scale_tensor.data_type must be FLOAT16 for an input of FLOAT16, got FLOAT32"
     )
-    assert refusal(linear(I32, F16)) == (
+    assert rejection(linear(I32, F16)) == (
         "ELEMENT_WISE_QUANTIZE_LINEAR: scale_tensor.data_type must be FLOAT32 for an input of INT32, got FLOAT16"
     )
 
@@ -116,7 +116,7 @@ def test_quantize(kind, tensors, output, message):
         quantization_tensors=tensors,
         output_tensor=TensorDesc(I8, output),
     )
-    assert refusal(desc) == f"QUANTIZE: {message}"
+    assert rejection(desc) == f"QUANTIZE: {message}"
 
 
 def test_dequantize_takes_the_scales_type_from_its_output():
@@ -126,7 +126,7 @@ def test_dequantize_takes_the_scales_type_from_its_output():
         quantization_tensors=[TensorDesc(F32, (1, 1))],
         output_tensor=TensorDesc(F16, (4, 6)),
     )
-    assert refusal(desc) == (
+    assert rejection(desc) == (
         "DEQUANTIZE: quantization_tensors[0].data_type must equal output_tensor.data_type (FLOAT16), got FLOAT32"
     )
 
@@ -140,10 +140,10 @@ def add(**changed):
 
 def test_quantized_addition():
     operators.check(add())
-    assert refusal(add(b_tensor=TensorDesc(U8, (2, 1)))) == (
+    assert rejection(add(b_tensor=TensorDesc(U8, (2, 1)))) == (
         "ELEMENT_WISE_QUANTIZED_LINEAR_ADD: b_tensor.sizes must be [2, 3] (a_tensor.sizes), got [2, 1]"
     )
-    assert refusal(add(output_zero_point_tensor=TensorDesc(U8, (2, 1)))) == (
+    assert rejection(add(output_zero_point_tensor=TensorDesc(U8, (2, 1)))) == (
         "ELEMENT_WISE_QUANTIZED_LINEAR_ADD: output_zero_point_tensor.sizes must hold 1 element, got [2, 1]"
     )
 
@@ -158,9 +158,9 @@ def test_dynamic_quantization():
         )
 
     operators.check(dynamic((2, 3), (1, 1)))
-    assert refusal(dynamic((3, 2), (1, 1))) == (
+    assert rejection(dynamic((3, 2), (1, 1))) == (
         "DYNAMIC_QUANTIZE_LINEAR: output_tensor.sizes must be [2, 3] (input_tensor.sizes), got [3, 2]"
     )
-    assert refusal(dynamic((2, 3), (1, 3))) == (
+    assert rejection(dynamic((2, 3), (1, 3))) == (
         "DYNAMIC_QUANTIZE_LINEAR: output_scale_tensor.sizes must hold 1 element, got [1, 3]"
     )

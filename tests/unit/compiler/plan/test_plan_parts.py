@@ -1,4 +1,4 @@
-"""When two steps are the same but for what they bind."""
+"""Keys of steps that differ only in their bindings."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def tensor(binding: PlanBinding, size: int = 8) -> PlanTensor:
     return PlanTensor(binding, DataType.FLOAT32, (size,), (1,))
 
 
-FIRST, SECOND, THIRD = (PlanBinding(Role.INPUT, number) for number in range(3))
+FIRST, SECOND, THIRD = (PlanBinding(Role.INPUT, index) for index in range(3))
 
 
-def test_bindings_do_not_count_and_are_told_in_order() -> None:
+def test_keys_ignore_bindings_and_list_them_in_order() -> None:
     memory = PlanBinding(Role.TEMPORARY, Allocation("memory"), 64)
     first, bound = signature(Map("copy", identity(tensor(FIRST)), tensor(memory)))
     other, others = signature(Map("copy", identity(tensor(THIRD)), tensor(SECOND)))
@@ -36,7 +36,7 @@ def test_bindings_do_not_count_and_are_told_in_order() -> None:
     assert dict(zip(bound, others, strict=True)) == {FIRST: THIRD, memory: SECOND}
 
 
-def test_what_is_bound_twice_counts() -> None:
+def test_repeated_bindings_change_the_key() -> None:
     twice, _ = signature((tensor(FIRST), tensor(FIRST)))
     assert twice == signature((tensor(SECOND), tensor(SECOND)))[0]
     assert twice != signature((tensor(FIRST), tensor(SECOND)))[0]
@@ -62,7 +62,7 @@ def test_what_is_bound_twice_counts() -> None:
     ],
     ids=str,
 )
-def test_whatever_differs_counts(value: Any, other: Any) -> None:
+def test_every_other_difference_changes_the_key(value: Any, other: Any) -> None:
     assert signature(Part(value))[0] != signature(Part(other))[0]
 
 
@@ -71,7 +71,7 @@ def test_equal_values_are_the_same() -> None:
         assert signature(make())[0] == signature(make())[0]
 
 
-def test_what_is_shared_counts() -> None:
+def test_sharing_changes_the_key() -> None:
     shared = Part(1)
     assert signature((shared, shared))[0] != signature((Part(1), Part(1)))[0]
     assert signature((shared, shared, Part(1)))[0] != signature((shared, Part(1), shared))[0]
@@ -80,11 +80,11 @@ def test_what_is_shared_counts() -> None:
 @pytest.mark.parametrize(
     "unknown", [[1], {1: 2}, frozenset({0.0}), 1j, object()], ids=lambda value: type(value).__name__
 )
-def test_what_cannot_be_compared_has_no_signature(unknown: object) -> None:
+def test_incomparable_parts_have_no_key(unknown: object) -> None:
     assert signature(Part(unknown)) == (None, ())
 
 
-def test_a_deep_step_has_one() -> None:
+def test_a_deep_step_has_a_key() -> None:
     deep: Any = None
     for _ in range(5000):
         deep = Part(deep, deep)

@@ -1,4 +1,4 @@
-"""Sources: affine maps and the views they make, what only moves bits, which dimensions of inputs follow."""
+"""Sources: affine maps and views, bodies that only copy bits, dimensions of inputs that follow."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_dimension_follows_the_one_that_it_moves_one_to_one_with(affine, follo
     assert affine.follows == follows
 
 
-def test_a_view_has_the_strides_of_what_it_sees():
+def test_a_view_has_the_strides_of_its_source():
     affine = Affine((1, 0), ((2, 0, 0), (0, 2, 1)))
     view = affine.of(tensor((4, 6), (10, 1), offset=3), (2, 3, 2))
     assert (view.sizes, view.strides, view.offset) == ((2, 3, 2), (20, 2, 1), 13)
@@ -74,7 +74,7 @@ def test_a_permuted_tensor_has_its_elements_in_the_order_of_its_new_dimensions(o
 # ---- trees
 
 
-def test_what_moves_bits_and_what_computes():
+def test_bodies_that_copy_bits_are_distinguished():
     raw = tensor((4,))
     assert only_moves(element("layout/reverse", F32, (4,), input=AffineView(raw, (4,), Affine.box((0,)))))
     for computed in (

@@ -1,4 +1,4 @@
-"""Plans, schedules and programs as people read them."""
+"""Texts of plans, schedules and programs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ GATHER = descs.GatherNd1(
 )
 
 
-def test_a_plan_says_what_is_computed_and_what_is_read_and_written() -> None:
+def test_a_plan_prints_equations_reads_and_writes() -> None:
     assert str(operators.lower(GATHER)) == (
         "plan of GATHER_ND1: 1 step\n"
         "  1. map gather\n"
@@ -47,7 +47,7 @@ def test_a_plan_says_what_is_computed_and_what_is_read_and_written() -> None:
     )
 
 
-def test_a_schedule_says_why() -> None:
+def test_a_schedule_prints_reasons() -> None:
     assert str(schedule(operators.lower(GATHER), CPU)) == (
         "schedule of GATHER_ND1 for 'CPU' (cpu): 1 kernel\n"
         "  1. gather (map): 6 items in units of 4 elements, 1 x 1 x 1 workgroups of 256\n"
@@ -55,7 +55,7 @@ def test_a_schedule_says_why() -> None:
     )
 
 
-def test_a_program_says_what_is_bound_and_where_its_text_comes_from() -> None:
+def test_a_program_prints_bindings_and_shader_files() -> None:
     assert str(render(schedule(operators.lower(GATHER), CPU))) == (
         "program of GATHER_ND1: 1 kernel, 0 bytes temporary (at least 0), 0 bytes persistent\n"
         "  1. gather_nd1 gather x4: 1 x 1 x 1 workgroups of 256\n"
@@ -66,7 +66,7 @@ def test_a_program_says_what_is_bound_and_where_its_text_comes_from() -> None:
     )
 
 
-def test_tensors_tell_strides_offsets_and_lanes_only_where_they_matter() -> None:
+def test_tensors_print_strides_offsets_and_lanes_only_if_they_matter() -> None:
     packed = PlanTensor.of(Role.INPUT, 0, floats(2, 1, 3))
     assert str(packed) == "input 0 FLOAT32 [2, 1, 3]"
     assert str(PlanTensor(packed.binding, DataType.INT8, (2, 1, 3), (3, 99, 1))) == "input 0 INT8 [2, 1, 3]"
@@ -75,7 +75,7 @@ def test_tensors_tell_strides_offsets_and_lanes_only_where_they_matter() -> None
     assert str(PlanTensor.temporary("sums", DataType.INT32, (5,))) == "temporary 'sums' INT32 [5]"
 
 
-def test_what_is_read_twice_gets_a_name() -> None:
+def test_values_that_are_read_twice_get_a_name() -> None:
     """A chain of additions of a value to itself: 40 lines, where a nested text would take 2 ** 40 times as much."""
     tensor = PlanTensor.of(Role.INPUT, 0, floats(8))
     body = apply("activation/activation_relu", DataType.FLOAT32, (8,), input=tensor)
@@ -92,11 +92,11 @@ def test_a_kind_of_step_without_equations_is_named() -> None:
         equations(Step("x"))
 
 
-def test_a_plan_of_nothing() -> None:
+def test_an_empty_plan() -> None:
     assert describe(Plan("EMPTY", ())) == "plan of EMPTY: 0 steps"
 
 
-def test_equations_name_values_that_schedules_hold() -> None:
+def test_equations_name_register_values() -> None:
     held = apply("elementwise/cast", DataType.FLOAT32, (2,), input=RegisterValue.product(DataType.INT32, (2,)))
     output = PlanTensor.of(Role.OUTPUT, 3, floats(2))
     assert equations(Map("", held, output)) == ["output 3 = cast(product)"]
@@ -104,8 +104,8 @@ def test_equations_name_values_that_schedules_hold() -> None:
 
 
 @pytest.mark.parametrize("target", [CPU, GPU], ids=lambda target: target.name)
-def test_every_operator_has_a_text_and_every_kernel_a_reason(target: Target) -> None:
-    """One case of each operator: equations name every resource that is read or written, no kernel lacks its reason."""
+def test_every_operator_has_equations_and_every_kernel_a_reason(target: Target) -> None:
+    """One case of each operator: equations name every resource that is read or written, and kernels have reasons."""
     silent, unnamed, planned = [], [], 0
     for cases in OPERATOR_CASES.values():
         desc = cases.case(cases.names("standard")[0]).desc
@@ -126,8 +126,8 @@ def test_every_operator_has_a_text_and_every_kernel_a_reason(target: Target) -> 
     assert planned > 150
 
 
-def test_the_shader_files_of_a_kernel_are_there() -> None:
-    """Names come from the text of kernels, which namespaces rewrite: they must stay what they are."""
+def test_the_shader_files_of_a_kernel_exist() -> None:
+    """Names come from the source of kernels, in which namespaces must not rewrite them."""
     for stem in ("multihead_attention", "lstm", "top_k1", "convolution", "batch_normalization_training", "gemm"):
         program = compile_operator(OPERATOR_CASES[stem].case(OPERATOR_CASES[stem].names("quick")[-1]).desc, CPU)
         for kernel in program.kernels:
@@ -135,7 +135,7 @@ def test_the_shader_files_of_a_kernel_are_there() -> None:
             assert [file for file in kernel.shaders if file != "lib" and not templates.exists(file)] == []
 
 
-def test_kernels_of_steps_in_time_are_told_once() -> None:
+def test_kernels_of_time_steps_are_printed_once() -> None:
     cases = OPERATOR_CASES["lstm"]
     program = compile_operator(cases.case("lstm-float32-3x33x16-near-bare-s0").desc, CPU)
     assert str(program).count("lstm step") == 1

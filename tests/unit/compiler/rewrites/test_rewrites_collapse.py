@@ -1,4 +1,4 @@
-"""Merging dimensions: which ones, and that every element keeps its place."""
+"""Merging of dimensions: the merged dimensions, and unchanged offsets of elements."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_which_dimensions_merge(sizes, strides, groups):
     assert mergeable(sizes, strides) == groups
 
 
-def test_dimensions_of_different_mark_stay_apart():
+def test_dimensions_with_different_marks_are_not_merged():
     assert mergeable((2, 3, 4, 5), [packed_strides((2, 3, 4, 5))], [False, False, True, True]) == ((0, 1), (2, 3))
 
 
@@ -73,7 +73,7 @@ _dimension = st.tuples(st.integers(1, 3), st.sampled_from([-6, -3, -1, 0, 1, 2, 
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(-12, 12), st.integers(-12, 12)), min_size=1, max_size=5))
-def test_every_element_keeps_its_place(dimensions):
+def test_every_element_keeps_its_offset(dimensions):
     sizes, *strides = zip(*dimensions, strict=True)
     merged, results = merge_dimensions(sizes, *strides)
     for before, after in zip(strides, results, strict=True):
@@ -81,7 +81,7 @@ def test_every_element_keeps_its_place(dimensions):
 
 
 @given(st.lists(_dimension, min_size=1, max_size=5))
-def test_no_dimensions_are_left_that_could_merge(dimensions):
+def test_no_mergeable_dimensions_remain(dimensions):
     sizes, strides = zip(*dimensions, strict=True)
     merged, (result,) = merge_dimensions(sizes, strides)
     assert len(merged) == 1 or 1 not in merged
@@ -107,7 +107,7 @@ def test_a_repeated_tensor_deep_in_a_tree_keeps_dimensions_apart():
     assert output.sizes == (6, 4)
 
 
-def test_trees_that_change_coordinates_stay_as_they_are():
+def test_trees_that_change_coordinates_are_unchanged():
     source = tensor((2, 4), view=View.RAW)
     sliced = AffineView(source, (2, 4), Affine.box((0, 0)))
     body, output = apply("subtract", F32, (2, 4), a=sliced, b=tensor((2, 4))), tensor((2, 4))

@@ -1,4 +1,4 @@
-"""Frames: dimensions merged as far as they may be, rows cut into units, the same elements at the same places."""
+"""Frames: dimensions are merged as far as possible, rows split into units, and elements keep their positions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def frame(sizes, start, end, step=None, *, data_type=F32, padded=0):
 
 
 def pairs(framed):
-    """Where each element lies in the input, and where in the output."""
+    """Return the offset of each element in the input and in the output."""
     source = element_offsets(framed.input.sizes, framed.input.strides)
     at = np.indices(framed.input.sizes)
     place = sum(
@@ -52,7 +52,7 @@ def pairs(framed):
         pytest.param(frame((3, 5), (1, 0), (1, 0), padded=2), True, (3, 5), (5, 5), (1, 0), id="rows apart"),
     ],
 )
-def test_what_is_merged(unmerged, whole_rows, sizes, large, start):
+def test_merged_dimensions(unmerged, whole_rows, sizes, large, start):
     merged = merge_frame(unmerged, whole_rows=whole_rows)
     assert (merged.input.sizes, merged.output.sizes, merged.start) == (sizes, large, start)
 
@@ -66,7 +66,7 @@ _dimension = st.tuples(st.integers(1, 6), st.integers(0, 4), st.integers(0, 4), 
 
 
 @given(st.lists(_dimension, min_size=1, max_size=4), st.booleans(), st.integers(0, 2))
-def test_merging_moves_nothing(dimensions, whole_rows, padded):
+def test_merging_moves_no_element(dimensions, whole_rows, padded):
     sizes, start, end, step = zip(*dimensions, strict=True)
     given_frame = frame(sizes, start, end, step, padded=padded)
     assert pairs(merge_frame(given_frame, whole_rows=whole_rows)) == pairs(given_frame)

@@ -1,4 +1,4 @@
-"""Moves: the views that stand in for the copies."""
+"""Moves: views that replace copies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def tensor(sizes, strides=None, offset=0, role=Role.INPUT):
 
 
 def places(view):
-    """Where every element of a view lies in memory."""
+    """Return the memory offset of every element of a view."""
     return view.offset + element_offsets(view.sizes, view.strides)
 
 
@@ -48,20 +48,20 @@ def tiled(size, count):
     return Move((count, size), Affine.digits(space, [("place",)]), Affine.digits(space, [("again", "place")]))
 
 
-def test_repetitions_are_a_view_where_a_single_element_repeats():
+def test_repetitions_of_a_single_element_are_a_view():
     assert result_view(tiled(1, 3), tensor((1,)), (3,)).strides == (0,)
     assert result_view(tiled(4, 1), tensor((4,), (2,)), (4,)).strides == (2,)
     assert result_view(tiled(4, 2), tensor((4,)), (8,)) is None
 
 
 def blocked(row_stride):
-    """Blocks of 2 along a width of 6, from a height of 2 whose rows lie so far apart."""
+    """Return blocks of 2 along a width of 6, from a height of 2 with a row stride."""
     space = {"row": 2, "column": 3, "across": 2}
     source = Affine.digits(space, [("row",), ("column", "across")])
     place = Affine.digits(space, [("row", "column"), ("across",)])
     return result_view(Move((2, 3, 2), source, place), tensor((2, 6), (row_stride, 1)), (6, 2))
 
 
-def test_digits_are_a_view_where_they_lie_evenly():
+def test_evenly_spaced_digits_are_a_view():
     assert blocked(6).strides == (2, 1)
     assert blocked(7) is None

@@ -76,11 +76,11 @@ def test_moved_bytes_pack_as_widely_as_the_row_divides(size, bits):
         pytest.param(copy((1, 1)), output((1, 1)), 1, id="one element"),
     ],
 )
-def test_what_packs(body, result, expected):
+def test_tensors_that_pack(body, result, expected):
     assert lanes(body, result) == expected
 
 
-def test_units_reach_the_elements_that_they_stand_for():
+def test_units_cover_their_elements():
     body, result = pack(copy((3, 8), (-12, 1), offset=24), output((3, 8), (20, 1)))
     source = body.inputs[0][1]
     assert (source.sizes, source.strides, source.offset, source.lanes) == ((3, 2), (-3, 1), 6, 4)
@@ -119,7 +119,7 @@ def test_casts_from_and_to_64_bits_do_not_pack(source, target):
 
 @pytest.mark.parametrize("source", CAST, ids=lambda t: t.name)
 @pytest.mark.parametrize("target", CAST, ids=lambda t: t.name)
-def test_what_others_take_in_packs_if_no_element_of_it_has_64_bits(source, target):
+def test_fused_trees_without_64_bit_elements_pack(source, target):
     body = apply("elementwise/cast", target, (3, 8), portable=True, input=tensor((3, 8), data_type=source))
     seen = AffineView(body, (3, 8), Affine.box((0, 0)))
     for tree in (body, seen, apply("elementwise/cast", F32, (3, 8), portable=True, input=body)):
@@ -163,14 +163,14 @@ def gather(source, indices, sizes, follows):
     )
 
 
-def test_a_gather_packs_along_its_window_whatever_its_indices():
+def test_a_gather_packs_along_its_window_for_all_indices():
     indices = tensor((3, 1), (7, 5), I64, View.INDEX, index=1)
     body, _ = pack(gather(tensor((5, 8), view=View.RAW), indices, (3, 8), (None, 1)), output((3, 8)))
     assert body.lanes == 4
     assert dict(body.inputs)["input"].sizes == (5, 2) and dict(body.inputs)["indices"] is indices
 
 
-def test_a_gather_does_not_pack_along_what_its_indices_pick():
+def test_a_gather_does_not_pack_along_its_indexed_dimension():
     indices = tensor((8, 1), (1, 1), I64, View.INDEX, index=1)
     assert lanes(gather(tensor((5,), view=View.RAW), indices, (8,), (None,)), output((8,))) == 1
     body = gather(tensor((5, 3), (4, 1), view=View.RAW), indices, (8, 3), (None, 1))

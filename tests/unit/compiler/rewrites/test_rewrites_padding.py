@@ -1,4 +1,4 @@
-"""Plans that keep the padding of their outputs: only steps that can keep their neighbors write these."""
+"""Plans that preserve the padding of their outputs: only steps that preserve adjacent bits write these."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CASES_EACH = 2
 
 
 def padded_cases():
-    """The first few standard cases of every operator whose outputs have padding in words."""
+    """Yield the first standard cases of every operator whose outputs have padding in words."""
     for cases in OPERATOR_CASES.values():
         descs = (cases.case(name).desc for name in cases.names("standard"))
         padded = (desc for desc in descs if any(slot.tensor and has_padded_words(slot.tensor) for slot in desc.outputs))
@@ -38,11 +38,11 @@ def flat(steps, repeat):
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
-def test_whatever_writes_a_padded_output_keeps_its_neighbors(target):
+def test_writers_of_padded_outputs_preserve_adjacent_bits(target):
     seen = 0
     for desc in padded_cases():
         tensors = [slot.tensor for slot in desc.outputs]
-        padded = {number for number, tensor in enumerate(tensors) if tensor and has_padded_words(tensor)}
+        padded = {index for index, tensor in enumerate(tensors) if tensor and has_padded_words(tensor)}
         try:
             plan = preserve_padding(in_plain_steps(operators.lower(desc), target), tensors)
         except NotSupported:

@@ -12,8 +12,8 @@ from dmlgpu.compiler.rewrites.sources import IDENTITY, identity, leaves, nodes
 DOWN, UP = Rounding(increasing=False), Rounding(increasing=True)
 
 
-def tensor(number, *sizes, view=View.COMPUTE, data_type=DataType.FLOAT32):
-    return PlanTensor.of(Role.INPUT, number, TensorDesc(data_type, sizes), view)
+def tensor(index, *sizes, view=View.COMPUTE, data_type=DataType.FLOAT32):
+    return PlanTensor.of(Role.INPUT, index, TensorDesc(data_type, sizes), view)
 
 
 def output(*sizes, data_type=DataType.FLOAT32):
@@ -35,7 +35,7 @@ def test_a_repeated_dimension_is_split_and_has_no_stride():
     assert (repeated.binding.index, repeated.strides) == (0, (20, 5, 0, 1, 0))
 
 
-def test_strides_name_the_elements_that_nearest_neighbor_takes():
+def test_strides_address_the_elements_of_nearest_neighbor():
     source = np.arange(4 * 5).reshape(4, 5)
     body = identity(nearest(tensor(0, 4, 5), [axis(0, 4, 2), axis(1, 5, 4)], DOWN))
     split, _ = split_repeats(body, output(8, 20))
@@ -44,7 +44,7 @@ def test_strides_name_the_elements_that_nearest_neighbor_takes():
     np.testing.assert_array_equal(seen.reshape(8, 20), source.repeat(2, 0).repeat(4, 1))
 
 
-def test_a_view_with_other_dimensions_is_looked_through():
+def test_views_with_other_dimensions_are_split():
     seen = nearest(tensor(0, 3, 4, 5), [axis(1, 4, 2), axis(2, 5, 2)], DOWN)
     view = AffineView(seen, (1, 3, 8, 10), Affine((0, 0, 0), ((0, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1))))
     split, written = split_repeats(identity(view), output(1, 3, 8, 10))
@@ -52,7 +52,7 @@ def test_a_view_with_other_dimensions_is_looked_through():
     assert (written.sizes, leaf.strides) == ((1, 3, 4, 2, 5, 2), (0, 20, 5, 0, 1, 0))
 
 
-def test_elements_that_are_only_moved_are_moved_as_integers():
+def test_copied_elements_are_copied_as_integers():
     seen = nearest(tensor(0, 5, view=View.RAW), [axis(0, 5, 4)], DOWN)
     split, written = split_repeats(seen, output(20))
     assert {node.data_type for node in nodes(split)} == {written.data_type} == {DataType.UINT32}
@@ -84,6 +84,6 @@ def test_elements_that_are_only_moved_are_moved_as_integers():
     ],
     ids=["up", "shifted", "not whole", "runs", "two factors", "nested", "part"],
 )
-def test_other_trees_stay_as_they_are(body, sizes):
+def test_other_trees_are_unchanged(body, sizes):
     body, written = identity(body), output(*sizes)
     assert split_repeats(body, written) == (body, written)

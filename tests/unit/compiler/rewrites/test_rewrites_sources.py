@@ -1,4 +1,4 @@
-"""Walking and rewriting trees: shared nodes stay shared, slices of tensors become views."""
+"""Traversal and rewriting of trees: shared nodes stay shared, slices of tensors become views."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def diamond(depth):
     return node
 
 
-def test_each_tensor_is_met_once_however_often_its_users_are_shared():
+def test_each_tensor_is_visited_once_if_its_users_are_shared():
     assert len(list(leaves(diamond(60)))) == 1
     assert len(list(leaves(apply("subtract", F32, (2, 4), a=tensor(), b=tensor(index=1))))) == 2
 
@@ -58,7 +58,7 @@ def test_slices_of_slices_of_a_tensor_become_one_view():
 
 
 @given(st.integers(0, 2), st.sampled_from([-2, -1, 1, 2]), st.integers(1, 3), st.integers(-3, 3), st.integers(0, 5))
-def test_a_view_reaches_the_elements_that_the_slice_picks(low, step, size, stride, offset):
+def test_a_view_has_the_elements_of_the_slice(low, step, size, stride, offset):
     start = low if step > 0 else low - step * (size - 1)
     whole = start + abs(step) * size
     base = offset + 50
@@ -67,12 +67,12 @@ def test_a_view_reaches_the_elements_that_the_slice_picks(low, step, size, strid
     np.testing.assert_array_equal(view.offset + element_offsets(view.sizes, view.strides), picked)
 
 
-def test_a_slice_of_something_computed_stays_a_view():
+def test_a_slice_of_a_computed_source_stays_a_view():
     view = sliced(apply("subtract", F32, (2, 4), a=tensor(), b=tensor()), (0, 0), (1, 1), (2, 4))
     assert fold_views(view) == view
 
 
-def test_moved_tensors_become_numbers_and_indices_stay_indices():
+def test_raw_tensors_become_numbers_and_indices_stay_indices():
     indices = tensor(view=View.INDEX)
     gather = element("indexing/gather_nd1", F32, (2, 4), input=tensor(index=1), indices=indices)
     views = {leaf.binding.index: leaf.view for leaf in leaves(computed(apply("f", F32, (2, 4), a=gather)))}

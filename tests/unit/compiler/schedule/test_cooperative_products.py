@@ -1,4 +1,4 @@
-"""Which products go to cooperative matrices, and when devices are asked for them."""
+"""Products by cooperative matrices, and requests for the feature."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class _Adapter:
         return required_features
 
 
-REFUSED = "Validation Error\n\nCaused by:\n  Some experimental features, X, were requested, but they are not enabled\n"
+REJECTED = "Validation Error\n\nCaused by:\n  Some experimental features, X, were requested, but they are not enabled\n"
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +86,7 @@ def plain_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     ("features", "error", "disabled", "expected"),
     [
         (cooperative.NEEDED, "", (), [["cooperative-matrix", "shader-f16", "subgroup"]]),
-        (cooperative.NEEDED, REFUSED, (), [["cooperative-matrix", "shader-f16", "subgroup"], ["subgroup"]]),
+        (cooperative.NEEDED, REJECTED, (), [["cooperative-matrix", "shader-f16", "subgroup"], ["subgroup"]]),
         (cooperative.NEEDED, "", ("shader-f16",), [["subgroup"]]),
         ({"subgroup", "shader-f16"}, "", (), [["subgroup"]]),
     ],
@@ -99,8 +99,8 @@ def test_devices_are_asked_for_matrix_units(
     assert adapter.requested == expected
 
 
-def test_a_refusal_is_described() -> None:
-    text = cooperative.describe_support(_Adapter(set(cooperative.NEEDED), REFUSED), CARD)
+def test_a_rejection_is_described() -> None:
+    text = cooperative.describe_support(_Adapter(set(cooperative.NEEDED), REJECTED), CARD)
     assert text == (
         "cooperative-matrix is not used, because wgpu-native rejects it: "
         "Some experimental features, X, were requested, but they are not enabled"

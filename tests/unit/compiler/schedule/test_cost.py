@@ -1,4 +1,4 @@
-"""The cost model of GPUs: by hand, against compiled kernels, and that better cards are never slower."""
+"""The cost model of GPUs, compared with hand calculations and compiled kernels; better cards are never slower."""
 
 import json
 from collections import defaultdict
@@ -103,8 +103,8 @@ def test_registers_workgroup_memory_and_waves_bound_the_workgroups_of_a_core():
     assert resident(replace(work, registers=255, workgroup=1024), H100) == 1
 
 
-def test_waits_repeat_as_often_as_cores_start_workgroups():
-    """100 workgroups, two at a time on each of 10 cores: five starts of five waits after a first one."""
+def test_waits_repeat_for_every_round_of_workgroups():
+    """100 workgroups, two at a time on each of 10 cores: five rounds of five waits after a first one."""
     work = Work(groups=100, workgroup=256, moved=1, registers=128, waits=5)
     assert estimate(work, CARD).parts["latency"] == pytest.approx(5 * (1e-6 + 5e-6))
 
@@ -114,7 +114,7 @@ def test_barriers_count_if_nothing_else_runs():
     assert estimate(work, CARD).parts["latency"] == pytest.approx(1e-6 + 1000 * BARRIER / 1e9)
 
 
-def test_a_launch_limits_what_takes_less():
+def test_a_launch_is_the_lower_bound():
     predicted = estimate(Work(groups=1, workgroup=32, moved=4, waits=0), CARD)
     assert (predicted.limit, predicted.seconds > CARD.launch) == ("launch", True)
 
@@ -162,7 +162,7 @@ WORKS = {
 
 @pytest.mark.parametrize("name", WORKS)
 @pytest.mark.parametrize("field", ["memory", "clock", "cores", "l2_rate", "l3_rate", "shared_rate", "registers"])
-def test_more_of_anything_is_never_slower(name, field):
+def test_better_cards_are_never_slower(name, field):
     for card in cards().values():
         better = replace(card, **{field: 2 * getattr(card, field)})
         assert estimate(WORKS[name], better).seconds <= estimate(WORKS[name], card).seconds
@@ -192,10 +192,10 @@ def test_no_product_is_faster_than_the_rate_of_its_card(card):
             assert seconds > size**3 / card.multiply_adds
 
 
-# ---- what the choice of tiles reacts to
+# ---- choice of tiles
 
 
-def test_whole_turns_decide_between_tiles():
+def test_whole_rounds_decide_between_tiles():
     """1,024 x 1,024 in tiles of 128 x 128 occupies 64 of 96 cores; in tiles of 64 x 64, at most three of 256 workgroups
     are on each, of a quarter of the work."""
     seconds = [estimate(slab_work((1, 1024, 1024, 1024), tile, 1, XTX), XTX).seconds for tile in (LONG, LARGE)]

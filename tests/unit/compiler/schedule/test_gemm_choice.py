@@ -1,4 +1,4 @@
-"""Which tiles serve products of other sizes."""
+"""Reuse of tiles for products of other sizes."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ TARGET = Target("CPU", Profile.CPU, frozenset({"subgroup"}), subgroup_lanes=8)
     ],
     ids=str,
 )
-def test_which_tiles_serve(known: Shape, other: Shape, expected: bool) -> None:
+def test_tiles_that_are_reused(known: Shape, other: Shape, expected: bool) -> None:
     assert serves(choose(known, TARGET), TARGET, "", *vars(other).values()) is expected
 
 
-def test_a_requested_schedule_is_no_matter_of_cost() -> None:
+def test_a_requested_schedule_ignores_cost() -> None:
     known, other = Shape(1, 3, 200, 50), Shape(1, 2, 200, 50)
     choice = choose(known, TARGET, "register")
     assert serves(choice, TARGET, "", *vars(other).values())

@@ -1,4 +1,4 @@
-"""Which gathers are copied block by block."""
+"""Gathers that are copied block by block."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_long_enough_blocks_of_many(rows, units):
         (4096, 64, {"strides": (1, 4096)}),
     ],
 )
-def test_others_are_copied_unit_by_unit(rows, units, changes):
+def test_other_gathers_are_copied_unit_by_unit(rows, units, changes):
     assert find_blocks(*gather(rows, units, **changes), CPU) is None
 
 

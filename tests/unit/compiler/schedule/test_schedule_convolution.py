@@ -1,4 +1,4 @@
-"""Depth-wise and Winograd convolution: what fits, patches, tiles, transforms and plans, as data."""
+"""Depthwise and Winograd convolution: requirements, patches, tiles, transforms and plans, as data."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ CPU, GPU = Target("CPU"), Target("GPU", Profile.DISCRETE)
 LLVMPIPE = Target("llvmpipe", features=frozenset({"shader-int64"}))
 
 
-def tensor(role: Role, number: int, sizes: Sequence[int], data_type: DataType = F32) -> PlanTensor:
-    return PlanTensor(PlanBinding(role, number), data_type, tuple(sizes), packed_strides(tuple(sizes)))
+def tensor(role: Role, index: int, sizes: Sequence[int], data_type: DataType = F32) -> PlanTensor:
+    return PlanTensor(PlanBinding(role, index), data_type, tuple(sizes), packed_strides(tuple(sizes)))
 
 
 def convolution(
@@ -81,24 +81,26 @@ def program_of(steps: ScheduledSteps, target: Target) -> Program:
 @pytest.mark.parametrize(
     ("stride", "dilation", "size", "start"), [(1, 1, 3, 1), (2, 3, 2, 5), (4, 1, 7, -2), (1, 2, 1, 0)]
 )
-def test_a_patch_reads_what_its_windows_see(lanes: int, stride: int, dilation: int, size: int, start: int) -> None:
-    """Every position and tap finds, by name, the element of the input that it sees."""
+def test_a_patch_reads_the_elements_of_its_windows(
+    lanes: int, stride: int, dilation: int, size: int, start: int
+) -> None:
+    """Every position and tap finds, by name, its element of the input."""
     axis = WindowAxis(32, 8, size, stride, dilation, start)
     patch = Patch(axis, 4, lanes)
     image = np.arange(1, axis.spatial + 1)
     for first in (0, 4):
         held = {}
-        for number, unit in enumerate(patch.units):
+        for index, unit in enumerate(patch.units):
             for lane in range(lanes):
                 place = (first // 4 * patch.step + unit) * lanes + lane
-                held[number, lane] = image[place] if 0 <= place < axis.spatial else 0
+                held[index, lane] = image[place] if 0 <= place < axis.spatial else 0
         for position, tap in itertools.product(range(4), range(size)):
             at = (first + position) * stride + tap * dilation - start
             seen = image[at] if 0 <= at < axis.spatial else 0
             assert held[patch.place(patch.element(position, tap))] == seen
 
 
-def test_a_patch_knows_which_units_may_lie_beside_the_input() -> None:
+def test_a_patch_checks_units_that_may_lie_outside_the_input() -> None:
     patch = Patch(WindowAxis(16, 16, 3, 1, 1, 1), 4, 4)
     assert patch.units == (-1, 0, 1)
     assert [patch.is_checked(unit) for unit in patch.units] == [True, False, True]
@@ -107,7 +109,7 @@ def test_a_patch_knows_which_units_may_lie_beside_the_input() -> None:
 
 
 def test_tiles_that_are_cut_off_check_the_same_elements_at_every_width() -> None:
-    """Also those that only a wider row leaves: kernels that read sizes then serve several widths."""
+    """Including those that only wider rows have, so that kernels that read sizes work for several widths."""
     for width in (7, 14, 13):
         patch = Patch(WindowAxis(width, width, 5, 1, 1, 2), 8)
         assert [patch.is_checked(unit) for unit in patch.units] == [True, True, False, *[True] * 9]
@@ -121,7 +123,7 @@ def test_every_use_of_an_element_is_found_once() -> None:
     assert sorted(uses) == list(itertools.product(range(3), range(3)))
 
 
-def test_a_patch_is_packed_only_where_tiles_begin_at_units() -> None:
+def test_a_patch_is_packed_only_if_tiles_begin_at_units() -> None:
     source = tensor(Role.INPUT, 0, (1, 1, 1, 8, 16))
     assert packed_patch(source, WindowAxis(16, 16, 3, 1, 1, 1), 4, CPU)[1].lanes == 4
     assert packed_patch(source, WindowAxis(16, 16, 3, 1, 1, 1), 2, CPU)[1].lanes == 1
@@ -130,7 +132,7 @@ def test_a_patch_is_packed_only_where_tiles_begin_at_units() -> None:
     assert packed_patch(odd, WindowAxis(15, 15, 3, 1, 1, 1), 4, CPU) == (odd, Patch(WindowAxis(15, 15, 3, 1, 1, 1), 4))
 
 
-def test_units_are_read_in_pairs_where_tiles_begin_at_them() -> None:
+def test_units_are_read_in_pairs_if_tiles_begin_at_them() -> None:
     doubles = replace(CPU, features=frozenset({"shader-int64"}))
     whole, seen = PlanTensor.temporary("x", F32, (1, 1, 1, 8, 16)), WindowAxis(16, 16, 3, 1, 1, 1)
     source, patch = packed_patch(whole, seen, 8, doubles)
@@ -160,7 +162,7 @@ def test_tiles_cover_every_element_once() -> None:
     assert sorted(inside) == list(itertools.product(range(2), range(5), range(9)))
 
 
-def test_tiles_are_stored_in_units_where_memory_lets_them() -> None:
+def test_tiles_are_stored_in_units_if_memory_allows() -> None:
     output = tensor(Role.OUTPUT, 0, (2, 6, 8))
     step = tiled("tiles", Body("", F32, output.sizes), (1, 2, 8), output)
     assert (step.output.lanes, step.units, step.edges) == (4, (1, 2, 2), ())
@@ -171,8 +173,8 @@ def test_tiles_are_stored_in_units_where_memory_lets_them() -> None:
 def test_inputs_of_the_epilogue_that_do_not_vary_within_a_tile_are_read_once() -> None:
     sizes = (1, 4, 1, 20, 24)
     biased, varying = (
-        PlanTensor(PlanBinding(Role.INPUT, number), F32, sizes, strides)
-        for number, strides in ((2, (0, 1, 0, 0, 0)), (3, packed_strides(sizes)))
+        PlanTensor(PlanBinding(Role.INPUT, index), F32, sizes, strides)
+        for index, strides in ((2, (0, 1, 0, 0, 0)), (3, packed_strides(sizes)))
     )
     product = RegisterValue.product(F32, sizes)
     epilogue = apply("elementwise/element_wise_add", F32, sizes, a=product, b=biased)
@@ -237,7 +239,7 @@ def test_depthwise_tiles(problem: Convolution, target: Target, tile: tuple[int, 
         pytest.param(convolution((4, 8, 8), (3, 3, 3)), 0, id="three dimensions"),
     ],
 )
-def test_depthwise_rows_are_streamed_where_reads_cost_most(problem: Convolution, rows: int) -> None:
+def test_depthwise_rows_are_streamed_if_reads_dominate(problem: Convolution, rows: int) -> None:
     steps = depthwise_steps(*operands(problem), LLVMPIPE)
     (step,) = steps.steps
     assert isinstance(step, ScheduledTiles) and step.rows == rows
@@ -269,7 +271,7 @@ def test_the_transforms_filter(tile: int) -> None:
     assert got == [sum(taps[k] * patch[position + k] for k in range(3)) for position in range(tile)]
 
 
-def test_terms_leave_out_zeros() -> None:
+def test_terms_omit_zeros() -> None:
     assert terms([Fraction(1), Fraction(0), Fraction(-1), Fraction(1, 4)]) == ((0, 1.0), (2, -1.0), (3, 0.25))
 
 
@@ -287,7 +289,7 @@ def test_winograd_is_for_dense_windows_of_3_x_3() -> None:
     assert not winograd_fits(convolution((64, 64), (3, 3), lead=channels), replace(CPU, max_binding_size=1 << 18), 4)
 
 
-def test_winograd_pays_where_there_is_much_to_sum() -> None:
+def test_winograd_pays_for_long_sums() -> None:
     assert winograd_pays(convolution((56, 56), (3, 3), lead=(1, 1, 64), outputs=64), CPU, 4)
     assert not winograd_pays(convolution((56, 56), (3, 3), lead=(1, 1, 2), outputs=64), CPU, 4)
     assert not winograd_pays(convolution((4, 4), (3, 3), lead=(1, 1, 64), outputs=64), CPU, 4)
@@ -309,8 +311,8 @@ def test_the_steps_of_winograd(owned: bool) -> None:
     assert (product.a.layout, product.b.layout, product.output.lanes) == (OperandLayout.ACROSS, OperandLayout.ACROSS, 4)
 
 
-def test_patches_of_processors_are_made_four_at_a_time() -> None:
-    """Where they stand side by side, which they do in rows of whole units."""
+def test_cpus_transform_four_patches_at_a_time() -> None:
+    """If they are adjacent, as in rows of whole units."""
     for width, target, expected in ((16, CPU, 4), (13, CPU, 4), (12, CPU, 1), (16, GPU, 1), (16, LLVMPIPE, 1)):
         problem = convolution((9, width), (3, 3), lead=(2, 3, 5), outputs=6)
         kernels = winograd_steps(*operands(problem), target, 4).steps
@@ -322,7 +324,7 @@ def test_patches_of_processors_are_made_four_at_a_time() -> None:
 # ---- names
 
 
-def test_schedules_are_chosen_and_refused_by_name() -> None:
+def test_schedules_are_chosen_and_rejected_by_name() -> None:
     single, many = convolution((8, 8), (3, 3)), convolution((56, 56), (3, 3), lead=(1, 1, 64), outputs=64)
     assert choose(single, CPU).name == "depthwise"
     assert choose(many, CPU).name == "winograd-4"
@@ -355,7 +357,7 @@ def test_a_named_schedule_is_taken(name: str, labels: list[str]) -> None:
         (32, 24, (24, 64)),
     ],
 )
-def test_the_products_of_winograd_lie_as_wastes_least(side: int, outputs: int, expected: tuple[int, int]) -> None:
+def test_the_products_of_winograd_waste_least(side: int, outputs: int, expected: tuple[int, int]) -> None:
     steps = winograd_steps(*operands(convolution((side, side), (3, 3), lead=(1, 1, 64), outputs=outputs)), CPU, 4)
     (product,) = (step for step in steps.steps if isinstance(step, ScheduledContract))
     rows, columns = product.output.sizes[-2], product.output.sizes[-1] * product.output.lanes
@@ -364,7 +366,7 @@ def test_the_products_of_winograd_lie_as_wastes_least(side: int, outputs: int, e
 
 @pytest.mark.parametrize(("tile", "columns"), [(2, 8), (4, 4)])
 def test_winograd_has_the_tiles_of_its_name(tile: int, columns: int) -> None:
-    """Four of them side by side, where they fit."""
+    """Four adjacent ones, if they fit."""
     problem = convolution((8, 8), (3, 3), lead=(1, 2, 1))
     *_, last = schedule_step(Convolve("", *operands(problem)), replace(CPU, schedule=f"winograd-{tile}")).steps
     assert isinstance(last, ScheduledTiles) and last.tile == (1, 1, 1, tile, columns)

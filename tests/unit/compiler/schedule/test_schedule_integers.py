@@ -1,4 +1,4 @@
-"""Which products of quantized rows and columns multiply integers, and what is stored for them."""
+"""Products of quantized rows and columns that multiply integers, and their stored rows."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_rows_are_stored_once_for_several_products() -> None:
         pytest.param(lambda graph, rounded: dml.reduce(rounded, ReduceFunction.SUM, axes=(1,)), id="another step"),
     ],
 )
-def test_rows_that_others_read_stay_floats(reader: Any) -> None:
+def test_rows_with_other_readers_stay_floats(reader: Any) -> None:
     graph = Graph()
     rounded = rows_of(graph.input((1, 512)), 32)
     outputs = multiplied(rounded, weights_of(graph, 128, 512, 32)), reader(graph, rounded)

@@ -1,4 +1,4 @@
-"""Which copies between planes and groups go in whole units, and what their kernels read and write."""
+"""Copies between planes and groups in whole units, and their kernels."""
 
 from __future__ import annotations
 

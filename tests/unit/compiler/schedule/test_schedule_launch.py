@@ -43,7 +43,7 @@ def test_a_folded_grid_holds_every_workgroup_and_less_than_a_row_more(groups):
     assert groups <= x * y < groups + y
 
 
-def test_more_than_two_axes_hold_is_refused():
+def test_too_many_workgroups_for_two_axes_are_rejected():
     with pytest.raises(NotSupported) as caught:
         fold(101, Target("Tiny GPU", max_workgroups_per_dimension=10))
     assert str(caught.value) == "101 workgroups exceed what 'Tiny GPU' dispatches at once (10 x 10)"
@@ -63,7 +63,7 @@ def test_a_launch_covers_its_items(launch, target, total):
 
 @pytest.mark.parametrize("launch", LAUNCHES, ids=lambda launch: launch.__name__)
 def test_every_index_is_below_two_to_the_32(launch):
-    """The running number is a u32: it must not wrap around in the last workgroups of a grid."""
+    """The running index is a u32: it must not wrap around in the last workgroups of a grid."""
     shape = launch(1 << 31, CPU)
     assert shape.grid[0] * shape.grid[1] * shape.workgroup * shape.items_per_invocation < 1 << 32
 
@@ -84,7 +84,7 @@ def test_workgroups_keep_to_a_small_adapters_limit(launch, profile):
     [(33, 64, 32), (63, 64, 32), (64, 64, 64), (65, 128, 64), (192, 256, 128), (256, 256, 256), (100_000, 256, 256)],
 )
 def test_a_row_has_a_workgroup(units, alone, by_subgroups):
-    """Where subgroups exchange values, all invocations have one."""
+    """If subgroups exchange values, all invocations have one."""
     launch = row_launch(70_000, units, GPU)
     assert (launch.workgroup, launch.grid, launch.subgroup) == (alone, (35_000, 2, 1), 0)
     launch = row_launch(70_000, units, SUBGROUPS)
@@ -101,7 +101,7 @@ def test_workgroups_of_cpu_adapters_exchange_nothing_by_subgroups():
 
 
 def test_maps_that_run_once_or_loop_take_one_unit_at_a_time():
-    """Compilers translate each of several units by itself."""
+    """Compilers translate each of several units separately."""
     sizes = (1 << 16,)
     source, output = (PlanTensor.temporary(label, DataType.FLOAT32, sizes) for label in ("source", "output"))
     partials = PlanTensor.temporary("partials", DataType.FLOAT32, (2, *sizes))

@@ -1,4 +1,4 @@
-"""Arenas: what lives together lies apart, what is dead makes room, each at whole multiples of the alignment."""
+"""Arenas: live allocations are disjoint, dead ones are reused, and all are aligned."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from dmlgpu.compiler.schedule.memory import Arena, Use, lay_out, least_size
 ALIGNMENT = 256
 A, B, C, D = (Allocation(label) for label in "abcd")
 
-_allocations = [Allocation(str(number)) for number in range(8)]
+_allocations = [Allocation(str(index)) for index in range(8)]
 _uses = st.lists(
     st.builds(Use, st.integers(0, 9), st.sampled_from(_allocations), st.integers(1, 2000)), min_size=1, max_size=30
 ).map(lambda uses: sorted(uses, key=lambda use: use.step))
 
 
 def sizes_of(uses: Sequence[Use]) -> dict[Allocation, int]:
-    """The bytes that the largest use of each allocation takes."""
+    """Return the bytes of the largest use of each allocation."""
     return {use.allocation: max(other.size for other in uses if other.allocation is use.allocation) for use in uses}
 
 
 def lives_of(uses: Sequence[Use]) -> dict[Allocation, range]:
-    """The steps from the first use of each allocation to the last."""
+    """Return the steps from the first use of each allocation to the last."""
     steps = {use.allocation: [other.step for other in uses if other.allocation is use.allocation] for use in uses}
     return {allocation: range(min(life), max(life) + 1) for allocation, life in steps.items()}
 
 
 def meet(arena: Arena, sizes: dict[Allocation, int], first: Allocation, second: Allocation) -> bool:
-    """Whether some byte belongs to both."""
+    """Return whether two ranges overlap."""
     begin, end = (arena.offsets[first], arena.offsets[second]), (sizes[first], sizes[second])
     return begin[0] < begin[1] + end[1] and begin[1] < begin[0] + end[0]
 
 
 @given(_uses)
-def test_what_lives_together_lies_apart(uses: list[Use]) -> None:
+def test_live_allocations_do_not_overlap(uses: list[Use]) -> None:
     arena, sizes, lives = lay_out(uses, reuse=True), sizes_of(uses), lives_of(uses)
     assert arena.offsets.keys() == sizes.keys()
     for first, second in itertools.combinations(sizes, 2):
@@ -51,7 +51,7 @@ def test_what_lives_together_lies_apart(uses: list[Use]) -> None:
 
 
 @given(_uses)
-def test_nothing_makes_room_where_memory_stays(uses: list[Use]) -> None:
+def test_memory_without_reuse_is_never_shared(uses: list[Use]) -> None:
     arena, sizes = lay_out(uses, reuse=False), sizes_of(uses)
     assert not any(meet(arena, sizes, first, second) for first, second in itertools.combinations(sizes, 2))
     assert arena.size == sum(map(aligned, sizes.values()))
@@ -66,29 +66,30 @@ def test_allocations_are_aligned_and_end_where_the_resource_does(uses: list[Use]
 
 
 @given(_uses)
-def test_reuse_takes_no_more_than_what_lives_at_worst_and_no_less(uses: list[Use]) -> None:
+def test_reuse_takes_the_maximum_of_live_bytes(uses: list[Use]) -> None:
     sizes, lives = sizes_of(uses), lives_of(uses)
     alive = [sum(aligned(sizes[each]) for each, life in lives.items() if step in life) for step in range(10)]
     assert max(alive) <= lay_out(uses, reuse=True).size <= lay_out(uses, reuse=False).size
 
 
 @given(_uses)
-def test_the_least_size_is_what_lives_at_worst(uses: list[Use]) -> None:
+def test_the_least_size_is_the_maximum_of_live_bytes(uses: list[Use]) -> None:
     sizes, lives = sizes_of(uses), lives_of(uses)
     alive = [sum(aligned(sizes[each]) for each, life in lives.items() if step in life) for step in range(10)]
     assert least_size(uses) == max(alive)
 
 
 @given(st.integers(1, 2000), st.integers(2, 12))
-def test_a_chain_takes_two_places_in_turn(size: int, length: int) -> None:
-    chain = [Allocation(str(number)) for number in range(length)]
+def test_a_chain_alternates_between_two_places(size: int, length: int) -> None:
+    chain = [Allocation(str(index)) for index in range(length)]
     uses = [Use(step, each, size) for step in range(length + 1) for each in chain[max(step - 1, 0) : step + 1]]
     arena = lay_out(uses, reuse=True)
-    assert [arena.offsets[each] for each in chain] == [aligned(size) * (number % 2) for number in range(length)]
+    assert [arena.offsets[each] for each in chain] == [aligned(size) * (index % 2) for index in range(length)]
 
 
-def test_what_ends_with_a_step_makes_no_room_in_it() -> None:
-    """A kernel reads its input while it writes its output; a turn of repeated steps may read what another one wrote."""
+def test_memory_is_not_reused_within_its_last_step() -> None:
+    """A kernel reads its input while it writes its output; an iteration of repeated steps may read another one's
+    results."""
     assert lay_out([Use(0, A, 4), Use(1, A, 4), Use(1, B, 4)], reuse=True).size == 2 * ALIGNMENT
     assert lay_out([Use(0, A, 4), Use(1, B, 4)], reuse=True).size == ALIGNMENT
 
@@ -98,7 +99,7 @@ def test_memory_lives_from_its_first_use_to_its_last_and_has_the_largest_size() 
     assert lay_out(uses, reuse=True) == Arena({A: 0, B: 768}, 1024)
 
 
-def test_a_gap_is_filled_where_it_is_large_enough() -> None:
+def test_a_gap_is_filled_if_it_is_large_enough() -> None:
     before = [Use(0, A, 512), Use(0, B, 256), Use(1, B, 256)]
     assert lay_out([*before, Use(1, C, 256), Use(1, D, 256)], reuse=True).offsets == {A: 0, B: 512, C: 0, D: 256}
     assert lay_out([*before, Use(1, C, 513)], reuse=True).offsets == {A: 0, B: 768, C: 0}
@@ -122,15 +123,15 @@ def test_blocks_of_branches_lose_little_memory() -> None:
 
 
 def _branches(rng: np.random.Generator, blocks: int) -> tuple[list[Use], int]:
-    """Blocks of four branches in a row; also the most bytes that are alive at one time."""
+    """Return blocks of four branches in a row, and the maximum of live bytes."""
     lives: list[tuple[int, int, int]] = []  # first step, last step, bytes
     step = 0
     for _ in range(blocks):
         begin, ends = step, []
         for length in (1, 2, 3, 1):
-            for number in range(length):
+            for index in range(length):
                 step += 1
-                if number == length - 1:
+                if index == length - 1:
                     ends.append((step, ALIGNMENT * int(rng.integers(2, 33))))
                 else:
                     lives.append((step, step + 1, ALIGNMENT * int(rng.integers(2, 33))))
@@ -138,10 +139,10 @@ def _branches(rng: np.random.Generator, blocks: int) -> tuple[list[Use], int]:
         step += 1
         lives += [(first, step, size) for first, size in ends]
     uses = []
-    for number, (first, last, size) in enumerate(lives):
-        allocation = Allocation(f"{number}")
+    for index, (first, last, size) in enumerate(lives):
+        allocation = Allocation(f"{index}")
         uses += [Use(first, allocation, size), Use(last, allocation, size)]
-    alive = [sum(size for first, last, size in lives if first <= number <= last) for number in range(step + 1)]
+    alive = [sum(size for first, last, size in lives if first <= index <= last) for index in range(step + 1)]
     return sorted(uses, key=lambda use: use.step), max(alive)
 
 

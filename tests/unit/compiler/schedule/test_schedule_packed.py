@@ -1,4 +1,4 @@
-"""When products of 8-bit integers multiply words of four."""
+"""Products of 8-bit integers that multiply words of four."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which products dequantize their columns in registers, and which to memory."""
+"""Products that dequantize their columns in registers, or to memory."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ U4, I4, U8 = DataType.UINT4, DataType.INT4, DataType.UINT8
 
 
 def steps(target, rows=1, **options):
-    """The scheduled steps of a product whose columns are dequantized."""
+    """Return the scheduled steps of a product whose columns are dequantized."""
     return compiled(target, rows, **options).schedule.steps
 
 
 def compiled(
     target, rows=1, *, columns=64, inner=256, block=32, kind=U4, transposed=True, zero_point=None, owned=False
 ):
-    """A product whose columns are dequantized, compiled. Columns that are ``owned`` are known at initialization."""
+    """Compile a product whose columns are dequantized. ``owned`` columns are known at initialization."""
     sizes, blocks = (columns, inner), (columns, inner // block)
     if not transposed:
         sizes, blocks = sizes[::-1], blocks[::-1]
@@ -70,7 +70,7 @@ def test_many_rows_dequantize_to_memory_on_cpus_and_in_tiles_on_gpus():
 @pytest.mark.parametrize(
     ("rows", "own", "words"), [pytest.param(1, 1, 4, id="one row"), (16, 16, 2), (20, 10, 2), (64, 16, 2)]
 )
-def test_cpu_adapters_lay_out_columns_that_they_know(rows, own, words):
+def test_cpu_adapters_repack_owned_columns(rows, own, words):
     """Chunks of all lengths read one layout, of the size of the integers and their scales."""
     schedule = compiled(CPU, rows, columns=128, owned=True).schedule
     (kernel,) = schedule.steps
@@ -115,7 +115,7 @@ def test_zero_points_that_are_constants_are_in_the_text(zero_point, known, is_ce
         pytest.param({"block": 2, "kind": I4}, id="blocks smaller than a word"),
     ],
 )
-def test_other_columns_are_operands_as_any_other(target, options):
+def test_other_columns_are_plain_operands(target, options):
     kernels = steps(target, **options)
     assert not [kernel for kernel in kernels if isinstance(kernel, ScheduledQuantizedProduct)]
 

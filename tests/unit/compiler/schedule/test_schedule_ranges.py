@@ -1,4 +1,4 @@
-"""Copies bind only what they touch."""
+"""Copies bind only the ranges that they access."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def tensor(sizes, strides, data_type=F32, *, offset=0, index=0, role=Role.INPUT)
     st.integers(0, 99),
     st.sampled_from([F32, U8, I64, U4]),
 )
-def test_every_element_stays_where_it_is(dimensions, offset, data_type):
+def test_every_element_keeps_its_offset(dimensions, offset, data_type):
     sizes, strides = zip(*dimensions, strict=True)
     given_tensor = tensor(sizes, strides, data_type, offset=200 + offset)
     bound = tightened(given_tensor)
@@ -40,7 +40,7 @@ def test_every_element_stays_where_it_is(dimensions, offset, data_type):
     assert 0 <= (before.min() * data_type.bits // 8) - bound.binding.offset < 16
 
 
-def test_only_copies_from_one_tensor_to_another_are_bound_anew():
+def test_only_copies_between_tensors_are_rebound():
     source, output = tensor((4,), (1,), offset=8), tensor((4,), (1,), offset=12, role=Role.OUTPUT)
     body, bound = tighten_binding(identity(source), output)
     assert (body.inputs[0][1].binding.offset, body.inputs[0][1].offset) == (32, 0)
@@ -64,7 +64,7 @@ def test_pieces_of_equal_sizes_have_equal_kernels():
     assert [(slot.role, slot.offset, slot.size) for slot in slots] == [(Role.INPUT, 32 * n, 32) for n in range(100)]
 
 
-def test_odd_pieces_have_a_kernel_per_place_within_16_bytes():
+def test_odd_pieces_have_a_kernel_per_offset_within_16_bytes():
     assert len({kernel.wgsl for kernel in compiler.compile_operator(split(100, 7), Target("any")).kernels}) == 4
 
 

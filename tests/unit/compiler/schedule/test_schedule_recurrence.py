@@ -1,4 +1,4 @@
-"""How the time steps of recurrent layers are scheduled."""
+"""Schedules of the time steps of recurrent layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reductions: the order of elements, the choice of schedules, loops that no driver cuts short."""
+"""Reductions: the order of elements, the choice of schedules, loops within every driver's limit."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_rows_in_memory_order_have_the_same_elements(problem):
     np.testing.assert_array_equal(np.sort(offsets, 1), np.sort(rows, 1))
 
 
-def test_a_transposed_tensor_is_one_run_where_order_does_not_matter():
+def test_a_transposed_tensor_is_one_run_if_order_does_not_matter():
     source, output = tensor(Role.INPUT, (6, 8), (1, 6)), tensor(Role.OUTPUT, (1, 1))
     merged, axes, *_ = canonical(source, (0, 1), output, ordered=False)
     assert (merged.sizes, merged.strides, axes) == ((48,), (1,), (0,))
@@ -92,7 +92,7 @@ def test_a_transposed_tensor_is_one_run_where_order_does_not_matter():
 
 
 def packing(sizes, axes, strides=None, *, data_type=F32, output_type=F32, output_strides=None):
-    """Lanes, the dimension across, and lanes of the output, of the first step."""
+    """Return lanes, the dimension across, and lanes of the output, of the first step."""
     reduced_sizes = tuple(1 if axis in axes else size for axis, size in enumerate(sizes))
     source = tensor(Role.INPUT, sizes, strides, data_type)
     output = tensor(Role.OUTPUT, reduced_sizes, output_strides, output_type)
@@ -149,7 +149,7 @@ def first_step(sizes, axes, target=CPU, data_type=F32, lanes=2):
         ((4096, 4096), {"target": GPU}, 1),
     ],
 )
-def test_cpus_take_a_line_of_columns_side_by_side(sizes, options, width):
+def test_cpus_take_a_cache_line_of_columns_at_once(sizes, options, width):
     assert first_step(sizes, (0,), **options).width == width
 
 
@@ -158,14 +158,14 @@ def test_cpus_take_a_line_of_columns_side_by_side(sizes, options, width):
     [((1 << 24,), (0,), 8), ((1 << 20, 8), (0,), 8), ((1 << 16, 64), (0,), 2), ((1 << 16, 1 << 10), (0,), 1)],
 )
 def test_cpus_share_runs_and_gpus_whole_rows(sizes, axes, together):
-    """Invocations that run in step read neighbors, and go on to the next ones."""
+    """Invocations in lockstep read adjacent units, then the next ones."""
     step = first_step(sizes, axes)
     assert (step.together, step.output.sizes[-1] % together) == (together, 0)
     step = first_step(sizes, axes, GPU)
     assert step.together == step.output.sizes[-1]
 
 
-def test_partial_results_lie_as_they_are_computed():
+def test_partial_results_are_stored_in_order_of_computation():
     along = scheduled(tensor(Role.INPUT, (2, 1 << 20)), (1,), tensor(Role.OUTPUT, (2, 1)), CPU)[0]
     parts = along.output.sizes[-1]
     assert (along.output.sizes, along.output.strides) == ((2, 1, parts), (parts, parts, 1))
@@ -175,7 +175,7 @@ def test_partial_results_lie_as_they_are_computed():
 
 
 @pytest.mark.parametrize(("rows", "schedules"), [(8, ["partial", "tree"]), (4096, ["partial", "serial"])])
-def test_gpus_walk_columns_side_by_side(rows, schedules):
+def test_gpus_reduce_adjacent_columns_together(rows, schedules):
     """A workgroup per column would read words that lie far apart."""
     source, output = tensor(Role.INPUT, (40_000, rows)), tensor(Role.OUTPUT, (1, rows))
     assert [step.schedule for step in scheduled(source, (0,), output, GPU)] == schedules
@@ -187,7 +187,7 @@ def test_rows_that_exceed_the_largest_binding_are_reduced_in_pieces():
         *partial, last = scheduled(source, (0,), output, replace(target, max_binding_size=128 << 20))
         assert len(partial) == 4 and last.of_partials
         assert all(step.schedule == "partial" and max(step.bound.values()) <= 128 << 20 for step in partial)
-        assert {step.source.binding.offset for step in partial} == {number << 27 for number in range(4)}
+        assert {step.source.binding.offset for step in partial} == {index << 27 for index in range(4)}
 
 
 def test_a_small_reduction_takes_one_kernel():
@@ -196,12 +196,12 @@ def test_a_small_reduction_takes_one_kernel():
 
 
 def test_sixteen_numbers_are_lifted_at_once():
-    """On processors with float64, along rows of tensors that are long enough; partial results are merged one by one."""
+    """On CPU adapters with float64, along long rows of tensors; partial results are merged one by one."""
     doubles = replace(CPU, features=frozenset({"shader-f64"}))
     sums = Reduction("reduction/reduce_sum_float", F32, 2, portable=True)
 
     def groups(sizes, axis, target, reduction=sums):
-        row_sizes = tuple(1 if number == axis else size for number, size in enumerate(sizes))
+        row_sizes = tuple(1 if index == axis else size for index, size in enumerate(sizes))
         source, output = tensor(Role.INPUT, sizes), tensor(Role.OUTPUT, row_sizes)
         return [step.group for step in scheduled(source, (axis,), output, target, reduction)]
 
@@ -227,13 +227,13 @@ def test_short_rows_take_one_serial_step(rows, count, target):
     assert [step.label for step in steps_of(rows, count, target)] == ["serial"]
 
 
-def test_gpus_take_a_workgroup_per_row_and_cpus_walk_it():
+def test_gpus_take_a_workgroup_per_row_and_cpus_an_invocation():
     assert [step.schedule for step in steps_of(1000, 2048, GPU)] == [ReduceSchedule.TREE]
     assert [step.schedule for step in steps_of(1000, 2048, CPU)] == [ReduceSchedule.SERIAL]
 
 
 def test_cpus_share_long_rows():
-    """Invocations in step that each walked a row would leap from page to page."""
+    """Invocations in lockstep with a row each would access different pages."""
     first, second = steps_of(1000, 4 * WORTH_SHARING, CPU)
     assert (first.schedule, first.together, first.output.sizes) == (ReduceSchedule.PARTIAL, 8, (1000, 1, 8))
     assert second.schedule == ReduceSchedule.SERIAL
@@ -255,7 +255,7 @@ def test_sixteen_million_elements_take_partial_results(target):
 
 
 def longest_loop(step, target):
-    """Iterations of the busiest invocation, over all units of a word that it stores."""
+    """Return the iterations of the busiest invocation, over all units of a word that it stores."""
     units = max(1, 32 // step.output.unit_bits)
     count = step.source.sizes[-1] if step.of_partials else math.prod(step.source.sizes[axis] for axis in step.axes)
     if step.schedule is ReduceSchedule.SERIAL:
@@ -272,7 +272,7 @@ EDGES = [near + off for near in (1 << 14, 1 << 15, 1 << 16, 1 << 24, 1 << 31, 1 
 @pytest.mark.parametrize("rows", [1, 3, 63, 64, 100_000])
 @pytest.mark.parametrize("target", [CPU, GPU], ids=lambda target: target.profile)
 @pytest.mark.parametrize("data_type", [F32, F16, DataType.UINT8], ids=lambda t: t.name)
-def test_no_invocation_loops_longer_than_any_driver_allows(rows, target, data_type):
+def test_loops_stay_within_every_drivers_limit(rows, target, data_type):
     random = np.random.default_rng(rows).integers(1, 1 << 32, 200).tolist()
     for count in (*EDGES, *range(1, 70), *random):
         columns = tensor(Role.INPUT, (count, rows), data_type=data_type)

@@ -1,4 +1,4 @@
-"""Maps along runs: where they pay, how they are cut, and that they visit the same elements."""
+"""Maps along runs: their profitability, their parts, and the elements that they visit."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ def tensor(role, index, sizes, strides=None):
 
 
 def added(sizes, strides):
-    """A tensor plus one with other strides."""
+    """Return the sum of a tensor and one with other strides."""
     a, b = tensor(Role.INPUT, 0, sizes), tensor(Role.INPUT, 1, sizes, strides)
     body = apply("elementwise/element_wise_add", F32, sizes, portable=True, a=a, b=b)
     return body, tensor(Role.OUTPUT, 0, sizes)
@@ -42,16 +42,16 @@ def test_a_run_lies_along_what_is_repeated():
         ((2000, LONGEST_STEP // 4 + 1), (0, 1), CPU),
     ],
 )
-def test_other_maps_have_none(sizes, strides, target):
+def test_other_maps_have_no_runs(sizes, strides, target):
     assert find_runs("map", *added(sizes, strides), target) is None
 
 
-def test_narrow_rows_are_run_down():
+def test_runs_go_down_narrow_rows():
     runs = find_runs("map", *added((1 << 14, LONGEST_STEP // 4), (0, 1)), CPU)
     assert runs is not None and runs.output.sizes[:-1] == (4, 4096)
 
 
-def test_wide_rows_are_run_down_where_nearly_all_is_repeated():
+def test_runs_go_down_wide_rows_if_most_operands_repeat():
     sizes = (1 << 14, LONGEST_STEP)
     tensors = {name: tensor(Role.INPUT, n, sizes, (0, 1) if n else None) for n, name in enumerate("abcd")}
     body = apply("elementwise/element_wise_mean", F32, sizes, portable=True, **tensors)
@@ -59,7 +59,7 @@ def test_wide_rows_are_run_down_where_nearly_all_is_repeated():
     assert runs is not None and (runs.axis, runs.output.sizes) == (0, sizes)
 
 
-def test_halves_that_share_words_have_none():
+def test_float16_that_shares_words_has_no_runs():
     body, output = added((2000, 50), (1, 0))
     assert find_runs("map", body, replace(output, data_type=DataType.FLOAT16), CPU) is None
 

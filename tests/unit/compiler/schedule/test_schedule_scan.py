@@ -1,4 +1,4 @@
-"""Scans: lines keep their elements and order, the choice of schedules and blocks, walks that no driver cuts short."""
+"""Scans: elements and order of lines, the choice of schedules and blocks, loops within every driver's limit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def steps_of(sizes, axis, target, data_type=F32, strides=None):
 
 
 def memory_of(steps):
-    """Bytes of each temporary tensor that some step writes."""
+    """Return the bytes of each temporary tensor that some step writes."""
     outputs = (step.output for step in steps if step.output.binding.role is Role.TEMPORARY)
     return tuple({output.binding: output.reach for output in outputs}.values())
 
@@ -97,7 +97,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_what_is_chosen(name):
+def test_chosen_schedules(name):
     sizes, axis, data_type, target, (schedule, lanes, across, blocks) = SHAPES[name]
     steps = steps_of(sizes, axis, target, data_type)
     last = steps[-1]
@@ -106,7 +106,7 @@ def test_what_is_chosen(name):
     assert len(steps) == (1 if blocks == 1 else 3) and len(memory_of(steps)) == len(steps) // 2
 
 
-def test_long_lines_take_totals_their_scan_and_a_walk_from_there_on():
+def test_long_lines_take_totals_their_scan_and_a_scan_of_blocks():
     first, second, last = steps_of((3, 20000), 1, CPU)
     assert [step.label for step in (first, second, last)] == ["totals serial", "serial of totals", "from serial"]
     totals = first.output
@@ -115,7 +115,7 @@ def test_long_lines_take_totals_their_scan_and_a_walk_from_there_on():
     assert (first.length, first.blocks, second.blocks) == (556, 9, 1)
 
 
-def test_lines_across_have_totals_of_their_own():
+def test_lines_across_have_separate_totals():
     first, _, last = steps_of((4096, 8), 0, CPU)
     assert last.across and (last.lines, last.units) == (2, 4096)
     assert (first.output.sizes, first.output.strides, first.output.reach) == ((8, 8), (1, 8), 8 * 8 * 8)
@@ -147,7 +147,7 @@ def test_totals_of_totals(monkeypatch):
 
 
 def longest_loop(step, target):
-    """Iterations of the busiest invocation of a step, over all its loops."""
+    """Return the iterations of the busiest invocation of a step, over all its loops."""
     if step.schedule is SERIAL:
         return step.length
     workgroup = tree_launch(1, step.length, step.held, target).workgroup
@@ -162,7 +162,7 @@ EDGES = [near + off for near in (1, 1 << 14, 1 << 16, 1 << 20, 1 << 24, 1 << 28)
 @pytest.mark.parametrize("lines", [1, 3, 64, 5000])
 @pytest.mark.parametrize("target", [CPU, GPU, replace(CPU, loop_limit=65535)], ids=lambda target: target.profile)
 @pytest.mark.parametrize("along", [False, True])
-def test_no_invocation_walks_too_far_and_every_unit_has_one_block(along, target, lines):
+def test_loops_are_bounded_and_every_unit_has_one_block(along, target, lines):
     longest = LONGEST_LOOP if target.loop_limit is None else target.loop_limit // 4
     for count in EDGES:
         sizes, axis = ((lines, count), 1) if along else ((count, lines), 0)

@@ -1,4 +1,4 @@
-"""Networks, tiles, groups, and lines of what is sorted."""
+"""Networks, tiles, groups and lines of sorts."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_groups(length, count, tile, group):
 
 @pytest.mark.parametrize("length", [17, 1000, 4097, 1 << 20])
 @pytest.mark.parametrize("count", [1, 2, 7, 50, 900])
-def test_there_are_as_many_groups_as_records_asked_for(length, count):
+def test_there_are_as_many_groups_as_requested_records(length, count):
     group = choose_group(length, min(count, length), 16)
     assert -(-length // group) >= min(count, length)
     assert group == 1 or 2 * (length // group + count * group) <= length + 2
@@ -124,7 +124,7 @@ def test_lines_lie_along_the_last_dimension(sizes, strides, axis, expected):
 
 @pytest.mark.parametrize("target", [CPU, GPU])
 @pytest.mark.parametrize(("length", "count"), [(1, 1), (33, 33), (1000, 7), (70001, 70001), (1 << 24, 1)])
-def test_what_comes_out_is_one_run_of_what_was_asked_for(length, count, target):
+def test_the_output_is_one_run_of_the_requested_records(length, count, target):
     output = PlanTensor.temporary("sorted", DataType.UINT32, (3, count), view=View.RAW, lanes=2)
     *before, last = schedule_step(Sort("", source((3, length)), 1, True, output), target).steps
     assert (last.output.sizes, last.output.binding) == ((3, 1, count), output.binding)

@@ -1,4 +1,4 @@
-"""Products of few rows on GPUs read their columns once: when, in which tiles and parts, and what they should take."""
+"""Products of few rows on GPUs read their columns once: conditions, tiles, parts and estimated time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def contract(
     data_type: DataType = F32,
     target: Target = GPU,
 ) -> ScheduledContract:
-    """The kernel of a product."""
+    """Return the kernel of a product."""
     desc = descs.Gemm(
         a_tensor=TensorDesc(data_type, (inner, rows) if trans_a else (rows, inner)),
         b_tensor=TensorDesc(data_type, (columns, inner) if trans_b else (inner, columns)),
@@ -71,7 +71,7 @@ def test_few_rows_are_streamed(
         ((8, 4096, 4095), 0, GPU, "register"),  # no fours of steps
     ],
 )
-def test_other_products_are_not(sizes: tuple[int, int, int], trans_b: int, target: Target, name: str) -> None:
+def test_other_products_are_not_streamed(sizes: tuple[int, int, int], trans_b: int, target: Target, name: str) -> None:
     assert contract(*sizes, trans_b=trans_b, target=target).schedule == name
 
 
@@ -93,7 +93,7 @@ def test_tiles_fit_and_fill_the_card(rows: int, card: str) -> None:
     assert step.launch.total * tile.workgroup * 4 * step.steps * 16 >= described.memory * described.latency
 
 
-def test_sums_are_whole_where_iterations_divide_them() -> None:
+def test_sums_are_whole_if_iterations_divide_them() -> None:
     assert contract(8, 4096, 4096).whole
     assert not contract(8, 4096, 4100).whole
 

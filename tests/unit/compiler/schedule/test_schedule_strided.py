@@ -1,4 +1,4 @@
-"""Maps of narrow types on GPUs: when an invocation takes several units, and that it reads all before it writes one."""
+"""Maps of narrow types on GPUs: several units per invocation, which are all read before the first write."""
 
 from __future__ import annotations
 

@@ -38,8 +38,8 @@ def test_tiles_cover_every_element_once(sizes, source_strides, strides, data_typ
     assert lanes == (2 if data_type is F64 else 4)
     assert transpose.launch.total == math.prod(sizes) // lanes**2
     tiles = set()
-    for number in range(transpose.launch.total):
-        at, rest = [0] * len(sizes), number
+    for index in range(transpose.launch.total):
+        at, rest = [0] * len(sizes), index
         for digit in transpose.digits:
             at[digit.dimension] += rest % digit.count * digit.scale
             rest //= digit.count

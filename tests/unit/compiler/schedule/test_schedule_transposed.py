@@ -1,4 +1,4 @@
-"""Phases of transposed convolutions: together they see what the filter scatters, each pair once."""
+"""Phases of transposed convolutions: together they have all pairs that the filter scatters, each once."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +18,7 @@ AXES = st.builds(
 
 
 def scattered(axis):
-    """Elements of the output, of the input, taps of the filter, as the definition has them."""
+    """Return elements of the output, of the input, and taps of the filter, by the definition."""
     return {
         (p * axis.stride + k * axis.dilation - axis.start, p, k)
         for p in range(axis.positions)
@@ -28,7 +28,7 @@ def scattered(axis):
 
 
 def gathered(part):
-    """The same as a phase has them."""
+    """Return the elements and taps of a phase."""
     axis = part.axis
     for m in range(axis.positions):
         for j in range(axis.size):
@@ -38,7 +38,7 @@ def gathered(part):
 
 
 @given(AXES)
-def test_phases_see_what_is_scattered(axis):
+def test_phases_gather_all_scattered_pairs(axis):
     triples = [triple for phase in phases((axis,)) for triple in gathered(phase.parts[0])]
     assert sorted(triples) == sorted(scattered(axis))
 

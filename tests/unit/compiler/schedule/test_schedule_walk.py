@@ -1,4 +1,4 @@
-"""The order of stores: which walk, and that it meets every unit exactly once."""
+"""The order of stores: the chosen walk, which visits every unit exactly once."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def output(sizes, strides=None, data_type=U8, lanes=1):
     return PlanTensor(PlanBinding(Role.OUTPUT, 0), data_type, tuple(sizes), tuple(strides), lanes=lanes)
 
 
-def locate(walk, number):
-    """What the shader does with a running number: coordinates by dimension, or None in a gap."""
-    at, rest = {}, number
+def locate(walk, index):
+    """Compute coordinates by dimension from a running index as the shader does; None in a gap."""
+    at, rest = {}, index
     for digit in walk.digits:
         if digit.size == 1:
             at[digit.dimension] = 0
@@ -40,7 +40,7 @@ def locate(walk, number):
 
 
 def visited(walk):
-    return [at for at in (locate(walk, number) for number in range(walk.count)) if at is not None]
+    return [at for at in (locate(walk, index) for index in range(walk.count)) if at is not None]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def visited(walk):
     ],
 )
 @pytest.mark.parametrize("data_type", [U8, F16], ids=lambda t: t.name)
-def test_small_units_go_by_words_where_that_is_cheap(sizes, strides, kind, data_type):
+def test_small_units_are_visited_by_words_if_that_is_cheap(sizes, strides, kind, data_type):
     walk = choose_walk(output(sizes, strides, data_type))
     assert (walk.by_words, walk.exchange) == (kind == "words", kind == "exchange")
     assert walk.count == (span(sizes, strides) if kind == "words" else math.prod(sizes))
@@ -86,7 +86,7 @@ _dimensions = st.lists(st.tuples(st.integers(1, 4), st.integers(1, 30)), min_siz
 
 
 @given(_dimensions, st.sampled_from([U4, U8, F16, F32]))
-def test_every_unit_is_met_once(dimensions, data_type):
+def test_every_unit_is_visited_once(dimensions, data_type):
     sizes, strides = zip(*dimensions, strict=True)
     if has_overlap(sizes, strides):
         return
@@ -95,16 +95,16 @@ def test_every_unit_is_met_once(dimensions, data_type):
 
 
 @given(_dimensions)
-def test_by_words_the_running_number_is_the_place_in_memory(dimensions):
+def test_by_words_the_running_index_is_the_memory_offset(dimensions):
     sizes, strides = zip(*dimensions, strict=True)
     if has_overlap(sizes, strides):
         return
     walk = choose_walk(output(sizes, strides, U8))
     if not walk.by_words:
         return
-    for number in range(walk.count):
-        at = locate(walk, number)
-        assert at is None or sum(a * stride for a, stride in zip(at, strides, strict=True)) == number
+    for index in range(walk.count):
+        at = locate(walk, index)
+        assert at is None or sum(a * stride for a, stride in zip(at, strides, strict=True)) == index
 
 
 @given(_dimensions, st.integers(0, 9), st.sampled_from([U4, U8, F16]))
@@ -122,6 +122,6 @@ def test_by_words_units_lie_where_the_offset_says(dimensions, offset, data_type)
 
 
 @pytest.mark.parametrize(("data_type", "lanes"), [(F32, 1), (U8, 4)])
-def test_units_of_whole_words_have_nothing_to_keep(data_type, lanes):
+def test_units_of_whole_words_preserve_nothing(data_type, lanes):
     walk = choose_walk(output((3, 5), (1000, 7), data_type, lanes), keeps_neighbors=True)
     assert (walk.by_words, walk.keeps_neighbors) == (False, False)

@@ -1,4 +1,4 @@
-"""The math library as text: exact constants, no driver's own functions; and how its accuracy is counted."""
+"""The math library as text: exact constants, no functions of drivers; and the units of its accuracy."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ LOOSE = frozenset(
 
 
 def code(file: str) -> str:
-    """A library file without comments."""
+    """Return a library file without comments."""
     return re.sub(r"//[^\n]*", "", templates.source(file))
 
 
 def constant(name: str) -> Fraction:
-    """A constant of the library, as the float32 it is."""
+    """Return a constant of the library as a float32."""
     (literal,) = LITERAL.findall(library()[name])
     sign = -1 if f"-{literal}" in library()[name] else 1
     return sign * Fraction(float(np.float32(literal.removesuffix("f"))))
@@ -43,7 +43,7 @@ def literals(function: str) -> list[str]:
 
 
 def arctan_of_inverse(n: int, bits: int) -> int:
-    """atan(1 / n) * 2^bits, by its series in integers."""
+    """Compute atan(1 / n) * 2^bits by its series in integers."""
     power, total, k = (1 << bits) // n, 0, 0
     while power:
         total += (-1) ** k * (power // (2 * k + 1))
@@ -53,13 +53,13 @@ def arctan_of_inverse(n: int, bits: int) -> int:
 
 
 def pi(bits: int) -> Fraction:
-    """Pi by Machin's formula."""
+    """Compute pi by Machin's formula."""
     extra = bits + 32
     return Fraction(16 * arctan_of_inverse(5, extra) - 4 * arctan_of_inverse(239, extra), 1 << extra)
 
 
 def log_2(bits: int) -> Fraction:
-    """ln 2 as the sum of 1 / (k 2^k)."""
+    """Compute ln 2 as the sum of 1 / (k 2^k)."""
     return sum((Fraction(1, k << k) for k in range(1, bits)), Fraction(0))
 
 
@@ -73,13 +73,13 @@ def test_every_constant_is_a_float32_written_out(file: str) -> None:
 
 
 @pytest.mark.parametrize("file", [*FILES, "lib/float"])
-def test_no_function_of_the_driver_s_is_called(file: str) -> None:
+def test_no_function_of_the_driver_is_called(file: str) -> None:
     called = set(re.findall(r"(?<![\w.])(\w+)\(", code(file)))
     assert not called & LOOSE, f"{file} calls {sorted(called & LOOSE)}, which drivers do loosely"
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_every_function_says_what_it_does(file: str) -> None:
+def test_every_function_has_a_comment(file: str) -> None:
     lines = templates.source(file).split("\n")
     silent = [line for above, line in itertools.pairwise(lines) if line.startswith("fn ") and "//" not in above]
     assert not [line for line in silent if re.match(r"fn \w+_f32\(", line)]
@@ -155,7 +155,7 @@ def test_a_flushing_adapter_may_return_zero_for_subnormals_only() -> None:
     assert (errors(computed, true) > 1e4).all()
 
 
-def test_the_samples_cover_what_they_promise() -> None:
+def test_the_samples_cover_their_ranges() -> None:
     assert len(np.unique(halves().view(np.uint32))) == 65536
     bits = every_exponent(16).view(np.uint32)
     assert (np.bincount(bits >> 23, minlength=512) == 16).all()
@@ -163,7 +163,7 @@ def test_the_samples_cover_what_they_promise() -> None:
     assert sorted(near.tolist()) == [np.float32(-1).view(np.int32) + step for step in (-2, -1, 0, 1)]
 
 
-def test_the_document_keeps_other_adapters_tables() -> None:
+def test_the_page_keeps_tables_of_other_adapters() -> None:
     old = merged("", ["## A\n\nold\n", "## B\n\nkept\n"])
     assert merged(old, ["## A\n\nnew\n"]) == f"{INTRODUCTION}\n## A\n\nnew\n\n## B\n\nkept\n"
 

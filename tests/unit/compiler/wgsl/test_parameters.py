@@ -36,7 +36,7 @@ def tensor(*sizes: int, strides: tuple[int, ...] | None = None) -> TensorDesc:
 
 
 def resolved(line: str, largest: int = 100) -> tuple[str, tuple[int, ...]]:
-    """A line of a kernel with its parameters read, and these."""
+    """Return a line of a kernel with resolved parameters, and the parameters."""
     text, parameters = read_parameters(f"{HEAD}fn f() {{\n{line}\n}}\n{MAIN}", 2, largest, GENERAL)
     return text.partition("fn f() {\n")[2].partition("\n}\n")[0], parameters
 
@@ -48,7 +48,7 @@ def kernels(desc: OperatorDesc) -> tuple[RenderedKernel, ...]:
 # ---- the rule
 
 
-def test_what_arithmetic_makes_of_a_parameter_is_one():
+def test_results_of_arithmetic_on_parameters_are_parameters():
     size = Parameter(12)
     results = [size + 1, 1 + size, size - 20, 20 - size, size * 3, size // 5, 60 // size, size % 5, 17 % size, -size]
     assert results == [13, 13, -8, 8, 36, 2, 5, 2, 5, -12]
@@ -64,7 +64,7 @@ def test_a_field_that_is_0_is_a_literal():
     assert parameters == (1, 0)
 
 
-def test_one_parameter_is_read_from_one_place_however_often_it_is_used():
+def test_a_parameter_with_many_uses_is_read_once():
     size, same = Parameter(12), Parameter(12)
     line, parameters = resolved(f"let a = {size}u + {size}u + {same}u;")
     assert line == "let a = parameter0 + parameter0 + parameter1;"
@@ -83,7 +83,7 @@ def test_one_parameter_is_read_from_one_place_however_often_it_is_used():
         (lambda size: f"let a = at[{size}];", "let a = at[12];"),
     ],
 )
-def test_what_follows_a_parameter_says_how_it_is_read(write: Callable[[Parameter], str], expected: str):
+def test_suffixes_determine_how_parameters_are_read(write: Callable[[Parameter], str], expected: str):
     line, parameters = resolved(write(Parameter(12)))
     assert line == expected
     assert parameters == ((12,) if "parameter0" in expected else ())
@@ -149,11 +149,11 @@ def test_quotients_by_multiplication_are_exact(number: int, divisor: int, near: 
         assert 2 * dividend < 2**32 > multiplier
 
 
-def test_tensors_of_too_many_elements_are_divided_as_they_are():
+def test_sizes_of_very_large_tensors_are_divided_without_multipliers():
     assert resolved(f"let r = a / {Parameter(12)}u;", LARGEST_DIVIDED)[0] == "let r = a / parameter0;"
 
 
-# ---- what shares a kernel
+# ---- shared kernels
 
 
 SHARED: dict[str, Callable[[int], OperatorDesc]] = {
@@ -193,7 +193,7 @@ def test_sizes_share_kernels(name: str):
     assert [kernel.parameters for kernel in first] != [kernel.parameters for kernel in second]
 
 
-def test_layouts_have_kernels_of_their_own():
+def test_different_layouts_have_different_kernels():
     packed, padded = (tensor(5, 8, strides=strides) for strides in (None, (12, 1)))
     (first,), (second,) = (
         kernels(descs.ElementWiseAbs(input_tensor=each, output_tensor=packed)) for each in (packed, padded)
@@ -222,7 +222,7 @@ def transformer(layers: int, heads: int, width: int, length: int) -> Network:
 
 
 def test_another_model_of_the_same_kinds_of_layers_shares_most_kernels():
-    """And so finds them in the driver's cache, on disk as well. With constants, it would share fewer."""
+    """They are then in the driver's cache, also on disk. With constants, fewer would be shared."""
     models = transformer(2, 4, 64, 32), transformer(3, 6, 96, 40)
 
     def sources(target: Target) -> list[set[str]]:
@@ -297,14 +297,14 @@ def test_all_kernels_of_a_network_are_shared_from_its_second_shape_on():
 
 
 @pytest.mark.parametrize("policy", [Specialize.ALWAYS, Specialize.NEVER])
-def test_fixed_policies_leave_programs_as_they_are(policy: Specialize):
+def test_fixed_policies_do_not_change_programs(policy: Specialize):
     program = program_of(absolute(5))
     assert Specializer(policy).specialized(program) is program
 
 
 @pytest.mark.parametrize("immediates", [True, False])
 @pytest.mark.parametrize("name", SHARED)
-def test_constants_take_the_place_of_parameters(name: str, immediates: bool):
+def test_constants_replace_parameters(name: str, immediates: bool):
     target = GENERAL if immediates else replace(GENERAL, features=frozenset())
     for general in compile_operator(SHARED[name](7), target).kernels:
         special = general.with_constants
@@ -335,7 +335,7 @@ def test_constants_are_the_parameters_values():
 
 
 @pytest.mark.parametrize("divisor", [1, 2, 3, 7, 24, 641, 65535, 65536, 2**30 - 1, 2**30 + 1, 2**31 - 1])
-def test_constants_bring_divisions_back(divisor: int):
+def test_constants_restore_divisions(divisor: int):
     bits = (divisor - 1).bit_length()
     multiplier = (1 << 31 + bits) // divisor + 1
     call = f"remainder_by((quotient_by(b[f(1u)], {multiplier}u, {bits}u)), {divisor}u, {multiplier}u, {bits}u)"

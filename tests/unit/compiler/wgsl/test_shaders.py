@@ -1,4 +1,4 @@
-"""House rules of the shader files, checked on their text and on the kernels rendered from them.
+"""Rules of the shader files, checked on their text and on rendered kernels.
 
 The kernels are those of the quick cases, of one description of each kind with each type, and of some fused plans;
 with ``--profile`` those of all standard cases.
@@ -127,7 +127,7 @@ def blocks():
 
 
 def convolutions():
-    """One large enough for Winograd's filtering."""
+    """Return convolutions, one of which is large enough for Winograd's filtering."""
     image = tensor("FLOAT32", 1, 8, 16, 16)
     attributes = {"strides": (1, 1), "dilations": (1, 1), "start_padding": (1, 1), "end_padding": (1, 1)}
     yield descs.Convolution(
@@ -175,7 +175,7 @@ def reductions(data_type, count):
 
 
 def typed_descriptions():
-    """Operators of every kind with every data type, and tensors in every layout."""
+    """Yield operators of every kind with every data type, and tensors in every layout."""
     types = [data_type.name for data_type in DataType if data_type is not DataType.UNKNOWN and data_type.bits >= 8]
     for data_type in types:
         yield from elementwise(data_type)
@@ -197,7 +197,7 @@ def typed_descriptions():
 
 
 def fused_plans():
-    """Trees as graphs make them: slices of what is computed, casts of it, doubles among words."""
+    """Yield trees as in graphs: slices and casts of computed values, float64 among words."""
     for data_type in (DataType.FLOAT16, DataType.INT8, DataType.INT64, DataType.UINT64):
         for count in (3, 6, 8):
             x = source(data_type, count)
@@ -227,13 +227,13 @@ def fused(body):
 
 @functools.cache
 def case_descriptions(stem, profile):
-    """What an operator's cases describe: the quick ones, chosen to take every line of its shaders."""
+    """Yield the descriptions of an operator's quick cases, which cover every line of its shaders."""
     return tuple(case_by_name(name).desc for name in OPERATOR_CASES[stem].names(profile))
 
 
 @functools.cache
 def kernels(part, profile):
-    """The different kernels of an operator's cases, of the typed descriptions or the fused plans, by their text."""
+    """Return the distinct kernels of an operator's cases, of the typed descriptions or the fused plans, by source."""
     if part == "fused":
         programs = [render(schedule(plan, TARGETS[0])) for plan in fused_plans()]
     else:
@@ -248,18 +248,18 @@ PARTS = ("typed", "fused", *OPERATOR_CASES)
 
 @pytest.fixture
 def profile(pytestconfig):
-    """The profile whose cases are rendered."""
+    """Profile whose cases are rendered."""
     return "standard" if pytestconfig.getoption("--profile") else "quick"
 
 
 @pytest.fixture
 def texts(profile):
-    """All kernels."""
+    """Sources of all kernels."""
     return [text for part in PARTS for text in kernels(part, profile)]
 
 
 def rendered(desc, target):
-    """An operator's program; None where the target may refuse it for want of 64-bit arithmetic."""
+    """Return an operator's program; None if the target may reject it because it lacks 64-bit arithmetic."""
     try:
         return compiler.compile_operator(desc, target)
     except NotSupported as error:
@@ -268,7 +268,7 @@ def rendered(desc, target):
 
 
 def texts_of_integer_products():
-    """Kernels of products of integers, of few rows and of many: no operator computes them alone."""
+    """Return kernels of integer products of few and many rows, which only graphs compute."""
     sizes = ((1, 128), (1, 4096), (8, 128), (64, 128))
     programs = [integers.compiled_product(integers.GPU, rows, columns=columns).program for rows, columns in sizes]
     return [kernel.wgsl for program in programs for kernel in program.kernels]
@@ -339,11 +339,11 @@ def test_every_file_is_rendered_by_some_operator(texts):
 
 
 OFFERED = {"erfc_f32"}
-"""What the library has for completeness: no operator needs the complement over its full range."""
+"""Functions that the library has for completeness: no operator needs the complement over its full range."""
 
 
 def test_every_library_function_but_those_only_offered_is_used_by_some_kernel(texts):
-    """Functions of the hardware have the name of the function that they replace."""
+    """Hardware functions have the name of the function that they replace."""
     by_hardware = {
         function
         for encoding, division in itertools.product(Float16Encoding, Division)
@@ -355,7 +355,7 @@ def test_every_library_function_but_those_only_offered_is_used_by_some_kernel(te
 
 
 def names_of(text):
-    """Module-level names, and names of locals and parameters, of a text."""
+    """Return module-level names, and names of locals and parameters, of a source."""
     code = _COMMENT.sub("", text)
     parameters = {name for signature in _PARAMETERS.findall(code) for name in _PARAMETER.findall(signature)}
     module = declared(code) | set(re.findall(r"^@group.* (\w+):", code, re.MULTILINE)) | {"params"}
@@ -364,7 +364,7 @@ def names_of(text):
     return module, parameters | locals_ | one_liners
 
 
-def test_how_names_are_told_apart():
+def test_declared_names_are_distinguished():
     text = (
         "alias a_t = u32;\nvar<workgroup> parts: u32;\nfn f(x: u32, y: ptr<function, u32>) -> u32 {\n    var z = 1u;\n"
     )
@@ -372,7 +372,7 @@ def test_how_names_are_told_apart():
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_names_of_a_kernel_are_its_own(part, profile):
+def test_names_of_a_kernel_are_unique(part, profile):
     """No local name hides one of the kernel or the library; none is declared twice; none is reserved."""
     for text, label in kernels(part, profile).items():
         module, local = names_of(text)

@@ -1,4 +1,4 @@
-"""Blocks of words in variables of 64-bit numbers: where, and by which functions."""
+"""Blocks of words in variables of 64-bit numbers: conditions and accessors."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_blocks_are_parts_of_pairs(block, load):
     assert load in accessors(Variable("buffer1", block), Variable("buffer0", PAIR))
 
 
-def test_pairs_are_put_together_from_words():
+def test_pairs_are_composed_of_words():
     text = accessors(Variable("buffer1", PAIR), Variable("buffer0", "u32"))
     assert "(u64(buffer0[at * 8u + 7u]) << 32u) | u64(buffer0[at * 8u + 6u]));" in text
     assert "buffer0[at * 8u + 7u] = u32(block.w >> 32u);" in text

@@ -25,7 +25,7 @@ def value(text, name, target=PLAIN, portable=False):
 
 
 @pytest.mark.parametrize("name", ["FLOAT32", "FLOAT16", "INT8", "UINT16", "INT32"])
-def test_arithmetic_is_wgsls_own_where_it_has_the_type(name):
+def test_arithmetic_is_native_if_wgsl_has_the_type(name):
     a, b = value("a", name), value("b", name)
     assert str((a - b) * (a + b)) == "((a - b) * (a + b))"
 
@@ -43,7 +43,7 @@ def test_arithmetic_is_wgsls_own_where_it_has_the_type(name):
     ],
 )
 def test_a_sign_before_a_literal(name, number, text):
-    """WGSL reads two in a row as a decrement."""
+    """WGSL parses two minus signs as a decrement."""
     assert str(-value("x", name).constant(number)) == text
 
 
@@ -54,13 +54,13 @@ def test_arithmetic_on_pairs_of_words_calls_functions(name):
     assert str(value("a", name, WIDE) - value("b", name, WIDE)) == "(a - b)"
 
 
-def test_doubles_in_words_are_refused():
+def test_float64_as_words_is_rejected():
     with pytest.raises(NotSupported) as caught:
         value("a", "FLOAT64", portable=True) * value("b", "FLOAT64", portable=True)
     assert str(caught.value) == "FLOAT64 arithmetic (*) needs the adapter feature shader-f64, which 'Plain GPU' lacks"
 
 
-def test_mixed_types_are_a_mistake_of_the_body():
+def test_mixed_types_are_an_error():
     with pytest.raises(TypeError) as caught:
         value("a", "FLOAT32") - value("b", "INT32")
     assert str(caught.value) == "f32 and i32: a body mixes types"
@@ -96,7 +96,7 @@ def test_conversions(source, target, text, adapter):
     assert str(value("x", source, adapter, portable=True).to(DataType[target])) == text
 
 
-def test_a_converted_value_knows_its_type():
+def test_a_converted_value_has_its_type():
     converted = value("x", "INT64", portable=True).to(DataType.FLOAT16)
     assert (converted.kind, converted.data_type) == (Scalar.F32, DataType.FLOAT16)
 
@@ -163,7 +163,7 @@ def test_ordinary_attributes_are_literals(number):
         (0.0, "(bitcast<f32>(params.zero) * opaque(x))", "divide_f32(opaque(x), bitcast<f32>(params.zero))"),
     ],
 )
-def test_what_meets_a_hidden_attribute_is_hidden_too(number, product, quotient):
+def test_results_with_hidden_attributes_are_hidden(number, product, quotient):
     attribute, x = TypedValue.attribute(number, DataType.FLOAT32, Target("any")), value("x", "FLOAT32")
     assert (str(attribute * x), str(x / attribute)) == (product, quotient)
     assert str(x + attribute) == f"(x + {attribute})"

@@ -1,4 +1,4 @@
-"""The linker: library functions once each, names of inlined bodies apart."""
+"""The linker: library functions are added once, and names of inlined bodies are distinct."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def functions(text):
     return [line.split("(")[0] for line in text.splitlines() if line.startswith("fn ")]
 
 
-def test_what_a_text_declares():
+def test_declared_names():
     assert declared(BODY) == {"output_s", "LIMIT", "parts", "apply", "helper"}
     assert declared("    let local = 1;\nstruct S { x: u32 }\nvar<storage, read_write> b: u32;") == {"S"}
 
@@ -45,7 +45,7 @@ def test_names_that_only_look_alike_are_left_alone():
     assert text == "fn n_item(x: u32) -> u32 { return items[x] + my_item + item2 + v.item; }"
 
 
-def test_called_library_functions_are_added_with_all_they_call_once_each():
+def test_called_library_functions_and_their_callees_are_added_once():
     text = link("fn main() { let a = multiply_words(x, y) + multiply_words(y, x); let b = negate_words(a); }")
     assert functions(text) == [
         "fn multiply_words",
@@ -56,17 +56,17 @@ def test_called_library_functions_are_added_with_all_they_call_once_each():
     ]
 
 
-def test_constants_of_the_library_come_along():
+def test_constants_of_the_library_are_added():
     assert "const OUTSIDE = 0xffffffffu;" in link("fn main() { let i = index_of_u32(x, 3u); }")
     assert link("fn main() { if (i == OUTSIDE) { return; } }").startswith("// ---- shaders/lib\nconst OUTSIDE")
 
 
-def test_nothing_is_added_to_a_text_that_calls_nothing():
+def test_nothing_is_added_to_a_source_without_calls():
     text = "// negate_words is only mentioned\nfn main() { x.negate_words = 1; }"
     assert link(text) == text
 
 
-def test_a_texts_own_declarations_go_before_the_librarys():
+def test_own_declarations_take_precedence_over_the_librarys():
     text = "fn negate_words(a: u32) -> u32 { return a; }\nfn main() { let b = negate_words(1u); }"
     assert link(text) == text
 

@@ -1,4 +1,4 @@
-"""From plans to kernels: bindings, labels, grids, temporaries, what is refused; text as text, no GPU."""
+"""Rendering of plans as kernels: bindings, labels, grids, temporaries, errors; as text, without a GPU."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_one_tensor_read_twice_is_one_binding():
     assert len(kernel_of(subtract(x, x)).slots) == 2
 
 
-def test_a_buffer_seen_in_blocks_of_two_widths_has_two_bindings():
+def test_a_buffer_in_blocks_of_two_widths_has_two_bindings():
     narrow = source(0, (2, 4), strides=(5, 1), view=View.RAW)
     wide = source(0, (2, 4), I64, strides=(4, 1))
     body = apply("elementwise/cast", F32, (2, 4), portable=True, input=wide)
@@ -142,7 +142,7 @@ def test_large_maps_fold_over_two_axes():
     assert f"id.x + id.y * {32769 * 256}u" in kernel.wgsl
 
 
-def test_more_buffers_than_the_adapter_binds_are_refused():
+def test_too_many_buffers_are_rejected():
     body = source(0, (3, 5))
     for index in range(1, 4):
         body = subtract(body, source(index, (3, 5)))
@@ -152,7 +152,7 @@ def test_more_buffers_than_the_adapter_binds_are_refused():
     assert str(caught.value) == "5 buffers in one kernel exceed what 'Small GPU' binds (4)"
 
 
-def test_more_parts_of_tensors_than_bindings_are_refused():
+def test_too_many_parts_of_tensors_are_rejected():
     body = identity(source(1, (1024, 1025), strides=(1025 * 64, 64), view=View.RAW))
     assert kernel_of(body, Target("Small GPU", max_binding_size=1024 * 1025 * 64 * 4))
     with pytest.raises(NotSupported) as caught:
@@ -179,13 +179,13 @@ def test_64_bit_integers_are_words_without_the_feature_and_native_with_it():
     assert "subtract_words" not in native and "alias a_s = i64;" in native.replace("apply0_", "")
 
 
-def test_halves_are_native_only_with_the_feature():
+def test_float16_is_native_only_with_the_feature():
     body = subtract(source(0, (3, 5), F16), source(1, (3, 5), F16))
     assert kernel_of(body, Target("any", features=frozenset({"shader-f16"}))).wgsl.startswith("enable f16;\n")
     assert "f16" not in kernel_of(body).wgsl
 
 
-def test_temporaries_lie_at_multiples_of_256_bytes_where_none_that_lives_is():
+def test_temporaries_are_aligned_to_256_bytes_and_disjoint_while_alive():
     sizes = (75,)
     temporaries = (PlanTensor.temporary(label, F32, sizes) for label in "abc")
     tensors = (source(0, sizes), *temporaries, tensor(Role.OUTPUT, 0, sizes))
@@ -253,7 +253,7 @@ def test_movement_that_feeds_arithmetic_is_read_as_numbers():
     assert "f32_of_half" not in kernel_of(picked).wgsl
 
 
-def test_steps_that_differ_only_in_what_they_bind_are_rendered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_that_differ_only_in_bindings_are_rendered_once(monkeypatch: pytest.MonkeyPatch) -> None:
     module = importlib.import_module("dmlgpu.compiler.wgsl.render")
     render_step, rendered = module.render_step, []
 

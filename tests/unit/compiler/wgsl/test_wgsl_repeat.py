@@ -1,4 +1,4 @@
-"""Steps that are repeated: kernels are rendered once, slots move from turn to turn."""
+"""Repeated steps: kernels are rendered once, slots advance with each iteration."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def kernels_of(*steps: Step) -> tuple[RenderedKernel, ...]:
     return render(schedule(Plan("TEST", steps), ANY)).kernels
 
 
-def test_what_advances_moves_and_the_rest_stays() -> None:
+def test_only_advancing_resources_move() -> None:
     before, after = PlanBinding(Role.TEMPORARY, MEMORY, 16), PlanBinding(Role.TEMPORARY, MEMORY, 64)
     step = Repeat("steps", (copy(before, after), copy(INPUT, before)), 3, ((before, 48), (after, -16)))
     other = PlanBinding(Role.TEMPORARY, Allocation("other"))
@@ -51,8 +51,8 @@ def test_what_advances_moves_and_the_rest_stays() -> None:
     ]
 
 
-def test_what_repeated_steps_write_is_kept_for_the_next_turn() -> None:
-    """The second tensor makes no room for the first one, though no step of a turn needs both."""
+def test_results_of_repeated_steps_live_until_the_next_iteration() -> None:
+    """The second tensor does not reuse the memory of the first one, although no step of an iteration needs both."""
     first, second = (PlanBinding(Role.TEMPORARY, Allocation(label)) for label in ("one", "other"))
     output = PlanBinding(Role.OUTPUT, 0)
     step = Repeat("steps", (copy(INPUT, first), copy(first, output), copy(INPUT, second), copy(second, output)), 2, ())
@@ -60,7 +60,7 @@ def test_what_repeated_steps_write_is_kept_for_the_next_turn() -> None:
     assert {slot.offset for slot in written if slot.role is Role.TEMPORARY} == {0, 256}
 
 
-def test_all_turns_share_their_text() -> None:
+def test_all_iterations_share_their_source() -> None:
     step = Repeat("steps", (copy(INPUT, STATE),), 1000, ((STATE, 16),))
     kernels = kernels_of(step)
     assert len(kernels) == 1000 and len({id(kernel.wgsl) for kernel in kernels}) == 1

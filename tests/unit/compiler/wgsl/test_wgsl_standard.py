@@ -1,4 +1,4 @@
-"""The rendered text is standard WGSL: literals that their types hold, no extension of naga without its feature."""
+"""Rendered sources are standard WGSL: literals are in range, and extensions of naga require their feature."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _COMMENT = re.compile(r"//[^\n]*")
 
 
 def decimals(text: str) -> set[str]:
-    """The decimal floating-point literals of a text, without suffix."""
+    """Return the decimal floating-point literals of a source, without suffix."""
     return set(_DECIMAL.findall(_COMMENT.sub("", text)))
 
 
@@ -45,7 +45,7 @@ def texts(profile):
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_no_literal_exceeds_float32(profile):
-    """Rounding would bring some back to the largest float32; WGSL refuses them all the same."""
+    """Rounding would bring some back to the largest float32; WGSL rejects them nevertheless."""
     numbers = set().union(*map(decimals, texts(profile)))
     assert len(numbers) > 100
     assert {text for text in numbers if Fraction(text) > LARGEST[Scalar.F32]} == set()
@@ -68,8 +68,8 @@ def test_a_literal_never_exceeds_its_type(kind, number):
         (0.3, "f16(0.30000001192092896f)"),
     ],
 )
-def test_what_a_half_cannot_hold_is_rounded_beforehand(number, text):
-    """A constant beyond the largest half is an error in WGSL, not an infinity."""
+def test_constants_beyond_float16_are_rounded_beforehand(number, text):
+    """A constant beyond the largest float16 is an error in WGSL, not an infinity."""
     assert literal(number, Scalar.F16) == text
 
 
@@ -84,7 +84,7 @@ class Extension(NamedTuple):
     files: tuple[str, ...]
 
     def stands_in(self, text: str) -> bool:
-        """Whether a type, keyword or suffix of a literal is one of the extension's."""
+        """Return whether a type, keyword or suffix of a literal belongs to the extension."""
         return re.search(rf"(?:\b|(?<=\d))(?:{'|'.join(self.words)})\b", _COMMENT.sub("", text)) is not None
 
 
@@ -111,7 +111,7 @@ class TestExtension:
     def test_it_is_not_used_without_its_feature(self, extension, profile):
         assert not [text for text in texts(profile) if extension.stands_in(text)]
 
-    def test_it_is_used_where_there_is_the_feature(self, extension):
+    def test_it_is_used_with_its_feature(self, extension):
         names = (
             "element_wise_identity-float64-7x11-near-scaled-s0",
             "element_wise_add-int64-2x3-packed-s0",
@@ -125,7 +125,7 @@ class TestExtension:
         ]
         assert any(map(extension.stands_in, texts_of(programs)))
 
-    def test_its_words_stand_in_its_files_only(self, extension):
+    def test_its_words_are_only_in_its_files(self, extension):
         files = [file for folder in templates.folders() for file in templates.files(folder)]
         used = {f"shaders/{file}.wgsl" for file in files if extension.stands_in(templates.source(file))}
         assert used == set(extension.files)

@@ -1,4 +1,4 @@
-"""The template language: strict, quiet about headers, line statements."""
+"""The template language: strict, without header comments, with line statements."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_line_statements_leave_no_lines():
     ]
 
 
-def test_headers_tell_name_and_formula():
+def test_headers_have_name_and_formula():
     assert templates.header("elementwise/element_wise_subtract") == "ELEMENT_WISE_SUBTRACT: output = a - b"
     assert templates.header("layout/slice1").startswith("SLICE1: output[at] = input[start + step * at]")
 

@@ -1,4 +1,4 @@
-"""How elements are read from words and written back: the text for every data type and number of lanes."""
+"""Reading and writing of elements in words: the text for every data type and number of lanes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HALF = Target("Half GPU", features=frozenset({"shader-f16"}))
 
 
 def accessed(name, lanes=1, view=View.COMPUTE, target=PLAIN, portable=False):
-    """How a tensor in units of so many lanes is read; negative: one element for that many lanes."""
+    """Return the access to a tensor in units of some lanes; negative for one element repeated in the lanes."""
     binding, count = PlanBinding(Role.INPUT, 0), abs(lanes)
     tensor = PackedTensor(binding, DataType[name], (8,), (1,), view, lanes=count, broadcast=lanes < 0)
     return access(tensor, target, portable)
@@ -105,7 +105,7 @@ def test_native_64_bits(name, read, written, block):
     assert (decode(pairs), encode(pairs), pairs.block, pairs.unit) == ("word", "value", "vec2<u32>", "vec2<u32>")
 
 
-def test_native_halves_only_where_the_body_wants_them():
+def test_native_float16_only_if_the_body_requests_it():
     assert decode(accessed("FLOAT16", target=HALF)) == "f16_of_half(extractBits(word, shift, 16u))"
     assert encode(accessed("FLOAT16", target=HALF)) == "half_of_f16(value)"
     assert accessed("FLOAT16", 4, target=HALF).unit == "vec4<f16>"
@@ -126,7 +126,7 @@ def test_native_halves_only_where_the_body_wants_them():
         ("UINT8", 16, "vec4<u32>", 2, "word"),
     ],
 )
-def test_raw_units_are_moved_as_they_are(name, lanes, block, shift, text):
+def test_raw_units_are_copied_unchanged(name, lanes, block, shift, text):
     raw = accessed(name, lanes, View.RAW)
     assert (raw.block, raw.unit, raw.scalar, raw.base_shift, decode(raw)) == (block, block, block, shift, text)
     assert encode(raw) == "value"
@@ -143,13 +143,13 @@ def test_raw_units_are_moved_as_they_are(name, lanes, block, shift, text):
         ("UINT64", Scalar.U64_WORDS, Scalar.U64),
     ],
 )
-def test_what_a_body_computes_with(name, plain, wide):
+def test_types_in_bodies(name, plain, wide):
     assert scalar_of(DataType[name], PLAIN, portable=False) is plain
     assert scalar_of(DataType[name], WIDE, portable=False) is wide
     assert scalar_of(DataType[name], WIDE, portable=True) is plain
 
 
-def test_doubles_are_words_only_where_the_body_wants_them():
+def test_float64_is_words_only_if_the_body_requests_it():
     assert scalar_of(DataType.FLOAT64, PLAIN, portable=True) is Scalar.F64_WORDS
     assert scalar_of(DataType.FLOAT64, WIDE, portable=False) is Scalar.F64
     with pytest.raises(NotSupported) as caught:

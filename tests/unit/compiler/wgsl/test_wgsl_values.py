@@ -1,4 +1,4 @@
-"""Typed values of element-wise bodies: what each operation becomes for each type."""
+"""Typed values of elementwise bodies: the text of each operation for each type."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_operations(expression, text):
     assert str(expression) == text
 
 
-def test_comparisons_are_truth_values():
+def test_comparisons_are_booleans():
     truth = (value("a", "INT64") < 0).both(value("b", "FLOAT32") < 0)
     assert truth.kind is Scalar.BOOL
     assert str(truth.to(DataType.UINT8)) == (
@@ -66,7 +66,7 @@ def test_counts_are_of_32_bits():
 
 
 @pytest.mark.parametrize(("operation", "what"), [(lambda a: a / 2, "arithmetic (/)"), (lambda a: a < 2, "comparison")])
-def test_doubles_in_words_are_refused(operation, what):
+def test_float64_as_words_is_rejected(operation, what):
     with pytest.raises(NotSupported) as caught:
         operation(value("a", "FLOAT64", portable=True))
     assert str(caught.value) == f"FLOAT64 {what} needs the adapter feature shader-f64, which 'Plain GPU' lacks"

@@ -1,4 +1,4 @@
-"""The texts with which descriptions are refused."""
+"""Messages of rejected descriptions."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from dmlgpu.compiler import operators
 NEWEST = FeatureLevel.LEVEL_6_4
 
 
-def refusal(desc: OperatorDesc, level: FeatureLevel = NEWEST) -> str:
-    """Return the whole text with which an operator's own checks refuse a description."""
+def rejection(desc: OperatorDesc, level: FeatureLevel = NEWEST) -> str:
+    """Return the whole message with which an operator's own checks reject a description."""
     with pytest.raises(InvalidDescription) as caught:
         operators.check(desc, level)
     return str(caught.value)
 
 
-def table_refusal(desc: OperatorDesc, level: FeatureLevel = NEWEST) -> str:
-    """Return the whole text with which the catalog's tables refuse a description."""
+def table_rejection(desc: OperatorDesc, level: FeatureLevel = NEWEST) -> str:
+    """Return the whole message with which the catalog's tables reject a description."""
     with pytest.raises(InvalidDescription) as caught:
         validation.validate(desc, level)
     return str(caught.value)
