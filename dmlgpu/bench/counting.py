@@ -16,7 +16,7 @@ from dmlgpu.compiler.graph.description import GraphDesc, OperatorNode
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.plan import Repeat, Step, parts
 from dmlgpu.compiler.plan.parts import written
-from dmlgpu.compiler.schedule.steps.base import Scheduled
+from dmlgpu.compiler.schedule.steps.base import KernelStep
 from dmlgpu.compiler.schedule.steps.products import (
     ScheduledAttend,
     ScheduledContract,
@@ -149,7 +149,7 @@ def kernel_counts(explanation: Explanation) -> Iterator[tuple[str, Counts]]:
         )
 
 
-def _bytes_of_kernel(scheduled: Scheduled) -> int:
+def _bytes_of_kernel(scheduled: KernelStep) -> int:
     """Return the bytes that a kernel reads and writes; views of one tensor count once."""
     sizes: dict[tuple[object, int], int] = {}
     for tensor in parts.tensors(scheduled):
@@ -158,7 +158,7 @@ def _bytes_of_kernel(scheduled: Scheduled) -> int:
     return sum(sizes.values())
 
 
-def _operations_of_kernel(scheduled: Scheduled, step: Step, kernels: Sequence[Scheduled]) -> int:
+def _operations_of_kernel(scheduled: KernelStep, step: Step, kernels: Sequence[KernelStep]) -> int:
     """Return the operations of one execution of a kernel of a step: two per multiplication, else one per written
     element.
 
@@ -179,7 +179,7 @@ def _operations_of_kernel(scheduled: Scheduled, step: Step, kernels: Sequence[Sc
     return 2 * products * _written_elements(scheduled) // max(1, total)
 
 
-def _written_elements(scheduled: Scheduled) -> int:
+def _written_elements(scheduled: KernelStep) -> int:
     return math.prod(scheduled.output.sizes) * max(scheduled.output.lanes, 1)
 
 

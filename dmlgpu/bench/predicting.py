@@ -38,7 +38,7 @@ from dmlgpu.compiler.schedule.cost import (
     slab_work,
     stream_work,
 )
-from dmlgpu.compiler.schedule.steps.base import Scheduled
+from dmlgpu.compiler.schedule.steps.base import KernelStep
 from dmlgpu.compiler.schedule.steps.maps import ScheduledMap
 from dmlgpu.compiler.schedule.steps.products import (
     AttentionTile,
@@ -317,8 +317,8 @@ def work_of(explained: ExplainedKernel, counts: Counts, statistics: Mapping[str,
     return _estimated(plain, text, trips) if statistics is None else _compiled(plain, statistics, trips)
 
 
-def _not_looked_up(scheduled: Scheduled | None) -> int:
-    """Return the bytes of lookup tables that are not read, because fewer elements are looked up."""
+def _not_looked_up(scheduled: KernelStep | None) -> int:
+    """Return the bytes of lookup tables that cannot be read, because fewer elements are looked up."""
     if not isinstance(scheduled, ScheduledMap):
         return 0
     return sum(
@@ -329,7 +329,7 @@ def _not_looked_up(scheduled: Scheduled | None) -> int:
     )
 
 
-def _trips(scheduled: Scheduled, invocations: int) -> float:
+def _trips(scheduled: KernelStep, invocations: int) -> float:
     """Return the iterations of an invocation: its loads from the largest tensor that it reads, some of them at once."""
     tensors = [tensor for tensor in parts.tensors(scheduled) if tensor is not scheduled.output]
     loads = max([0.0, *(tensor.distinct_bytes / UNIT_BYTES / invocations for tensor in tensors)])
@@ -341,7 +341,7 @@ def _trips(scheduled: Scheduled, invocations: int) -> float:
     return max(1.0, loads)
 
 
-def _in_flight(scheduled: Scheduled | None) -> int:
+def _in_flight(scheduled: KernelStep | None) -> int:
     """Return the loads that an invocation issues before it waits for them, if the schedule decides it."""
     is_streamed = isinstance(scheduled, ScheduledAttend) and scheduled.tile.is_streamed
     return AttentionTile.values_at_once if is_streamed else 1

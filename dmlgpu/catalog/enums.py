@@ -246,8 +246,8 @@ class FeatureLevel(IntEnum):
         """
         level = cls.__members__.get(f"LEVEL_{label}") if isinstance(label, str) else None
         if level is None:
-            known = ", ".join(member.label for member in cls)
-            raise InvalidArgument(f"FeatureLevel.from_label: label must be one of {known}, got {shown(label)}")
+            labels = ", ".join(member.label for member in cls)
+            raise InvalidArgument(f"FeatureLevel.from_label: label must be one of {labels}, got {shown(label)}")
         return level
 
 

@@ -76,14 +76,14 @@ def operator(name: str) -> OperatorSchema:
     Raises:
         InvalidArgument: If there is none; the message offers names that others have for it, or similar ones.
     """
-    known = _catalog()
+    operators = _catalog()
     requested = name.upper() if isinstance(name, str) else ""
-    requested = known.aliases.get(requested, requested)
-    if requested not in known:
+    requested = operators.aliases.get(requested, requested)
+    if requested not in operators:
         from dmlgpu.catalog.search import hint  # noqa: PLC0415 - only messages need it, and it needs the catalog
 
         raise InvalidArgument(f"DirectML has no operator {shown(name)}{hint(requested)}")
-    return known[requested]
+    return operators[requested]
 
 
 def aliases() -> Mapping[str, str]:

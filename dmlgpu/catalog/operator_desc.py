@@ -143,8 +143,8 @@ def _converters() -> dict[str, Converter[Any]]:
         "tuple[float, ...]": coercion.tuple_of(coercion.real, "numbers"),
         "tuple[TensorDesc, ...]": coercion.tuple_of(single["TensorDesc"], "TensorDesc"),
     }
-    known = single | arrays
-    return known | {f"{name} | None": coercion.optional(convert) for name, convert in known.items()}
+    converters = single | arrays
+    return converters | {f"{name} | None": coercion.optional(convert) for name, convert in converters.items()}
 
 
 _CONVERTERS = _converters()
@@ -244,8 +244,8 @@ class OperatorDesc:
             if default is None:
                 raise InvalidDescription(self.operator, name, "is required")
         for name in values:
-            known = ", ".join(self.field_names)
-            raise InvalidDescription(self.operator, name, f"is not a field; the fields are {known}")
+            fields = ", ".join(self.field_names)
+            raise InvalidDescription(self.operator, name, f"is not a field; the fields are {fields}")
 
     def _converted(self, name: str, convert: Converter[Any], value: Any) -> Any:
         try:

@@ -128,10 +128,10 @@ def _reduced(basis: list[Vector], bounds: Sequence[int]) -> list[Vector]:
         """Compute the Gram-Schmidt coefficients of vector ``row`` and its squared length."""
         own: list[Fraction] = []
         for column in range(row):
-            known = sum(
+            projected = sum(
                 (own[before] * shares[column][before] * lengths[before] for before in range(column)), Fraction()
             )
-            own.append((product(basis[row], basis[column]) - known) / lengths[column])
+            own.append((product(basis[row], basis[column]) - projected) / lengths[column])
         rest = sum((share * share * length for share, length in zip(own, lengths, strict=False)), Fraction())
         shares[row:], lengths[row:] = [own], [product(basis[row], basis[row]) - rest]
 

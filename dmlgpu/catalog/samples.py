@@ -325,14 +325,14 @@ def lp_normalization(operator: Operator, n: Sizes, make: TensorMaker) -> Operato
 )
 def batch_normalization(operator: Operator, n: Sizes, make: TensorMaker) -> OperatorDesc:
     """With given statistics per channel."""
-    whole, per_channel = make(n["batch"], n["channels"], n["height"], n["width"]), make.packed(1, n["channels"], 1, 1)
+    image, per_channel = make(n["batch"], n["channels"], n["height"], n["width"]), make.packed(1, n["channels"], 1, 1)
     return descs.BatchNormalization(
-        input_tensor=whole,
+        input_tensor=image,
         mean_tensor=per_channel,
         variance_tensor=per_channel,
         scale_tensor=per_channel,
         bias_tensor=per_channel,
-        output_tensor=make.result(*whole.sizes),
+        output_tensor=make.result(*image.sizes),
         spatial=True,
     )
 
@@ -340,9 +340,9 @@ def batch_normalization(operator: Operator, n: Sizes, make: TensorMaker) -> Oper
 @sample({**IMAGES, "height": 56, "width": 56, "window": 5}, descs.LocalResponseNormalization)
 def local_response(operator: Operator, n: Sizes, make: TensorMaker) -> OperatorDesc:
     """Over adjacent channels."""
-    whole = make(n["batch"], n["channels"], n["height"], n["width"])
+    image = make(n["batch"], n["channels"], n["height"], n["width"])
     return descs.LocalResponseNormalization(
-        input_tensor=whole, output_tensor=make.result(*whole.sizes), cross_channel=True, local_size=n["window"]
+        input_tensor=image, output_tensor=make.result(*image.sizes), cross_channel=True, local_size=n["window"]
     )
 
 

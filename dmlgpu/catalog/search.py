@@ -134,16 +134,16 @@ def near(word: str, count: int = 3) -> tuple[str, ...]:
             matcher.set_seq1(key)
             if matcher.real_quick_ratio() >= _NEAR and matcher.quick_ratio() >= _NEAR:
                 likeness[name] = max(likeness.get(name, 0.0), matcher.ratio())
-    least = max(_NEAR, max(likeness.values(), default=0.0) - _NEARLY_AS_NEAR)
+    threshold = max(_NEAR, max(likeness.values(), default=0.0) - _NEARLY_AS_NEAR)
     ordered = sorted(likeness, key=lambda name: (-likeness[name], catalog()[name].superseded_by is not None))
-    return tuple(name for name in ordered if likeness[name] >= least)[:count]
+    return tuple(name for name in ordered if likeness[name] >= threshold)[:count]
 
 
 def hint(word: str) -> str:
     """Return a suggestion for a word that is not the name of an operator, after a semicolon; empty if nothing is
     similar."""
-    known = [match.operator.name for match in find(word) if match.fit <= SYNONYM]
-    current = [name for name in known if catalog()[name].superseded_by is None]
+    matches = [match.operator.name for match in find(word) if match.fit <= SYNONYM]
+    current = [name for name in matches if catalog()[name].superseded_by is None]
     if current:
         return f"; its name here is {' or '.join(current)}"
     similar = near(word)

@@ -162,13 +162,13 @@ def find_card(name: str) -> GpuCard:
     Raises:
         InvalidArgument: If there is none; the message names the nearest and lists all.
     """
-    known = {card_name.lower(): card for card_name, card in cards().items()}
+    described = {card_name.lower(): card for card_name, card in cards().items()}
     text = " ".join(name.lower().split())
-    matches = [card for card_name, card in known.items() if text and text in card_name]
-    if text in known or len(matches) == 1:
-        return known.get(text) or matches[0]
-    nearest = difflib.get_close_matches(text, known, 1, 0.0) if text else []
-    hint = f"; the nearest is {known[nearest[0]].name!r}" if nearest else ""
+    matches = [card for card_name, card in described.items() if text and text in card_name]
+    if text in described or len(matches) == 1:
+        return described.get(text) or matches[0]
+    nearest = difflib.get_close_matches(text, described, 1, 0.0) if text else []
+    hint = f"; the nearest is {described[nearest[0]].name!r}" if nearest else ""
     raise InvalidArgument(f"no card is named {name!r}{hint}; there are {', '.join(cards())}")
 
 
@@ -187,7 +187,7 @@ _VARIANTS = r"\b(?!\s+(?:gre|laptop|max|mobile|pro|super|ti|ultra|xt|xtx)\b)"
 @functools.lru_cache(maxsize=64)
 def _card_named(adapter: str, profile: Profile) -> GpuCard:
     text = " ".join(_MARKS.sub("", adapter).lower().split())
-    known = cards().values()
-    same = (card for card in known if re.search(rf"\b{re.escape(card.name.lower())}{_VARIANTS}", text))
-    relatives = (card for card in known if card.family and f"radv {card.family}" in text)
+    described = cards().values()
+    same = (card for card in described if re.search(rf"\b{re.escape(card.name.lower())}{_VARIANTS}", text))
+    relatives = (card for card in described if card.family and f"radv {card.family}" in text)
     return next(same, None) or next(relatives, None) or _all()[_GENERIC.get(profile, "a discrete GPU")]

@@ -42,7 +42,7 @@ from dmlgpu.compiler.plan.parts import read, written
 from dmlgpu.compiler.plan.text import equations, kind_of
 from dmlgpu.compiler.program import Program, RenderedKernel
 from dmlgpu.compiler.schedule.scheduling import schedule_in_parts
-from dmlgpu.compiler.schedule.steps.base import AnyScheduled, Schedule, Scheduled, ScheduledSteps, in_turns
+from dmlgpu.compiler.schedule.steps.base import AnyScheduled, KernelStep, Schedule, ScheduledSteps, in_turns
 from dmlgpu.compiler.stages import stages
 from dmlgpu.compiler.target import Target
 
@@ -159,7 +159,7 @@ class ExplainedKernel:
     """
 
     kernel: RenderedKernel
-    scheduled: Scheduled | None
+    scheduled: KernelStep | None
     step: int | None
     times: int = 1
 
@@ -209,9 +209,9 @@ class Explanation:
         counts = [(index, len(kernel.initialization)) for index, kernel in enumerate(self._scheduled)]
         executed = len(self.plan.steps)
         ordered = [*counts[executed:], *counts[:executed]]
-        known = tuple(_explained(self.program.initialization, self.schedule.initialization, ordered))
-        copies = self.program.initialization[sum(kernel.times for kernel in known) :]
-        return (*known, *(ExplainedKernel(kernel, None, None) for kernel in copies))
+        explained = tuple(_explained(self.program.initialization, self.schedule.initialization, ordered))
+        copies = self.program.initialization[sum(kernel.times for kernel in explained) :]
+        return (*explained, *(ExplainedKernel(kernel, None, None) for kernel in copies))
 
     @functools.cached_property
     def _scheduled(self) -> tuple[ScheduledSteps, ...]:

@@ -251,7 +251,7 @@ def decode_program(record: dict[str, Any]) -> Program:
         index, offset, size = _numbers((index, offset, size))
         return Slot(Role(role), index, offset, size, _of(bool, is_continued))
 
-    temporary, persistent, least = _numbers(record["sizes"])
+    temporary, persistent, least_temporary = _numbers(record["sizes"])
     return Program(
         _of(str, record["operator"]),
         kernels(record["kernels"]),
@@ -260,7 +260,7 @@ def decode_program(record: dict[str, Any]) -> Program:
         persistent,
         _of(bool, record["immediates"]),
         tuple([base64.b64decode(_of(str, data), validate=True) for data in record["constants"]]),
-        least,
+        least_temporary,
     )
 
 

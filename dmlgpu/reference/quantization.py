@@ -91,8 +91,8 @@ def dynamic_quantize_linear(desc: descs.DynamicQuantizeLinear, input_tensor: Arr
     data_type = desc.output_tensor.data_type
     low, high = _limits(data_type)
     values = input_tensor.astype(F32)
-    known = np.nan_to_num(values, nan=0.0, posinf=np.inf, neginf=-np.inf)
-    smallest, largest = min(known.min(), F32(0)), max(known.max(), F32(0))
+    numbers = np.nan_to_num(values, nan=0.0, posinf=np.inf, neginf=-np.inf)
+    smallest, largest = min(numbers.min(), F32(0)), max(numbers.max(), F32(0))
     scale = F32(1) if smallest == largest else (largest - smallest) / F32(high - low)
     zero_point = quantized(np.asarray(F32(low) - smallest / scale), 0, data_type)
     scalar_sizes = desc.output_scale_tensor.sizes

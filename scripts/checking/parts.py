@@ -18,7 +18,7 @@ from dmlgpu.compiler import operators
 from dmlgpu.compiler.operators.lowering import lowering
 from dmlgpu.compiler.plan import Step
 from dmlgpu.compiler.schedule.scheduling import plain_steps, schedule_step
-from dmlgpu.compiler.schedule.steps.base import Scheduled
+from dmlgpu.compiler.schedule.steps.base import KernelStep
 from dmlgpu.compiler.wgsl.steps import render_step
 from dmlgpu.conformance.cases.keys import quick_names
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
@@ -99,7 +99,7 @@ def lacking(every: Sequence[Part]) -> list[str]:
     ]
 
 
-def lacking_schedules(scheduled: Iterable[type[Scheduled]], planned: Iterable[type[Step]]) -> list[str]:
+def lacking_schedules(scheduled: Iterable[type[KernelStep]], planned: Iterable[type[Step]]) -> list[str]:
     """Return a message for every part that a kind of step lacks: what it is, and what to do."""
     builders = {file: _text(file) for file in sorted((ROOT / "dmlgpu" / "compiler" / "schedule").glob("*.py"))}
     tests = [_text(file) for file in sorted((ROOT / "tests").rglob("*.py"))]
@@ -158,9 +158,9 @@ def unlisted(step: str, modules: Iterable[str]) -> list[str]:
     ]
 
 
-def scheduled_steps() -> list[type[Scheduled]]:
+def scheduled_steps() -> list[type[KernelStep]]:
     """Return the kinds of steps that schedules consist of."""
-    return [step for step in _subclasses(Scheduled) if step.__module__.startswith("dmlgpu.compiler.schedule.")]
+    return [step for step in _subclasses(KernelStep) if step.__module__.startswith("dmlgpu.compiler.schedule.")]
 
 
 def planned_steps() -> list[type[Step]]:

@@ -34,7 +34,7 @@ from dmlgpu.compiler.schedule.convolution_choice import saved_by_channels_last
 from dmlgpu.compiler.schedule.gemm import multiplies_integers
 from dmlgpu.compiler.schedule.quantized import is_pairable
 from dmlgpu.compiler.schedule.scheduling import as_schedule, can_bind, in_plain_steps, schedule_in_parts
-from dmlgpu.compiler.schedule.steps.base import AnyScheduled, Schedule, Scheduled, ScheduledRepeat, ScheduledSteps
+from dmlgpu.compiler.schedule.steps.base import AnyScheduled, KernelStep, Schedule, ScheduledRepeat, ScheduledSteps
 from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl.render import render
 from dmlgpu.compiler.wgsl.sharing import share_known
@@ -290,7 +290,7 @@ def schedule_named(step: Step, target: Target) -> ScheduledSteps:
     except NotSupported as error:
         raise NotSupported(f"{step.label}: {error}") from None
 
-    def name(kernel: Scheduled) -> Scheduled:
+    def name(kernel: KernelStep) -> KernelStep:
         return kernel if kernel.label.startswith(step.label) else replace(kernel, label=f"{step.label} {kernel.label}")
 
     def named(scheduled: AnyScheduled) -> AnyScheduled:

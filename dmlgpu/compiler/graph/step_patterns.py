@@ -217,7 +217,7 @@ class StepSchedule:
         target: The compile target.
 
     Attributes:
-        executed, initial: Scheduled steps.
+        executed, initial: KernelStep steps.
         allocations: Count of the allocations of the schedule.
         replay: Computes the numbers of all scheduled steps.
 

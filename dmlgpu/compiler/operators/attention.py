@@ -292,10 +292,10 @@ def _check_cache(desc: Any) -> None:
             raise invalid(desc, field, "must be present where past_sequence_lengths_tensor is: it is the cache")
     heads = Heads.of(desc)
     if heads.keys < max(heads.past, heads.new):
-        least = f"must be at least {max(heads.past, heads.new)} (past keys {heads.past}, new keys {heads.new})"
+        requirement = f"must be at least {max(heads.past, heads.new)} (past keys {heads.past}, new keys {heads.new})"
         tensor = desc.output_present_key_tensor
         field = f"output_present_key_tensor.sizes[{tensor.dimension_count - 2}]"
-        raise invalid(desc, field, f"{least}, got {heads.keys}")
+        raise invalid(desc, field, f"{requirement}, got {heads.keys}")
 
 
 class MultiheadAttention1(Lowering):
@@ -329,7 +329,7 @@ class MultiheadAttention1(Lowering):
     shaders = (SCALED, BIASED, MASKED, UNPADDED_SCORE, UNPADDED, VISIBLE, CACHED, "attention/merge")
 
     @classmethod
-    def usual_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
+    def default_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
         """Caches keep their rows."""
         if not counts_past(desc):
             return {}

@@ -196,9 +196,9 @@ class ConvolutionOperator(_Forward):
             return
         sizes = desc.output_tensor.sizes
         slack = (1, 1, *desc.strides)
-        if not all(least <= size < least + more for size, least, more in zip(sizes, expected, slack, strict=True)):
-            most = [least + more - 1 for least, more in zip(expected, slack, strict=True)]
-            requirement = f"must be {list(expected)}" + (f", at most {most}" if most != list(expected) else "")
+        if not all(low <= size < low + more for size, low, more in zip(sizes, expected, slack, strict=True)):
+            largest = [low + more - 1 for low, more in zip(expected, slack, strict=True)]
+            requirement = f"must be {list(expected)}" + (f", at most {largest}" if largest != list(expected) else "")
             raise invalid(desc, "output_tensor.sizes", f"{requirement} ({GIVEN}), got {list(sizes)}")
 
     @classmethod

@@ -91,20 +91,20 @@ class _Completion:
 
     def _follow(self, types: Mapping[str, DataType], guess: dict[str, Any], tentative: OperatorDesc) -> dict[str, Any]:
         """Return the sizes of all outputs, inferred from the description instead of guessed."""
-        known = lowering(self.op_cls.operator)
+        operator = lowering(self.op_cls.operator)
         try:
-            usual = {name: sizes for name, sizes in known.usual_sizes(tentative).items() if name in guess}
-            guess = {**guess, **usual, **self.sizes}
-            due = known.output_sizes(self._with(types, guess))
+            defaults = {name: sizes for name, sizes in operator.default_sizes(tentative).items() if name in guess}
+            guess = {**guess, **defaults, **self.sizes}
+            inferred = operator.output_sizes(self._with(types, guess))
         except (ArithmeticError, AssertionError, LookupError, ValueError):
             # Attributes are invalid: their errors take precedence over those of output sizes.
             self._reject(tentative)
             raise
         for field in self.outputs:
             name = field.python_name
-            if name not in {**usual, **due, **self.sizes} and self._related("Sizes", field) is None:
+            if name not in {**defaults, **inferred, **self.sizes} and self._related("Sizes", field) is None:
                 raise self._missing(field, "sizes", "they do not follow from the inputs")
-        return {**guess, **due, **self.sizes}
+        return {**guess, **inferred, **self.sizes}
 
     def _with(self, types: Mapping[str, DataType], sizes: Mapping[str, Any]) -> OperatorDesc:
         tensors: dict[str, Any] = {}

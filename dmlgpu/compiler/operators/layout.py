@@ -50,7 +50,7 @@ class Slice1(Moving):
     desc = descs.Slice1
 
     @classmethod
-    def usual_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
+    def default_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
         """Return all elements of the window."""
         windows = zip(desc.input_window_sizes, desc.input_window_strides, strict=True)
         return {"output_tensor": tuple(offered(window, stride) for window, stride in windows)}
@@ -73,7 +73,7 @@ class SliceOperator(Lowering):
     newer = descs.Slice1
 
     @classmethod
-    def usual_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
+    def default_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
         return {}
 
     @classmethod
@@ -208,9 +208,9 @@ class Split(Moving):
     @classmethod
     def moves(cls, desc: descs.Split) -> tuple[Move, ...]:
         starts = _starts(desc.output_tensors, desc.axis)
-        whole = Affine.box((0,) * desc.input_tensor.dimension_count)
+        input_map = Affine.box((0,) * desc.input_tensor.dimension_count)
         return tuple(
-            Move(piece.sizes, Affine.box(start), whole, output=index)
+            Move(piece.sizes, Affine.box(start), input_map, output=index)
             for index, (piece, start) in enumerate(zip(desc.output_tensors, starts, strict=True))
         )
 
@@ -239,9 +239,9 @@ class Join(Moving):
     @classmethod
     def moves(cls, desc: descs.Join) -> tuple[Move, ...]:
         starts = _starts(desc.input_tensors, desc.axis)
-        whole = Affine.box((0,) * desc.output_tensor.dimension_count)
+        output_map = Affine.box((0,) * desc.output_tensor.dimension_count)
         return tuple(
-            Move(piece.sizes, whole, Affine.box(start), input=index)
+            Move(piece.sizes, output_map, Affine.box(start), input=index)
             for index, (piece, start) in enumerate(zip(desc.input_tensors, starts, strict=True))
         )
 

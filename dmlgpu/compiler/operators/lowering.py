@@ -98,12 +98,12 @@ class Lowering:
         check_sizes(desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], why)
 
     @classmethod
-    def usual_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
+    def default_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
         """Return sizes for outputs whose sizes the caller chooses, by field: the largest, or those of DirectMLX.
 
         They follow from the inputs; the description's outputs may have any sizes.
         """
-        return {} if cls.newer is None else lowering(cls.newer.operator).usual_sizes(desc)
+        return {} if cls.newer is None else lowering(cls.newer.operator).default_sizes(desc)
 
     @classmethod
     def upgrade(cls, desc: Any) -> OperatorDesc | None:

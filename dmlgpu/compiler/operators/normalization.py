@@ -352,8 +352,8 @@ class _Windows:
 
     def _along(self, axis: int, source: Source, mirrored: bool) -> Body:
         before, after = (self.after, self.before) if mirrored else (self.before, self.after)
-        most = self.sizes[axis] - 1
-        values = constants(axis=axis, before=min(before, most), after=min(after, most))
+        reach = self.sizes[axis] - 1
+        values = constants(axis=axis, before=min(before, reach), after=min(after, reach))
         follows = tuple(None if d == axis else d for d in range(len(self.sizes)))
         return Element(WINDOW_SUM, FLOAT32, self.sizes, (("input", source),), values, follows=(follows,), portable=True)
 

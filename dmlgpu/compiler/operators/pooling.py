@@ -164,9 +164,9 @@ def _check_axis(desc: Any, whole: str, index: int, positions: int, reach: int) -
 
 def _check_places(desc: Any, whole: str, spatial: Sizes) -> None:
     """Raise InvalidDescription for a window that is large only because of its padding, which kernels iterate over."""
-    places, most = math.prod(desc.window_size), max(MAX_PLACES, math.prod(spatial))
-    if places > most:
-        reason = f"must have at most {most} elements, {MAX_PLACES} or as many as {whole} has in space, got {places}"
+    size, limit = math.prod(desc.window_size), max(MAX_PLACES, math.prod(spatial))
+    if size > limit:
+        reason = f"must have at most {limit} elements, {MAX_PLACES} or as many as {whole} has in space, got {size}"
         raise invalid(desc, "window_size", reason)
 
 

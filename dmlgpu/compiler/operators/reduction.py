@@ -242,7 +242,7 @@ class NonzeroCoordinates(Lowering):
     shaders = ("scanning/nonzero_coordinates", "scanning/is_nonzero", "scanning/cumulative_summation")
 
     @classmethod
-    def usual_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
+    def default_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
         """Check that the count is single, and rows have one coordinate per dimension of the input."""
         sizes = desc.input_tensor.sizes
         return {"output_count_tensor": (1,), "output_coordinates_tensor": (math.prod(sizes), len(sizes))}

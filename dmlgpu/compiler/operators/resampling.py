@@ -188,7 +188,7 @@ class Resample3(Lowering):
     shaders = (NEAREST, LINEAR, ANTIALIASED, ANTIALIASED_SUM, ANTIALIASED_TILE, ROUNDED)
 
     @classmethod
-    def usual_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
+    def default_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
         """Return the input's sizes, scaled and rounded down, as in ONNX."""
         scaled = zip(desc.input_tensor.sizes, desc.scales, strict=True)
         return {"output_tensor": tuple(scaled_size(size, scale) for size, scale in scaled)}

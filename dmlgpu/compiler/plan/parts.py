@@ -30,11 +30,11 @@ def replace_parts(value: AnyValue, cls: type[AnyPart], change: Callable[[AnyPart
             return change(part)
         if type(part) is not tuple and not _fields(type(part)):
             return part
-        known = memo.get(id(part))
-        if known is None:
+        entry = memo.get(id(part))
+        if entry is None:
             # The memo also keeps the part alive, so that its id is not reused.
-            known = memo[id(part)] = part, rebuild(part)
-        return known[1]
+            entry = memo[id(part)] = part, rebuild(part)
+        return entry[1]
 
     def rebuild(part: Any) -> Any:
         if isinstance(part, tuple):

@@ -262,8 +262,8 @@ class IntegerLine:
 
 def _slope(axis: ResampledAxis) -> Fraction | None:
     """Return a ratio close to the scale whose line stays within 32-bit integers, or None."""
-    most = int(min(4096, (1 << 29) / max(axis.count, axis.size * axis.scale, 1.0)))
-    return Fraction(axis.scale).limit_denominator(most) if most >= 1 else None
+    limit = int(min(4096, (1 << 29) / max(axis.count, axis.size * axis.scale, 1.0)))
+    return Fraction(axis.scale).limit_denominator(limit) if limit >= 1 else None
 
 
 def estimated_line(axis: ResampledAxis, rounding: Rounding | None) -> tuple[IntegerLine, int]:

@@ -101,18 +101,18 @@ def _tile_by_rows(problem: AttentionProblem) -> AttentionTile | None:
     if target.profile is not Profile.CPU:
         return None
     head, little = attention.query.sizes[-1], _is_little(attention, units)
-    held, most = max(-(-head // UNIT), units), LITTLE_HELD if little else MAX_HELD
+    units_of_head, max_held = max(-(-head // UNIT), units), LITTLE_HELD if little else MAX_HELD
     in_units = all(_packs_along(source) for source in (attention.query, attention.key))
-    if head % UNIT or held > MAX_UNITS or (little and not in_units):
+    if head % UNIT or units_of_head > MAX_UNITS or (little and not in_units):
         return None
     if attention.rows == 1:
-        fits = in_units and _packs_along(attention.value) and 2 * held <= most
+        fits = in_units and _packs_along(attention.value) and 2 * units_of_head <= max_held
         return AttentionTile(1, 1, units, 1, 1, head // UNIT, ALONE) if fits else None
 
     def cost(rows: int) -> float:
         return -(-attention.rows // (ALONE * rows)) * rows * COSTS_BY_ROWS[rows]
 
-    fitting = [rows for rows in COSTS_BY_ROWS if rows * held <= most]
+    fitting = [rows for rows in COSTS_BY_ROWS if rows * units_of_head <= max_held]
     if not fitting or not target.has("subgroup"):
         return None
     return AttentionTile(min(fitting, key=cost), 1, units, 1, ALONE, head // UNIT)
@@ -251,8 +251,8 @@ def _share(attention: Attend, tile: AttentionTile, target: Target) -> int:
         busy = FILLED * card_of(target).cores
     if tile.alone > 1:
         busy *= tile.alone // 2
-    fewest = MIN_KEYS // tile.block if tile.by_rows else 1 if tile.is_streamed else MIN_BLOCKS
-    parts = max(1, min(-(-busy // groups), blocks // fewest))
+    min_blocks = MIN_KEYS // tile.block if tile.by_rows else 1 if tile.is_streamed else MIN_BLOCKS
+    parts = max(1, min(-(-busy // groups), blocks // min_blocks))
     if tile.alone > 1 or ((tile.depth or tile.is_streamed) and target.keeps_digits):
         parts = max(parts, -(-attention.keys // MAX_KEYS))
     share = -(-blocks // parts)

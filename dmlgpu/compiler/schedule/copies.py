@@ -102,8 +102,8 @@ def find_interleave(label: str, body: Body, output: PlanTensor, target: Target) 
             units, groups = (replace(pack_tensor(t, dimension, lanes), view=View.RAW) for t in (planar, joined))
             written, read = (units, groups) if splits else (groups, units)
             walk = choose_walk(replace(units, sizes=row_sizes(units.sizes, (planes,))))
-            what = f"groups of {count} become planes" if splits else f"{count} planes become groups"
-            why = f"a plain copy, {what}: an invocation reads and writes {count} whole units"
+            description = f"groups of {count} become planes" if splits else f"{count} planes become groups"
+            why = f"a plain copy, {description}: an invocation reads and writes {count} whole units"
             launch = item_launch(walk.count, target)
             return ScheduledInterleave(label, launch, written, read, walk, dimension, planes, count, splits, reason=why)
     return None
@@ -180,9 +180,9 @@ def find_word_rows(
     rows = ScheduledWordRows(
         step.label, map_launch(walk.count, target), output, body, walk, run, first, step.keeps_neighbors, wide
     )
-    count, what = walked.sizes[run], "blocks of 16 bytes" if wide else "words"
+    count, description = walked.sizes[run], "blocks of 16 bytes" if wide else "words"
     at_once = "" if wide else f", {WORDS} of which an invocation copies at once"
-    return replace(rows, reason=f"each row has {count} {what} of its own{at_once}")
+    return replace(rows, reason=f"each row has {count} {description} of its own{at_once}")
 
 
 def _own_blocks(output: PlanTensor, run: int, units: int) -> PlanTensor | None:

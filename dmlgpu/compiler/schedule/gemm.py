@@ -325,8 +325,8 @@ class _ProductPlanner:
         size, *rest = self._inner
         lengths = (size, *((share,) if parts > 1 else ()), *((chunk,) if chunk else ()))
         depth = self.choice.tile.depth
-        least = self._iteration if self.choice.schedule is ProductSchedule.STREAMED else 2 * depth
-        return depth > 0 and all(length * math.prod(rest) % least == 0 for length in lengths)
+        unit = self._iteration if self.choice.schedule is ProductSchedule.STREAMED else 2 * depth
+        return depth > 0 and all(length * math.prod(rest) % unit == 0 for length in lengths)
 
     def _is_in_float16(self, a: Operand, b: Operand) -> bool:
         """Return whether products of float16 are computed in float16, if the caller allows it."""

@@ -143,13 +143,13 @@ def _chosen(target: Target, name: str, *fields: Any) -> ProductChoice:
     """Return the choice for a shape whose fields are plain numbers."""
     shape = Shape(*fields)
     if not name:
-        what = (
+        chosen = (
             " along" * shape.along
             + " of bytes" * shape.packs
             + (f" in blocks of {shape.block} words" if shape.block else "")
             + (f" by windows {shape.taps} across" if shape.taps else "")
         )
-        question = f"product {shape.batch}x{shape.rows}x{shape.columns}x{shape.inner}{what}"
+        question = f"product {shape.batch}x{shape.rows}x{shape.columns}x{shape.inner}{chosen}"
         answer = target.tuned.answer(question, lambda: tuple(alternatives(shape, target)))
         tuned = alternatives(shape, target).get(answer) if answer else None
         if tuned is not None:
@@ -171,8 +171,8 @@ def serves(choice: ProductChoice, target: Target, name: str, *fields: Any) -> bo
     if name or not is_alike or best != _built_in(shape, target):
         return False
     costs = _register_costs(shape, target)
-    most = TOO_SLOW if shape.work <= MAX_SMALL else NEARLY_BEST
-    return choice.tile in costs and costs[choice.tile] <= most * min(costs.values())
+    ratio = TOO_SLOW if shape.work <= MAX_SMALL else NEARLY_BEST
+    return choice.tile in costs and costs[choice.tile] <= ratio * min(costs.values())
 
 
 @functools.lru_cache(maxsize=4096)  # of some numbers each
@@ -227,9 +227,9 @@ def alternatives(shape: Shape, target: Target) -> dict[str, ProductChoice]:
         *((ProductSchedule.STREAMED, tile) for tile in _stream_tiles(shape, target) if _streams(shape, target)),
     ]
     for schedule, tile in tiles:
-        least = -(-shape.inner // longest(target))
-        useful = max(least, _useful_parts(shape, schedule, tile, target))
-        for parts in sorted({least, useful, min(2 * useful, max(least, _most_parts(shape)))}):
+        min_parts = -(-shape.inner // longest(target))
+        useful = max(min_parts, _useful_parts(shape, schedule, tile, target))
+        for parts in sorted({min_parts, useful, min(2 * useful, max(min_parts, _most_parts(shape)))}):
             choice = ProductChoice(schedule, tile, parts)
             choices.setdefault(choice.text, choice)
     return choices
@@ -667,6 +667,6 @@ _TILES: Mapping[ProductSchedule, Callable[[Shape, Target], ProductTile]] = {
 }
 
 
-def _power_of_two(number: int, most: int) -> int:
-    """Round a number up to a power of two, at most ``most``."""
-    return min(1 << (number - 1).bit_length(), most)
+def _power_of_two(number: int, limit: int) -> int:
+    """Round a number up to a power of two, at most ``limit``."""
+    return min(1 << (number - 1).bit_length(), limit)

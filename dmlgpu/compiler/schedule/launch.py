@@ -113,8 +113,8 @@ def row_launch(rows: int, units: int, target: Target) -> Launch:
 
     If subgroups exchange values, every invocation has a unit, because a lane without a value would need a neutral one.
     """
-    most, subgroup = min(256, target.max_workgroup_invocations), shuffling_lanes(target)
-    needed = most if units >= most else 1 << ((units.bit_length() - 1) if subgroup else (units - 1).bit_length())
+    limit, subgroup = min(256, target.max_workgroup_invocations), shuffling_lanes(target)
+    needed = limit if units >= limit else 1 << ((units.bit_length() - 1) if subgroup else (units - 1).bit_length())
     return Launch(max(NARROWEST, needed), 1, fold(rows, target), rows, subgroup)
 
 

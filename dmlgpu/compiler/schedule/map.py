@@ -38,7 +38,7 @@ from dmlgpu.compiler.schedule.quantized import find_dequantized
 from dmlgpu.compiler.schedule.resampling import find_antialiased, find_downsample, find_upsample
 from dmlgpu.compiler.schedule.runs import find_runs
 from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_step
-from dmlgpu.compiler.schedule.steps.base import Scheduled, ScheduledSteps
+from dmlgpu.compiler.schedule.steps.base import KernelStep, ScheduledSteps
 from dmlgpu.compiler.schedule.steps.maps import WORDS, ScheduledMap
 from dmlgpu.compiler.target import Profile, Target
 
@@ -68,7 +68,7 @@ class MapProblem:
         return run_of_words(*self.packed, self.target)
 
 
-def _single(kernel: Scheduled | None) -> ScheduledSteps | None:
+def _single(kernel: KernelStep | None) -> ScheduledSteps | None:
     return None if kernel is None else ScheduledSteps((kernel,))
 
 

@@ -79,11 +79,11 @@ def lay_out(uses: Iterable[Use], *, reuse: bool) -> Arena:
         sizes[use.allocation] = max(sizes.get(use.allocation, 0), use.size)
         life = lives.setdefault(use.allocation, range(use.step, use.step + 1))
         lives[use.allocation] = range(life.start, use.step + 1)
-    whole = {allocation: aligned(size) for allocation, size in sizes.items()}
+    aligned_sizes = {allocation: aligned(size) for allocation, size in sizes.items()}
     if not reuse:
-        *offsets, end = itertools.accumulate(whole.values(), initial=0)
-        return Arena(dict(zip(whole, offsets, strict=True)), end)
-    return smallest_arena(whole, lives)
+        *offsets, end = itertools.accumulate(aligned_sizes.values(), initial=0)
+        return Arena(dict(zip(aligned_sizes, offsets, strict=True)), end)
+    return smallest_arena(aligned_sizes, lives)
 
 
 def smallest_arena(sizes: Mapping[Allocation, int], lives: Mapping[Allocation, range]) -> Arena:

@@ -34,7 +34,7 @@ from dmlgpu.compiler.schedule.launch import (
     shuffling_lanes,
 )
 from dmlgpu.compiler.schedule.scheduling import Candidate, StepProblem, first_fitting, schedule_step
-from dmlgpu.compiler.schedule.steps.base import Scheduled, ScheduledSteps
+from dmlgpu.compiler.schedule.steps.base import KernelStep, ScheduledSteps
 from dmlgpu.compiler.schedule.steps.ordering import (
     ScatterSchedule,
     ScheduledCandidates,
@@ -104,7 +104,7 @@ class _SortChain:
     def __init__(self, problem: SortProblem):
         self.step, self.target = problem.step, problem.target
         self.source, self.decreasing = lines(self.step.source, self.step.axis), self.step.decreasing
-        self.steps: list[Scheduled] = []
+        self.steps: list[KernelStep] = []
         self.last = self.source
 
     def stored(self) -> ScheduledSteps:
@@ -325,8 +325,8 @@ def _scatter(step: Scatter, target: Target) -> ScheduledSteps:
 
 def _scatter_kernel(step: Scatter, label: str, schedule: ScatterSchedule, target: Target) -> ScheduledSteps:
     launch = _scatter_launch(math.prod(step.source.sizes), target)
-    what, run = (step.output, step.file, step.source, step.inputs), _followed_run(step, launch.items_per_invocation)
-    return ScheduledSteps((ScheduledScatter(label, launch, *what, schedule, step.constants, run),))
+    updates, run = (step.output, step.file, step.source, step.inputs), _followed_run(step, launch.items_per_invocation)
+    return ScheduledSteps((ScheduledScatter(label, launch, *updates, schedule, step.constants, run),))
 
 
 def _scatter_launch(total: int, target: Target) -> Launch:

@@ -110,17 +110,17 @@ def _split(problem: StepProblem[Recurrence]) -> ScheduledSteps | None:
         layout = replace(layout, hidden=pack_tensor(layout.hidden, STATE, UNIT))
     rows = layout.rows(MAX_ROWS // 2, MAX_PARTS)
     invocations = math.prod(step.output.sizes[1:]) // (layout.unit * rows)
-    most = min(MAX_PARTS, layout.hidden.sizes[STATE] // 2, BUSY[target.profile] // max(invocations, 1))
-    if target.profile is Profile.CPU or most < 2:
+    max_parts = min(MAX_PARTS, layout.hidden.sizes[STATE] // 2, BUSY[target.profile] // max(invocations, 1))
+    if target.profile is Profile.CPU or max_parts < 2:
         return None
-    parts, across = 1 << (most.bit_length() - 1), ACROSS
+    parts, across = 1 << (max_parts.bit_length() - 1), ACROSS
     bytes_of_sum = 4 * layout.weights.lanes * len(step.sums) * rows
     while across > 1 and across * parts * bytes_of_sum > target.max_workgroup_storage:
         across //= 2
     if across * parts * bytes_of_sum > target.max_workgroup_storage:
         return None
-    what = "four elements of a state" if layout.wide else "an element of a state"
-    of = f"{what}, of {counted(rows, 'sequence')}"
+    elements = "four elements of a state" if layout.wide else "an element of a state"
+    of = f"{elements}, of {counted(rows, 'sequence')}"
     reason = f"{parts} invocations divide the sums of {of}, and add them in workgroup memory"
     return ScheduledSteps((layout.scheduled(rows, across * parts, parts),)).because(reason)
 

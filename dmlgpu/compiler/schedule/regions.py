@@ -260,8 +260,8 @@ class _Gradients:
 
     def _channels(self) -> Sizes:
         """Return the tile of channels per invocation: they differ only in the elements."""
-        most = CHANNELS_ON_CPU if self.target.profile is Profile.CPU else CHANNELS_ON_GPU
-        return (1, min(most, self.gradient.sizes[1]), 1, 1)
+        channels = CHANNELS_ON_CPU if self.target.profile is Profile.CPU else CHANNELS_ON_GPU
+        return (1, min(channels, self.gradient.sizes[1]), 1, 1)
 
     def _summed(self, sizes: Sizes) -> tuple[Sizes, int]:
         """Return the tile of input elements per invocation, and the number of them in a row."""

@@ -187,9 +187,9 @@ def _held_by_subgroups(problem: RowsProblem) -> ScheduledSteps | None:
     if walk.gaps or not is_elementwise(body) or shared_leaves(body, axes):
         return None
     units = math.prod(output.sizes[axis] for axis in axes)
-    held = -(-units // SUBGROUP)
-    numbers, most = held * output.lanes, MAX_HELD_BY_SUBGROUP * output.data_type.bits // WORD_BITS
-    if units < MIN_HELD_BY_SUBGROUP * SUBGROUP or not numbers <= most:
+    units_per_lane = -(-units // SUBGROUP)
+    numbers, limit = units_per_lane * output.lanes, MAX_HELD_BY_SUBGROUP * output.data_type.bits // WORD_BITS
+    if units < MIN_HELD_BY_SUBGROUP * SUBGROUP or not numbers <= limit:
         return None
     if walk.count < WORTH_HOLDING * numbers or walk.count * units < WORTH_TOGETHER:
         return None
@@ -205,7 +205,7 @@ def _held_by_subgroups(problem: RowsProblem) -> ScheduledSteps | None:
         *_read_once(rows.source, body, axes, together=False),
         ReduceSchedule.SUBGROUP,
         walk,
-        held=held,
+        held=units_per_lane,
         group=max(1, AT_ONCE // output.lanes),
         reason=f"subgroups of {SUBGROUP} keep rows of {units:,} units in registers, and take {turns} of them in turn",
     )

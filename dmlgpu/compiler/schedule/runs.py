@@ -81,10 +81,10 @@ def _parts(output: PlanTensor, axis: int, target: Target) -> int | None:
 def _divisor(units: int, count: int, longest: int) -> int:
     """Return the number of parts of ``count`` runs: the smallest divisor of their units that is enough and leaves no
     part too short, or else the largest below."""
-    fewest, most = max(1, -(-RUNS_IN_FLIGHT // count), -(-units // longest)), units // SHORTEST_RUN
+    min_parts, max_parts = max(1, -(-RUNS_IN_FLIGHT // count), -(-units // longest)), units // SHORTEST_RUN
     small = [divisor for divisor in range(1, math.isqrt(units) + 1) if units % divisor == 0]
-    divisors = [divisor for divisor in (*small, *(units // divisor for divisor in small)) if divisor <= most]
-    return min((divisor for divisor in divisors if divisor >= fewest), default=max(divisors))
+    divisors = [divisor for divisor in (*small, *(units // divisor for divisor in small)) if divisor <= max_parts]
+    return min((divisor for divisor in divisors if divisor >= min_parts), default=max(divisors))
 
 
 def _split(body: Body, output: PlanTensor, axis: int, parts: int) -> tuple[Body, PlanTensor, int]:

@@ -39,16 +39,16 @@ def _scan(step: Scan, target: Target) -> ScheduledSteps:
     bytes_of_unit = max(tensor.unit_bits * abs(tensor.strides[axis]) for tensor in (source, output)) // 8
     if units * bytes_of_unit > target.max_binding_size:  # pieces of lines, of whole blocks, are bound then
         length = max(min(length, target.max_binding_size // (2 * bytes_of_unit)), 1)
-    whole = _BlockedScan(
+    blocked = _BlockedScan(
         step.scanning, source.data_type, source, (axis,), output, schedule, length, -(-units // length), across=across
     )
-    return _in_blocks(whole, target).because(_why(lines, units, whole))
+    return _in_blocks(blocked, target).because(_why(lines, units, blocked))
 
 
-def _why(lines: int, units: int, whole: _BlockedScan) -> str:
+def _why(lines: int, units: int, scan: _BlockedScan) -> str:
     """Return the reason for the schedule."""
-    who = "an invocation" if whole.schedule is ScanSchedule.SERIAL else "a workgroup"
-    cut = f"cut into {whole.blocks} blocks, whose totals are scanned first" if whole.blocks > 1 else "walked as a whole"
+    who = "an invocation" if scan.schedule is ScanSchedule.SERIAL else "a workgroup"
+    cut = f"cut into {scan.blocks} blocks, whose totals are scanned first" if scan.blocks > 1 else "walked as a whole"
     return f"{lines:,} lines of {units:,} units, {cut}, each by {who}"
 
 

@@ -17,8 +17,8 @@ from dmlgpu.compiler.schedule.memory import MemoryLayout, Use, lay_out, lay_out_
 from dmlgpu.compiler.schedule.splitting import in_parts
 from dmlgpu.compiler.schedule.steps.base import (
     AnyScheduled,
+    KernelStep,
     Schedule,
-    Scheduled,
     ScheduledRepeat,
     ScheduledSteps,
     in_turns,
@@ -224,5 +224,5 @@ def in_plain_steps(plan: Plan, target: Target) -> Plan:
 @schedule_step.register
 def _repeat(step: Repeat, target: Target) -> ScheduledSteps:
     inner = schedule_steps(step.steps, target)
-    kernels = tuple(kernel for kernel in inner.steps if isinstance(kernel, Scheduled))
+    kernels = tuple(kernel for kernel in inner.steps if isinstance(kernel, KernelStep))
     return ScheduledSteps((ScheduledRepeat(kernels, step.turns, step.advances),), inner.initialization)

@@ -156,18 +156,20 @@ def _split(step: Step, fits: Callable[[Step], bool]) -> tuple[Step, ...]:
         size = _output(step).sizes[dimension]
         slices = _slices(step, dimension, -(-size // min(count, size)))
         for other in _dimensions(slices[0]):
-            most = MAX_PARTS // len(slices) if other != dimension else 0
-            if _along(slices[0], other, fits, most) is not None:
-                inner = [_along(each, other, fits, most) for each in slices]
+            max_parts = MAX_PARTS // len(slices) if other != dimension else 0
+            if _along(slices[0], other, fits, max_parts) is not None:
+                inner = [_along(each, other, fits, max_parts) for each in slices]
                 if all(inner):
                     return tuple(itertools.chain(*(parts or () for parts in inner)))
     return (step,)
 
 
-def _along(step: Step, dimension: int, fits: Callable[[Step], bool], most: int = MAX_PARTS) -> tuple[Step, ...] | None:
-    """Return the fewest parts along a dimension that fit, at most ``most``; None if there are none."""
+def _along(
+    step: Step, dimension: int, fits: Callable[[Step], bool], max_parts: int = MAX_PARTS
+) -> tuple[Step, ...] | None:
+    """Return the fewest parts along a dimension that fit, at most ``max_parts``; None if there are none."""
     size, count = _output(step).sizes[dimension], 2
-    while count <= most:
+    while count <= max_parts:
         parts = _slices(step, dimension, -(-size // min(count, size)))
         if all(map(fits, parts)):
             return parts

@@ -119,6 +119,6 @@ def tile_rows(windows: Windows, columns: int, target: Target) -> int:
         return 0
     *_, down, across = windows
     on_cpu = target.profile is Profile.CPU
-    most = min(MAX_ROWS if on_cpu else MAX_ROWS_ON_GPU, down.positions)
-    several, places = range(most, 1 if on_cpu else 0, -1), MAX_PLACES if on_cpu else MAX_PLACES_ON_GPU
+    max_rows = min(MAX_ROWS if on_cpu else MAX_ROWS_ON_GPU, down.positions)
+    several, places = range(max_rows, 1 if on_cpu else 0, -1), MAX_PLACES if on_cpu else MAX_PLACES_ON_GPU
     return next((rows for rows in several if rows * columns * down.size * across.size <= places), 0)

@@ -172,8 +172,8 @@ def winograd_pays(convolution: Convolution, target: Target, tile: int) -> bool:
     if not winograd_fits(convolution, target, tile):
         return False
     sides = _Sides.of(convolution, tile)
-    fewest = min(sides.channels, sides.outputs)
-    return fewest >= MIN_CHANNELS and fewest * sides.batch * sides.down * sides.across >= MIN_SHARED
+    threshold = min(sides.channels, sides.outputs)
+    return threshold >= MIN_CHANNELS and threshold * sides.batch * sides.down * sides.across >= MIN_SHARED
 
 
 def winograd_steps(

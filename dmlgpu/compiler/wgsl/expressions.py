@@ -240,10 +240,10 @@ class TypedValue:
     def _truth(self, text: str) -> TypedValue:
         return TypedValue(text, Scalar.BOOL, DataType.UINT8, self.target)
 
-    def _lacks(self, what: str) -> NotSupported:
+    def _lacks(self, operation: str) -> NotSupported:
         feature = "shader-f64" if self.kind is Scalar.F64_WORDS else "shader-int64"
         return NotSupported(
-            f"{self.data_type.name} {what} needs the adapter feature {feature}, which {self.target.name!r} lacks"
+            f"{self.data_type.name} {operation} needs the adapter feature {feature}, which {self.target.name!r} lacks"
         )
 
 

@@ -55,9 +55,9 @@ def calls(name: str) -> tuple[str, ...]:
     return _used(library()[name], frozenset([name]))
 
 
-def _used(text: str, known: frozenset[str]) -> tuple[str, ...]:
+def _used(text: str, excluded: frozenset[str]) -> tuple[str, ...]:
     names = dict.fromkeys(_IDENTIFIER.findall(_COMMENT.sub("", text)))
-    return tuple(name for name in names if name in library() and name not in known)
+    return tuple(name for name in names if name in library() and name not in excluded)
 
 
 def link(text: str, instead: Mapping[str, str] = MappingProxyType({})) -> str:

@@ -167,10 +167,10 @@ def parameterized(step: Any) -> tuple[Any, int]:
     def visit(part: Any) -> Any:
         if isinstance(part, PlanBinding) or not (type(part) is tuple or dataclasses.is_dataclass(part)):
             return part
-        known = memo.get(id(part))
-        if known is None:
-            known = memo[id(part)] = part, rebuild(part)  # keeps the part alive, so that its id is not reused
-        return known[1]
+        entry = memo.get(id(part))
+        if entry is None:
+            entry = memo[id(part)] = part, rebuild(part)  # keeps the part alive, so that its id is not reused
+        return entry[1]
 
     def constant(name: str, value: Any) -> Any:
         if type(value) is float:

@@ -12,7 +12,7 @@ from dmlgpu.compiler.plan import Allocation, PlanBinding
 from dmlgpu.compiler.plan.parts import signature
 from dmlgpu.compiler.program import Checks, Copy, Program, RenderedKernel, Slot, with_checks
 from dmlgpu.compiler.schedule.memory import MemoryLayout
-from dmlgpu.compiler.schedule.steps.base import AnyScheduled, Schedule, Scheduled, ScheduledRepeat
+from dmlgpu.compiler.schedule.steps.base import AnyScheduled, KernelStep, Schedule, ScheduledRepeat
 from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl.parameters import parameterized, resolve
 from dmlgpu.compiler.wgsl.spreading import Part, parts_of, slots_of, spread
@@ -89,7 +89,7 @@ def kernels_of(step: AnyScheduled, operator: str, texts: Texts) -> Iterator[Unpl
             yield UnplacedKernel(label, text, slots, kernel.launch.grid, parameters, _copy(kernel, bindings))
 
 
-def _copy(step: Scheduled, bindings: Sequence[PlanBinding]) -> Copy | None:
+def _copy(step: KernelStep, bindings: Sequence[PlanBinding]) -> Copy | None:
     """Return a step that only copies words as a copy between its slots."""
     source = step.copied
     if source is None:
@@ -106,7 +106,7 @@ class Texts:
         self._target, self._doubles = target, doubles
         self._rendered: dict[Hashable, tuple[Rendered, tuple[PlanBinding, ...]]] = {}
 
-    def of(self, step: Scheduled) -> Rendered:
+    def of(self, step: KernelStep) -> Rendered:
         """Return the rendered kernel of a step."""
         key, bindings = signature(replace(step, label=""))
         if key is None:
@@ -118,7 +118,7 @@ class Texts:
         return text, parameters, tuple(own[binding] for binding in bound), parts
 
 
-def _rendered(step: Scheduled, target: Target, doubles: bool) -> Rendered:
+def _rendered(step: KernelStep, target: Target, doubles: bool) -> Rendered:
     writer = ShaderWriter(target, doubles)
     rendered, largest = (step, 0) if target.specialized else parameterized(step)
     text = writer.finish(render_step(rendered, writer))
@@ -128,9 +128,9 @@ def _rendered(step: Scheduled, target: Target, doubles: bool) -> Rendered:
         raise NotSupported(f"{len(bound)} buffers in one kernel exceed what {target.name!r} binds ({target.slots})")
     if sum(map(len, parts)) > target.bindings:
         binding, size = max(bound, key=lambda each: each[1])
-        what = binding.index.label if isinstance(binding.index, Allocation) else binding.index
+        resource = binding.index.label if isinstance(binding.index, Allocation) else binding.index
         raise NotSupported(
-            f"{binding.role} {what} takes {size:,} bytes, but {target.name!r} binds at most "
+            f"{binding.role} {resource} takes {size:,} bytes, but {target.name!r} binds at most "
             f"{target.max_binding_size:,} at once and has {target.bindings} bindings; split the tensors, for example "
             "along axis 0"
         )

@@ -24,7 +24,7 @@ from dmlgpu.compiler.plan import (
     Virtual,
 )
 from dmlgpu.compiler.rewrites.packing import is_paired
-from dmlgpu.compiler.schedule.steps.base import Scheduled
+from dmlgpu.compiler.schedule.steps.base import KernelStep
 from dmlgpu.compiler.target import Division, Float16Conversions, Float16Encoding, Target
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.compiler.wgsl.expressions import TypedValue
@@ -437,7 +437,7 @@ def _raw_block(body: Virtual) -> str:
 
 
 @functools.singledispatch
-def render_step(step: Scheduled, writer: ShaderWriter) -> str:
+def render_step(step: KernelStep, writer: ShaderWriter) -> str:
     """Return the text of a step's kernel, without its head.
 
     Raises:

@@ -14,7 +14,7 @@ kernels of dmlgpu need neither, on two grounds:
   hardware limits the access: Vulkan's robustBufferAccess2, which wgpu enables where drivers have it. wgpu-native does
   not report it, so a kernel measures it, and adapters without it keep all checks.
 
-Kernels keep the bounds of loops where ``Scheduled.keeps_loop_bounds`` says so. Shaders of the user keep all checks.
+Kernels keep the bounds of loops where ``KernelStep.keeps_loop_bounds`` says so. Shaders of the user keep all checks.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from checking.parts import (
 from checking.tests import Selection, mentions, select_for_file, select_for_operator
 
 from dmlgpu.compiler.plan import Step
-from dmlgpu.compiler.schedule.steps.base import Scheduled
+from dmlgpu.compiler.schedule.steps.base import KernelStep
 from dmlgpu.conformance.cases.registry import case_by_name
 
 # ---- parts
@@ -48,7 +48,7 @@ def test_every_schedule_has_all_its_parts():
 
 
 def test_what_a_schedule_lacks_is_named_with_what_to_do():
-    novel, step = type("Scheduled" + "Nothing", (Scheduled,), {}), type("Nothing", (Step,), {})
+    novel, step = type("Scheduled" + "Nothing", (KernelStep,), {}), type("Nothing", (Step,), {})
     messages = lacking_schedules([novel], [step])
     assert [message.partition(":")[0] for message in messages] == [
         f"{novel.__name__} has no renderer",

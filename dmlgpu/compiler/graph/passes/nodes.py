@@ -106,8 +106,8 @@ def _is_foldable(node: NetworkNode, data: Sequence[bytes | None]) -> bool:
     if any(type(size) is SymbolicNumber for tensor in tensors for size in tensor.sizes):
         return False  # results differ with sizes
     size = sum(tensor.byte_size for tensor in tensors)
-    most = max(sum(len(content) for content in data if content is not None), ALWAYS_FOLDED_BYTES)
-    return size <= min(most, MAX_FOLDED_BYTES) and not reference.keeps_outputs(node.desc.operator)
+    limit = max(sum(len(content) for content in data if content is not None), ALWAYS_FOLDED_BYTES)
+    return size <= min(limit, MAX_FOLDED_BYTES) and not reference.keeps_outputs(node.desc.operator)
 
 
 def _evaluated(node: NetworkNode, data: Sequence[bytes | None]) -> list[bytes | None]:

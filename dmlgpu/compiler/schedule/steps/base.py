@@ -15,7 +15,7 @@ from dmlgpu.compiler.target import Target
 
 
 @dataclass(frozen=True)
-class Scheduled:
+class KernelStep:
     """A step with all choices made; each kind is a subclass.
 
     Attributes:
@@ -75,12 +75,12 @@ class Scheduled:
 class ScheduledRepeat:
     """A loop over scheduled steps (see ``plan.Repeat``)."""
 
-    steps: tuple[Scheduled, ...]
+    steps: tuple[KernelStep, ...]
     turns: int
     advances: tuple[tuple[PlanBinding, int], ...]
 
 
-AnyScheduled = Scheduled | ScheduledRepeat
+AnyScheduled = KernelStep | ScheduledRepeat
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class ScheduledSteps:
     def because(self, reason: str) -> ScheduledSteps:
         """Return the steps with a reason before their own."""
 
-        def explained(step: Scheduled) -> Scheduled:
+        def explained(step: KernelStep) -> KernelStep:
             return replace(step, reason="; ".join(filter(None, (reason, step.reason))))
 
         def each(step: AnyScheduled) -> AnyScheduled:
@@ -162,7 +162,7 @@ class Schedule:
         return "\n".join(lines)
 
 
-def in_turns(steps: Iterable[AnyScheduled]) -> Iterator[tuple[Scheduled, int]]:
+def in_turns(steps: Iterable[AnyScheduled]) -> Iterator[tuple[KernelStep, int]]:
     """Yield the kernels of scheduled steps, repeated ones once, with the number of executions."""
     for step in steps:
         if isinstance(step, ScheduledRepeat):

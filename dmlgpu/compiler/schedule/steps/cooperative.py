@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dmlgpu.compiler.plan import Body, Space
-from dmlgpu.compiler.schedule.steps.base import Scheduled
+from dmlgpu.compiler.schedule.steps.base import KernelStep
 from dmlgpu.compiler.schedule.steps.products import Operand
 
 SIDE = 16
@@ -22,7 +22,7 @@ INVOCATIONS = 256
 
 
 @dataclass(frozen=True)
-class ScheduledCooperative(Scheduled):
+class ScheduledCooperative(KernelStep):
     """A product of float16 with sums of float32, in whole tiles.
 
     Attributes:

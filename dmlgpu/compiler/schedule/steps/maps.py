@@ -10,14 +10,14 @@ from dmlgpu.compiler.plan import Body, PlanTensor, View
 from dmlgpu.compiler.rewrites.packing import running_dimension
 from dmlgpu.compiler.rewrites.sources import is_identity
 from dmlgpu.compiler.schedule.launch import Walk
-from dmlgpu.compiler.schedule.steps.base import Scheduled
+from dmlgpu.compiler.schedule.steps.base import KernelStep
 
 WORDS = 4
 """Number of words that an invocation copies at once if the units of a word are contiguous."""
 
 
 @dataclass(frozen=True)
-class ScheduledMap(Scheduled):
+class ScheduledMap(KernelStep):
     """Every unit of the output independently.
 
     Attributes:
@@ -63,7 +63,7 @@ def _is_dense(tensor: PlanTensor) -> bool:
 
 
 @dataclass(frozen=True)
-class ScheduledWordRows(Scheduled):
+class ScheduledWordRows(KernelStep):
     """A copy of units below a word, in rows that share no words.
 
     Attributes:
@@ -86,7 +86,7 @@ class ScheduledWordRows(Scheduled):
 
 
 @dataclass(frozen=True)
-class ScheduledBlocks(Scheduled):
+class ScheduledBlocks(KernelStep):
     """Blocks of units along a dimension that an invocation looks up once.
 
     Attributes:
@@ -103,7 +103,7 @@ class ScheduledBlocks(Scheduled):
 
 
 @dataclass(frozen=True)
-class ScheduledRuns(Scheduled):
+class ScheduledRuns(KernelStep):
     """Runs of units along a dimension, for which an invocation reads constant operands once.
 
     Attributes:
@@ -128,7 +128,7 @@ class TileDigit:
 
 
 @dataclass(frozen=True)
-class ScheduledTranspose(Scheduled):
+class ScheduledTranspose(KernelStep):
     """A copy by square tiles in registers.
 
     Attributes:
@@ -144,7 +144,7 @@ class ScheduledTranspose(Scheduled):
 
 
 @dataclass(frozen=True)
-class ScheduledInterleave(Scheduled):
+class ScheduledInterleave(KernelStep):
     """A copy between planes and groups, of an element of each plane, that follow each other in memory.
 
     Attributes:
@@ -209,7 +209,7 @@ class Pattern:
 
 
 @dataclass(frozen=True)
-class ScheduledUpsample(Scheduled):
+class ScheduledUpsample(KernelStep):
     """Upsampling by whole factors along the contiguous dimension, and optionally along another one: raw tensors by
     moving bits, others by interpolation.
 
@@ -255,7 +255,7 @@ class Stencil:
 
 
 @dataclass(frozen=True)
-class ScheduledDownsample(Scheduled):
+class ScheduledDownsample(KernelStep):
     """Weighted sums along one axis with the same stencil for every output element.
 
     Attributes:

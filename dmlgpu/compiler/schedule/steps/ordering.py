@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dmlgpu.compiler.plan import Constants, PlanTensor
 from dmlgpu.compiler.schedule.launch import Walk
-from dmlgpu.compiler.schedule.steps.base import Scheduled
+from dmlgpu.compiler.schedule.steps.base import KernelStep
 
 
 class SortSchedule(enum.StrEnum):
@@ -20,7 +20,7 @@ class SortSchedule(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class ScheduledSort(Scheduled):
+class ScheduledSort(KernelStep):
     """Sort of the parts of every line, independently.
 
     Attributes:
@@ -47,7 +47,7 @@ class ScheduledSort(Scheduled):
 
 
 @dataclass(frozen=True)
-class ScheduledCandidates(Scheduled):
+class ScheduledCandidates(KernelStep):
     """Records of all elements of the groups of some records.
 
     Attributes:
@@ -71,7 +71,7 @@ class ScheduledCandidates(Scheduled):
 
 
 @dataclass(frozen=True)
-class ScheduledMerge(Scheduled):
+class ScheduledMerge(KernelStep):
     """Pairwise merge of adjacent runs of records, truncated to the length of the output.
 
     Attributes:
@@ -96,7 +96,7 @@ class ScatterSchedule(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class ScheduledScatter(Scheduled):
+class ScheduledScatter(KernelStep):
     """Every unit of the source at the position that the shader computes (see ``plan.Scatter``).
 
     For MARK the output is a packed UINT32 tensor; STORE_MARKED reads it as the input ``marks``.

@@ -16,7 +16,7 @@ from dmlgpu.compiler.plan.windows import WindowAxis, Windows
 from dmlgpu.compiler.rewrites.packing import UNIT, is_paired
 from dmlgpu.compiler.rewrites.sources import is_plain, leaves
 from dmlgpu.compiler.schedule.launch import Walk
-from dmlgpu.compiler.schedule.steps.base import Scheduled
+from dmlgpu.compiler.schedule.steps.base import KernelStep
 
 
 class ProductSchedule(enum.StrEnum):
@@ -224,7 +224,7 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class ScheduledContract(Scheduled):
+class ScheduledContract(KernelStep):
     """Sums of products in tiles, with an epilogue.
 
     Attributes:
@@ -279,7 +279,7 @@ class ScheduledContract(Scheduled):
 
 
 @dataclass(frozen=True)
-class ScheduledTiles(Scheduled):
+class ScheduledTiles(KernelStep):
     """The output tile by tile: an invocation computes several adjacent elements from operands that it reads only once.
 
     The body defines ``fn tile(at: output_at) -> array<tile_s, n>``: the numbers, in the type that the body has, of all
@@ -408,7 +408,7 @@ class AttentionTile:
 
 
 @dataclass(frozen=True)
-class ScheduledAttend(Scheduled):
+class ScheduledAttend(KernelStep):
     """Attention: rows of queries stream over blocks of keys.
 
     Attributes:
@@ -440,7 +440,7 @@ class ScheduledAttend(Scheduled):
 
 
 @dataclass(frozen=True)
-class ScheduledRecurrence(Scheduled):
+class ScheduledRecurrence(KernelStep):
     """A time step of recurrent networks.
 
     Attributes:

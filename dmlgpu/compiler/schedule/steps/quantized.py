@@ -9,7 +9,7 @@ from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.compiler.plan import Body, PlanTensor, Source, Space
 from dmlgpu.compiler.rewrites.packing import PackedTensor
 from dmlgpu.compiler.schedule.launch import Walk
-from dmlgpu.compiler.schedule.steps.base import Scheduled
+from dmlgpu.compiler.schedule.steps.base import KernelStep
 from dmlgpu.compiler.schedule.steps.products import ProductTile
 
 
@@ -87,7 +87,7 @@ class QuantizedRows:
 
 
 @dataclass(frozen=True)
-class ScheduledQuantizedProduct(Scheduled):
+class ScheduledQuantizedProduct(KernelStep):
     """A product of few rows with quantized columns, which reads their words once and never stores them as floats.
 
     Attributes:
@@ -145,7 +145,7 @@ class QuantizedPanels:
 
 
 @dataclass(frozen=True)
-class ScheduledPanels(Scheduled):
+class ScheduledPanels(KernelStep):
     """A product with quantized columns in panels, for CPU adapters: an invocation has a panel.
 
     Attributes:
@@ -170,7 +170,7 @@ class ScheduledPanels(Scheduled):
 
 
 @dataclass(frozen=True)
-class ScheduledDequantize(Scheduled):
+class ScheduledDequantize(KernelStep):
     """Dequantization to memory that is contiguous across columns: an invocation turns a unit of words of each of four
     columns into as many units of four floats as there are integers in it.
 

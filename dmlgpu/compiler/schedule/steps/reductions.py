@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.plan import Body, Constants, PlanTensor, RegisterValue, Scanning, Source, Stage
 from dmlgpu.compiler.schedule.launch import Walk
-from dmlgpu.compiler.schedule.steps.base import Scheduled
+from dmlgpu.compiler.schedule.steps.base import KernelStep
 
 
 class ReduceSchedule(enum.StrEnum):
@@ -22,7 +22,7 @@ class ReduceSchedule(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class ScheduledReduce(Scheduled):
+class ScheduledReduce(KernelStep):
     """A reduction of the rows of the source.
 
     Attributes:
@@ -79,7 +79,7 @@ TILE = 32
 
 
 @dataclass(frozen=True)
-class ScheduledRows(Scheduled):
+class ScheduledRows(KernelStep):
     """Rows reduced in stages, and each of their elements computed, all in one kernel.
 
     Attributes:
@@ -159,7 +159,7 @@ class ScanSchedule(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class ScheduledScan(Scheduled):
+class ScheduledScan(KernelStep):
     """A walk over the lines of the source, each in blocks, merging element after element (see shaders/scanning).
 
     All tensors have one rank of at least 2. Lines lie along ``axes``, the last dimensions, in row-major order; blocks
