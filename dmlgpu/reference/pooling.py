@@ -25,7 +25,7 @@ def _windows(desc: Any, sizes: tuple[int, ...]) -> Array:
     """Return the flat indices within {spatial..} of each window: {positions.., offsets}; -1 is padding."""
     spatial, places = sizes[2:], math.prod(desc.window_size)
     pooled = getattr(desc, "input_gradient_tensor", None) or desc.output_tensor
-    claim("what windows see", math.prod(pooled.sizes) + math.prod(pooled.sizes[2:]), places, each=160)
+    claim("elements of windows", math.prod(pooled.sizes) + math.prod(pooled.sizes[2:]), places, each=160)
     index = np.zeros((1,) * (2 * len(spatial)), np.int64)
     inside = np.ones_like(index, bool)
     for axis, size in enumerate(spatial):

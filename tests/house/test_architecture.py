@@ -18,7 +18,7 @@ def read_table(text: str) -> dict[str, set[str]]:
     """Return the imports that each room allows, in the table's order; a room is a module or a package of dmlgpu.
 
     The last column is ``-``, or a list of rooms, ``above`` and ``ROOM and above``, then perhaps ``but`` and the rooms
-    that are left out. ``above`` are the rows above, and in the same row the rooms to the left.
+    that are excluded. ``above`` are the rows above, and in the same row the rooms to the left.
     """
     allowed: dict[str, set[str]] = {}
     _, _, table = text.partition("| room |")

@@ -104,6 +104,18 @@ ALLOWED = {
 }
 """Contexts in which a phrase is meant as it is written."""
 
+FOLDERS = (
+    "dmlgpu",
+    "scripts",
+    "benchmarks",
+    "tests/reference",
+    "tests/unit/catalog",
+    "tests/unit/common",
+    "tests/unit/compiler",
+    "tests/unit/reference",
+)
+"""Folders of modules; those of tests join when they obey."""
+
 NUMBERED = list(PHRASES)
 NAMED = "|".join(f"(?P<p{index}>{phrase})" for index, phrase in enumerate(PHRASES))
 PATTERN = re.compile(rf"\b(?:{NAMED})\b".replace(" ", r"\s+"), re.IGNORECASE)
@@ -142,7 +154,7 @@ def findings(path: Path) -> list[str]:
 def files() -> list[Path]:
     pages = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md")]
     pages += sorted((ROOT / "docs").rglob("*.md"))
-    modules = [path for folder in ("dmlgpu", "scripts", "benchmarks") for path in sorted((ROOT / folder).rglob("*.py"))]
+    modules = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
     assert len(pages) > 30 and len(modules) > 300
     return pages + modules
 

@@ -240,7 +240,7 @@ PADDED = {"strides": (2, 1), "start_padding": (1, 2), "end_padding": (0, 1)}
 @pytest.mark.parametrize("groups", [1, 2])
 def test_convolve_integer_agrees_with_onnx(groups, evaluate):
     """Of UINT8, the only type that onnxruntime has here; padding counts as the zero point. ONNX's evaluator subtracts
-    zero points of the filter per output only where there is one group."""
+    zero points of the filter per output only for a single group."""
     rng = np.random.default_rng(5)
     source, filters = integers(rng, UINT8, 2, 4, 5, 6), integers(rng, UINT8, 6, 4 // groups, 3, 2)
     source_zero, filter_zero = integers(rng, UINT8, 1), integers(rng, UINT8, 1)

@@ -66,7 +66,7 @@ def integers(rng, data_type, shape):
     st.data(),
 )
 def test_ties_round_to_even_and_large_quotients_saturate(data_type, sixteenths, power, data):
-    """Scales are powers of two, so that quotients are exact; Python rounds halves of fractions to even."""
+    """Scales are powers of two, so that quotients are exact; Python rounds ties of fractions to even."""
     low, high = LIMITS[data_type]
     zero = data.draw(st.integers(low, high))
     scale = Fraction(2) ** power

@@ -78,7 +78,7 @@ _Scalable.rows(
         descs.ElementWiseRecip: "1 / x",
         descs.ElementWiseSqrt: "The square root: of negative numbers NaN, of -0 itself.",
         descs.ElementWiseAbs: (
-            "|x|. The smallest integer has no opposite in its type and stays what it is (the page is silent)."
+            "|x|. The smallest integer has no opposite in its type and is unchanged (the page is silent)."
         ),
         descs.ElementWiseCeil: "The smallest integer that is not below x.",
         descs.ElementWiseFloor: "The largest integer that is not above x.",
@@ -93,7 +93,7 @@ ElementWise.rows(
     {
         descs.ElementWiseSign: "-1, 0 or 1; both zeros and NaN give 0, by the page's formula.",
         descs.ElementWiseNegate: (
-            "-x; turns round the sign of zeros as well. The smallest integer stays what it is (the page is silent)."
+            "-x; flips the sign of zeros as well. The smallest integer is unchanged (the page is silent)."
         ),
     }
 )

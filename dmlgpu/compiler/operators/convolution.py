@@ -50,7 +50,7 @@ LEAD = 2
 # ---- sizes
 
 
-GIVEN = "what input, filter, strides, dilations and padding give"
+GIVEN = "determined by input, filter, strides, dilations and padding"
 """Explanation of an output's sizes, for messages."""
 
 

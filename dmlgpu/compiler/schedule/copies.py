@@ -102,8 +102,8 @@ def find_interleave(label: str, body: Body, output: PlanTensor, target: Target) 
             units, groups = (replace(pack_tensor(t, dimension, lanes), view=View.RAW) for t in (planar, joined))
             written, read = (units, groups) if splits else (groups, units)
             walk = choose_walk(replace(units, sizes=row_sizes(units.sizes, (planes,))))
-            description = f"groups of {count} become planes" if splits else f"{count} planes become groups"
-            why = f"a plain copy, {description}: an invocation reads and writes {count} whole units"
+            what = f"groups of {count} become planes" if splits else f"{count} planes become groups"
+            why = f"a plain copy, {what}: an invocation reads and writes {count} whole units"
             launch = item_launch(walk.count, target)
             return ScheduledInterleave(label, launch, written, read, walk, dimension, planes, count, splits, reason=why)
     return None

@@ -154,7 +154,7 @@ class _SortChain:
             self._merge(count)
 
     def _merge(self, count: int) -> None:
-        """Add a merge that halves the number of runs."""
+        """Add a merge that leaves half as many runs."""
         source = self.last
         *before, runs, length = source.sizes
         output = _flat(self._records(*before, -(-runs // 2), min(2 * length, count)))

@@ -152,7 +152,7 @@ def test_padding_and_windows_count():
         **(window | {"start_padding": (0, 4000)}),
     )
     inputs = [np.ones((1, 1, 1, 1), np.float32)]
-    assert "bytes for what windows see" in rejection(lambda: reference.evaluate(pooling, inputs, budget=MEBI))
+    assert "bytes for elements of windows" in rejection(lambda: reference.evaluate(pooling, inputs, budget=MEBI))
     convolution = descs.Unfold(
         input_tensor=tensor(1, 1, 1, 1),
         output_tensor=tensor(1, 1, 1),

@@ -49,7 +49,7 @@ def fuse_gates(rewriting: Rewriting, pairs: Callable[[Contract], bool]) -> None:
 
 
 def _paired(writer: Contract, step: Map) -> PairedContract | None:
-    """Return a product with a map in its epilogue; None if the map does not read two equal halves of the columns."""
+    """Return a product with a map in its epilogue; None if the map does not read the columns in two equal parts."""
     space, columns = writer.product.space, writer.output.sizes[-1] // 2
     if len(space.columns) != 1 or space.columns[0] != 2 * columns or any(leaves(writer.epilogue)):
         return None

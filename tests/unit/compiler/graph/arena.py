@@ -50,7 +50,7 @@ def overwritten(program: Program, twin: Program) -> Iterator[str]:
                 continue
             expected = true[_cells(own)]
             if (expected < 0).all() and position not in written_slots(kernel.wgsl):
-                yield f"kernel {index} {kernel.label!r}, slot {position}: read, and nobody wrote there"
+                yield f"kernel {index} {kernel.label!r}, slot {position}: read before it is written"
             wrong = (held[_cells(slot)] != expected) & (expected >= 0)
             if wrong.any():
                 by = held[_cells(slot)][wrong.argmax()]

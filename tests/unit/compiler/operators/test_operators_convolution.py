@@ -95,7 +95,7 @@ def test_good_convolutions_are_accepted() -> None:
         ),
         (
             {"output_tensor": TensorDesc(F32, (2, 32, 8, 9))},
-            "output_tensor.sizes must be [2, 32, 8, 8] (what input, filter, strides, dilations and padding give),"
+            "output_tensor.sizes must be [2, 32, 8, 8] (determined by input, filter, strides, dilations and padding),"
             " got [2, 32, 8, 9]",
         ),
         (
@@ -122,22 +122,22 @@ def test_bad_convolutions_are_rejected(changes: dict[str, Any], message: str) ->
         ),
         (
             {"group_count": 2},
-            "output_tensor.sizes must be [2, 64, 15, 15], at most [2, 64, 16, 16] (what input, filter, strides,"
-            " dilations and padding give), got [2, 32, 15, 15]",
+            "output_tensor.sizes must be [2, 64, 15, 15], at most [2, 64, 16, 16] (determined by input, filter,"
+            " strides, dilations and padding), got [2, 32, 15, 15]",
         ),
         (
             {"output_tensor": TensorDesc(F32, (2, 32, 15, 17))},
-            "output_tensor.sizes must be [2, 32, 15, 15], at most [2, 32, 16, 16] (what input, filter, strides,"
-            " dilations and padding give), got [2, 32, 15, 17]",
+            "output_tensor.sizes must be [2, 32, 15, 15], at most [2, 32, 16, 16] (determined by input, filter,"
+            " strides, dilations and padding), got [2, 32, 15, 17]",
         ),
         (
             {"output_tensor": TensorDesc(F32, (2, 32, 14, 15))},
-            "output_tensor.sizes must be [2, 32, 15, 15], at most [2, 32, 16, 16] (what input, filter, strides,"
-            " dilations and padding give), got [2, 32, 14, 15]",
+            "output_tensor.sizes must be [2, 32, 15, 15], at most [2, 32, 16, 16] (determined by input, filter,"
+            " strides, dilations and padding), got [2, 32, 14, 15]",
         ),
         (
             {"strides": (1, 1), "output_tensor": TensorDesc(F32, (2, 32, 8, 9))},
-            "output_tensor.sizes must be [2, 32, 8, 8] (what input, filter, strides, dilations and padding give),"
+            "output_tensor.sizes must be [2, 32, 8, 8] (determined by input, filter, strides, dilations and padding),"
             " got [2, 32, 8, 9]",
         ),
     ],

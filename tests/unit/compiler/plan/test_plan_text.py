@@ -1,4 +1,4 @@
-"""Texts of plans, schedules and programs."""
+"""Printed plans, schedules and programs."""
 
 from __future__ import annotations
 

@@ -88,8 +88,8 @@ def test_a_chain_alternates_between_two_places(size: int, length: int) -> None:
 
 
 def test_memory_is_not_reused_within_its_last_step() -> None:
-    """A kernel reads its input while it writes its output; an iteration of repeated steps may read another one's
-    results."""
+    """A kernel reads its input while it writes its output; an iteration of repeated steps may read the results
+    of another."""
     assert lay_out([Use(0, A, 4), Use(1, A, 4), Use(1, B, 4)], reuse=True).size == 2 * ALIGNMENT
     assert lay_out([Use(0, A, 4), Use(1, B, 4)], reuse=True).size == ALIGNMENT
 

@@ -94,7 +94,7 @@ def test_a_buffer_in_blocks_of_two_widths_has_two_bindings():
 @pytest.mark.parametrize(
     ("view", "size"),
     [
-        pytest.param(source(0, (3, 5), F16), 32, id="halves round up to words"),
+        pytest.param(source(0, (3, 5), F16), 32, id="float16 rounds up to words"),
         pytest.param(source(0, (3, 5), strides=(-8, 1), offset=16), 84, id="mirrored"),
         pytest.param(source(0, (3, 5), strides=(0, 1)), 20, id="repeated"),
         pytest.param(source(0, (3, 5), I64), 120, id="64 bits"),
