@@ -1,5 +1,5 @@
-"""Defaults of attributes. DirectML's interface has none, so these are what its documentation recommends, and what
-DirectMLX, PyDirectML and ONNX use. Shared by descriptions, ``dmlgpu.ops.directml`` and ``dmlgpu.ops``."""
+"""Defaults of attributes. DirectML's interface has none, so these are the recommendations of its documentation, and the
+defaults of DirectMLX, PyDirectML and ONNX. Shared by descriptions, ``dmlgpu.ops.directml`` and ``dmlgpu.ops``."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Typed descriptions of DirectML's operators, one class each, created from ``operators.json`` on first access.
 
-DirectML's interface has no defaults. Those of attributes here are what its documentation recommends, and what
-DirectMLX, PyDirectML and ONNX use (``dmlgpu/catalog/defaults.py``). Data types and ranks in the docstrings are those of
-the newest feature level; ``dmlgpu.catalog.catalog()`` has those of all levels. ``dmlgpu ops NAME`` prints the formula
-and all other facts about an operator.
+DirectML's interface has no defaults. Those of attributes here are the recommendations of its documentation, and the
+defaults of DirectMLX, PyDirectML and ONNX (``dmlgpu/catalog/defaults.py``). Data types and ranks in the docstrings are
+those of the newest feature level; ``dmlgpu.catalog.catalog()`` has those of all levels. ``dmlgpu ops NAME`` prints the
+formula and all other facts about an operator.
 """
 
 from __future__ import annotations

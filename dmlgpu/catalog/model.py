@@ -150,7 +150,7 @@ class OperatorSchema:
         in_place: Whether an output may share its buffer with an input.
         owned_inputs: Whether inputs may be OWNED_BY_DML.
         accepts_fused_activation: Whether it has a FusedActivation.
-        fusion: Where it may be fused as an activation, or None.
+        fusion: Its support as a fused activation, or None.
         defaults: Defaults of attributes by the pages (the interface itself has no defaults).
         counts: Array lengths, by count field.
         relations: Tensors that must agree.

@@ -48,7 +48,7 @@ class Entries:
     Attributes:
         value: Each entry.
         like: Array of the same length, or a tensor.
-        less: How many fewer entries than the tensor's rank.
+        less: Difference between the tensor's rank and the number of entries.
     """
 
     value: float

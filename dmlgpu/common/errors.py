@@ -1,4 +1,4 @@
-"""Exceptions. Each message names operator, field, what was expected and what was passed."""
+"""Exceptions. Each message names operator, field, expected and actual value."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ class InvalidState(DmlError, RuntimeError):
 
 
 class NotSupported(DmlError):
-    """The adapter or feature level lacks what is needed (DirectML: DXGI_ERROR_UNSUPPORTED)."""
+    """The adapter or feature level lacks a required feature or limit (DirectML: DXGI_ERROR_UNSUPPORTED)."""
 
 
 class OperatorNotImplemented(NotSupported, NotImplementedError):

@@ -25,7 +25,7 @@ PARTIAL_SUFFIX = ".part"
 
 
 def lfs_advice(head: bytes) -> str:
-    """Return what to do about a file that Git LFS has not downloaded yet, for an error message; empty for others.
+    """Return a hint for an error message about a file that Git LFS has not downloaded yet; empty for other files.
 
     Args:
         head: First bytes of the file.

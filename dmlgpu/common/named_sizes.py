@@ -150,7 +150,7 @@ class NamedSizes(Recording):
         return _PART.sub(written, self._texts[node])
 
     def condition(self, guard: int) -> str:
-        """Return what has to hold for sizes, and the line that decided it: ``n >= 5 (model.py:12)``."""
+        """Return a condition on sizes, and the line that decided it: ``n >= 5 (model.py:12)``."""
         text = self._texts[guard]
         left, symbol, right = text.split(" ", 2)
         if not self.guards[guard]:
@@ -161,7 +161,7 @@ class NamedSizes(Recording):
     # ---- other sizes ------------------------------------------------------------------------------------------------
 
     def replayed(self, results: Sequence[Any]) -> Replay:
-        """Return what computes numbers for values of the symbols, and outcomes of ``general`` after them."""
+        """Return a replay that computes numbers for values of the symbols, followed by outcomes of ``general``."""
         return self._replay([*results, *(SymbolicNumber(self, node) for node in self.general)], self.guards)
 
     def broken(self, values: Sequence[int]) -> Iterator[str]:

@@ -74,7 +74,7 @@ class NoAnswer(Exception):
     """A child did not answer in time, and was killed.
 
     Args:
-        seconds: How long the parent waited.
+        seconds: Seconds that the parent waited.
     """
 
     def __init__(self, seconds: float):

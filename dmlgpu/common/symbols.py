@@ -247,7 +247,7 @@ class Recording:
         return f"⟪{number.number}:{spec}⟫" if spec else f"⟪{number.number}⟫"
 
     def replay(self, results: Sequence[Any], *, known: int = 0) -> Replay:
-        """Return what computes numbers of the computation for other values of the symbols. Ends the recording.
+        """Return a replay that computes numbers of the computation for other values of the symbols. Ends the recording.
 
         Args:
             results: The numbers.
@@ -567,7 +567,7 @@ _SIMPLER: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "//": _quotient,
     "%": _remainder,
 }
-"""What arithmetic is by its operands alone, by its text; None if it is to be recorded."""
+"""Results of arithmetic that follow from its operands alone, by its text; None to record it."""
 
 
 def _comparison(symbol: str, function: Callable[[Any, Any], bool]) -> Callable[[Any, Any], Any]:

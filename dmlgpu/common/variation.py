@@ -154,7 +154,7 @@ class Patterns(Generic[Pattern]):
         return use(pattern, values)
 
     def recorded(self, record: Callable[[], Recorded]) -> Recorded | None:
-        """Return what a function records; None if it fails, which counts."""
+        """Return the pattern that a function records; None if it fails, which counts."""
         try:
             return record()
         except NoPattern:

@@ -38,7 +38,7 @@ class GpuCard:
 
     Attributes:
         name: Name, part of the adapter's name.
-        source: Where the figures come from.
+        source: Source of the figures.
         cores: Number of cores.
         clock: Cycles per second.
         memory: Bytes per second of the memory that a copy reaches.

@@ -171,8 +171,8 @@ class Explanation:
     Attributes:
         title: Title: a case, an operator, a model's name.
         desc: Its description.
-        plan: What is computed; of a graph, after all passes.
-        schedule: How it is computed, with reasons.
+        plan: The plan; of a graph, after all passes.
+        schedule: The schedule, with reasons.
         program: The program.
         graph: The compiled graph; None for an operator.
     """

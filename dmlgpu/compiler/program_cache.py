@@ -1,6 +1,6 @@
 """Caches of rendered programs: in memory, and in files, so that the next process need not plan and render them.
 
-A file holds one program as JSON, under a line with the hash of it: what is damaged is as if it were not there. Its name
+A file holds one program as JSON, under a line with the hash of it: damaged files are ignored. Its name
 is the hash of all that the program depends on, the compiler's own source files among it, so that another version of
 dmlgpu never finds it. Nothing here raises: where files cannot be read or written, programs are made again.
 """

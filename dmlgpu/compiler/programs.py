@@ -41,7 +41,7 @@ def of_operator(desc: OperatorDesc, target: Target) -> Program:
     """
 
     def make() -> Program:
-        from dmlgpu.compiler.stages import stages  # noqa: PLC0415 - slow to import, and not needed for what is kept
+        from dmlgpu.compiler.stages import stages  # noqa: PLC0415 - slow to import, and not needed for cached programs
 
         return stages(desc, target).program
 

@@ -220,7 +220,7 @@ class Target:
         loop_limit: Iterations after which the driver silently ends a thread, or None.
         subgroup_lanes: Minimum subgroup size.
         float16: Conversions of float16 by the hardware.
-        division: How quotients and square roots of float32 are computed that have to be rounded correctly.
+        division: Method for correctly rounded quotients and square roots of float32.
         trusted: Whether kernels are compiled without checks of wgpu that they do not need (``runtime.wgpu.checks``).
         multiplies_words: Whether kernels may multiply words of four integers (``dot4I8Packed``): WGSL's language
             feature packed_4x8_integer_dot_product, which browsers may lack.

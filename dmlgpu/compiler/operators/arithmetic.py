@@ -1,6 +1,6 @@
 """Element-wise arithmetic and elementary functions: sums, extremes, rounding, exponentials, trigonometry, powers.
 
-Integers wrap around; floats are what the formula in IEEE arithmetic gives, rounded once. Functions are computed in
+Integers wrap around; floats follow the formula in IEEE arithmetic, rounded once. Functions are computed in
 float32, half precision as well, and rounded to the output's type once; domains, infinities, signed zeros and NaN are
 those of C and NumPy. A ScaleBias is applied in float32, as a rounded step of its own.
 """

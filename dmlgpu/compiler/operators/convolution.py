@@ -290,7 +290,7 @@ def _differences(desc: Any, name: str, dimension: int) -> Source:
 
 
 class _Integers(_Forward):
-    """Of 8-bit integers, forward, cross-correlation.
+    """Forward cross-correlation of 8-bit integers.
 
     What lies in the padding counts as the zero point, that is, adds nothing. A missing zero point is 0. Sums wrap
     around beyond 2**31. Scales and zero points of input and output come one for all, those of the filter also one per

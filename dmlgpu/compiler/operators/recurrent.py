@@ -202,7 +202,7 @@ def recurrent_layer(layer: Layer, cell: Cell, singles: Sequence[str]) -> Recurre
     """Return the step that computes a layer.
 
     Args:
-        layer: what is computed.
+        layer: the layer.
         cell: returns the kernels of a time step.
         singles: the output field of each state after the last time step.
     """

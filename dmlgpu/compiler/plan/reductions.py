@@ -37,10 +37,10 @@ class Reduce(Step):
     """Combines the elements of each row.
 
     Attributes:
-        source: what is reduced.
+        source: the reduced source.
         axes: the dimensions along which a row lies; the last ones of a source that changes coordinates.
         output: of the source's sizes, 1 along the axes. Its lanes are the numbers of a result.
-        epilogue: computes what is stored, an element-wise tree over the output's sizes with a leaf
+        epilogue: computes the stored value, an elementwise tree over the output's sizes with a leaf
             ``RegisterValue.product`` of 32 bits, which stands for the result; None: the result itself.
     """
 
@@ -86,7 +86,7 @@ class Rows(Step):
 
     Attributes:
         stages: the reductions, in order.
-        source: what is reduced, an element-wise tree.
+        source: the reduced source, an elementwise tree.
         axes: the dimensions along which a row lies.
         body: computes an element, an element-wise tree over the source, other tensors and results of the stages
             (``RegisterValue``), which are repeated along the axes.
@@ -102,7 +102,7 @@ class Rows(Step):
 
 @dataclass(frozen=True)
 class Scanning:
-    """How elements are merged along a line.
+    """Operation that merges elements along a line.
 
     Attributes:
         file: the shader with ``acc_t``, ``start``, ``lift``, ``merge`` (commutative, too) and ``finish``.
@@ -142,8 +142,8 @@ class Compact(Step):
     Attributes:
         source: the elements, chosen in row-major order.
         predicate: the file of an ``apply`` body that gives 1 or 0.
-        advance: the file that says what is written for an element and where; ``constants`` are its values.
-        output: {numbers of elements, what is written of each}.
+        advance: the shader that writes the data of an element; ``constants`` are its values.
+        output: {selected elements, data of each}.
         count: the number of chosen elements, a UINT32 tensor of one element, seen raw.
     """
 

@@ -52,7 +52,7 @@ def copy(
     """Return the step that performs a move.
 
     Args:
-        move: what is moved.
+        move: the move.
         source, output: the whole tensors.
         label: of the step.
         keeps_neighbors: whether other steps write the rest of the output.

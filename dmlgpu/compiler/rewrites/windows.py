@@ -2,8 +2,8 @@
 
 Reductions and products read these without a copy in memory:
 
-    taken     {lead.., positions.., window..}: what each tap of the window sees at each position
-    covering  {lead.., spatial.., taps..}: turned round: what lies at the positions whose windows cover this element of
+    taken     {lead.., positions.., window..}: the element of each tap of the window at each position
+    covering  {lead.., spatial.., taps..}: conversely, the elements at the positions whose windows cover this element of
               the input; a tap stands for an element of the window or, where these are fewer, for a position
 """
 
@@ -69,7 +69,8 @@ def within(lead: Sizes, windows: Windows) -> Element:
 
 
 def covering(source: Source, windows: Windows, *, placed: bool = False) -> Element:
-    """Return what covers each element of the input: {lead.., spatial.., taps..}, 0 where a tap stands for no position.
+    """Return the elements that cover each element of the input: {lead.., spatial.., taps..}, 0 for taps without
+    position.
 
     Args:
         placed: the source has an element for each tap of each position: {lead.., positions.., window..}.

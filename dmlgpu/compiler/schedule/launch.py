@@ -143,7 +143,7 @@ class Walk:
         by_words: the running index counts units in memory, and one invocation owns each 32-bit word.
         exchange: units share words with others' units: store them with compare-exchange.
         word, first: by words, the word in which the tensor begins, and the units in it before its first.
-        keeps_neighbors: by words, what belongs to no unit of the tensor stays as it is.
+        keeps_neighbors: by words, bits that belong to no unit of the tensor are preserved.
     """
 
     digits: tuple[Digit, ...]

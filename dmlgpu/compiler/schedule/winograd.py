@@ -235,7 +235,7 @@ def _side_by_side(sides: _Sides, target: Target) -> int:
     """Return the patches, or tiles of outputs, that an invocation transforms: a unit, one in each lane, on some CPU
     adapters.
 
-    They share what they read. On SwiftShader, single patches take 1.04 to 1.08 of the time. On llvmpipe they are as
+    They share their reads. On SwiftShader, single patches take 1.04 to 1.08 of the time. On llvmpipe they are as
     fast, and compiled in a third of the time. The invocations of a GPU would need too many registers.
     """
     is_faster = target.profile is Profile.CPU and not target.moves_doubles

@@ -28,7 +28,7 @@ class Note:
     Attributes:
         pass_name: Name of the pass.
         subject: Step or node.
-        text: What was done.
+        text: The change, or the reason.
     """
 
     pass_name: str

@@ -180,7 +180,7 @@ class Operand:
         own_first: whether its own dimensions come before the inner ones.
         windows: of a WINDOW or SEEN, whose source is the input that they slide over, {batch, groups, channels,
             spatial..}; of a WINDOW all but that along the last dimension.
-        window: of a WINDOW, what four positions see along the last.
+        window: of a WINDOW, the elements of four positions along the last dimension.
     """
 
     source: Source

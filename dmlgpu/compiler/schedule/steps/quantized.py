@@ -128,7 +128,7 @@ class QuantizedPanels:
         scale: over (batch.., panels, blocks, units of four columns).
         zero_point: likewise; None if it is the same for all columns.
         signs: bits of a word to invert, so that integers of 4 bits have no sign and those of 8 bits have one.
-        center: what is subtracted from integers, in addition to the zero point, once these bits are inverted.
+        center: number subtracted from integers, in addition to the zero point, once these bits are inverted.
     """
 
     words: PackedTensor

@@ -166,9 +166,9 @@ class ScheduledScan(KernelStep):
     are numbered in the order of traversal.
 
     Attributes:
-        scanning: what is merged.
+        scanning: the operation.
         element: type of the scanned elements.
-        source: what is scanned. Tensors may be packed, along lines or (``across``) over neighboring ones.
+        source: the scanned source. Tensors may be packed, along lines or (``across``) over neighboring ones.
         axes: the dimensions along which a line lies.
         output: of the source's sizes and packed alike; or (TOTAL) the accumulators of all blocks: all lines along
             the first dimension, blocks along the last one; or what ``advance`` takes it for.
@@ -177,7 +177,7 @@ class ScheduledScan(KernelStep):
         length: units of a block; the last one may be shorter or empty.
         held: units of a block that each invocation of a workgroup holds at once.
         blocks: how many blocks a line consists of.
-        advance: the file that says what is done with each unit.
+        advance: the shader for each unit.
         starts: the accumulators of everything before each block; None where there is but one.
         of_totals: the elements are accumulators already.
         across: the lanes of a unit belong to neighboring lines (SERIAL only).
