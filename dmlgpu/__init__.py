@@ -24,6 +24,7 @@ _HOMES = {
     "tensors.profiling": ("KernelProfile", "profile"),
     "tensors.kernels": ("ElementwiseKernel", "Kernel"),
     "common.cache": ("CacheInfo", "CacheLimits"),
+    "common.memory": ("MemoryInfo",),
     "compiler.target": ("AdapterInfo",),
     "runtime.adapters": ("SoftwareAdapterWarning", "adapters"),
     "runtime.binding": ("BindingTable", "BufferArrayBinding", "BufferBinding"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from pathlib import Path
+from typing import NamedTuple
 
 from dmlgpu.common.errors import InvalidArgument, OutOfMemory
 
@@ -14,6 +15,20 @@ BUDGET_VARIABLE = "DMLGPU_MEMORY_BUDGET"
 _SHARE = 2  # the other half is for everything else, including NumPy's copies of the same data
 
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+class MemoryInfo(NamedTuple):
+    """Device memory in use, in bytes.
+
+    Attributes:
+        allocated: Size of all buffers of the device, including unused ones. Compiled kernels are not counted.
+        unused: Size of the buffers that are kept for new tensors; ``ops.free_memory`` frees them.
+        budget: Maximum of ``allocated``; None if the driver sets the limit.
+    """
+
+    allocated: int
+    unused: int
+    budget: int | None
 
 
 def host_budget() -> int | None:

@@ -22,6 +22,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from dmlgpu.common.memory import MemoryInfo
 from dmlgpu.common.suggestions import suggestion
 from dmlgpu.ops import (
     activations,
@@ -106,7 +107,7 @@ _MODULES = (
 )
 
 __all__ = sorted(  # noqa: PLE0605
-    ["directml", "free_memory", *_PACKAGES, *(name for module in _MODULES for name in module.__all__)]
+    ["directml", "free_memory", "memory_info", *_PACKAGES, *(name for module in _MODULES for name in module.__all__)]
 )
 
 _USUAL = {
@@ -248,3 +249,29 @@ def free_memory(device: Device | str | None = None) -> None:
         `Tensor.release`, which frees one tensor.
     """
     session_of(as_device("free_memory", device)).clear()
+
+
+def memory_info(device: Device | str | None = None) -> MemoryInfo:
+    """Return the bytes of device memory that are allocated, and how many of them are unused.
+
+    Args:
+        device: Device or adapter name; None means ``default_device()``.
+
+    Returns:
+        A named tuple of ``allocated``, ``unused`` and ``budget``. Tensors and models hold ``allocated - unused`` bytes.
+
+    Raises:
+        InvalidArgument: If ``device`` is neither a device nor a name.
+        AdapterNotFound: If there is no adapter of that name.
+
+    Examples:
+        >>> before = ops.memory_info()
+        >>> x = ops.zeros((1024, 1024))
+        >>> after = ops.memory_info()
+        >>> after.allocated - after.unused - (before.allocated - before.unused)
+        4194304
+
+    See also:
+        `free_memory`, which frees the unused bytes.
+    """
+    return session_of(as_device("memory_info", device)).memory_info()

@@ -247,6 +247,28 @@ class Device(DmlObject):
         """
         self._state.remove(coercion.argument("remove", "reason", coercion.text, reason))
 
+    def synchronize(self) -> None:
+        """Wait until the device has computed everything that was called before, in all threads.
+
+        Reading elements waits too: ``x.numpy()``, ``x.item()``, ``print(x)``. An exception in a signal handler, such as
+        KeyboardInterrupt, ends the wait.
+
+        Raises:
+            DeviceRemoved: If the device is or becomes removed.
+
+        Example:
+            >>> device = dmlgpu.Device("numpy")
+            >>> x = dmlgpu.ops.exp(dmlgpu.Tensor([0.0, 1.0], device=device))
+            >>> device.synchronize()
+
+        See also:
+            ``Fence.wait``, which waits for earlier work only, with a timeout.
+        """
+        self._state.check()
+        serial = self._state.last_serial
+        if serial is not None:  # the lock is not held: other threads go on submitting
+            self._state.call_unlocked(self._state.backend.wait, serial)
+
     def evict(self, objects: Sequence[DeviceChild]) -> None:
         """Validate the objects and do nothing: wgpu cannot evict single objects (IDMLDevice::Evict).
 

@@ -19,6 +19,7 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.errors import DeviceRemoved, OutOfMemory
+from dmlgpu.common.memory import MemoryInfo
 from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.executor import Dispatch, Executable, Range, Resources
 from dmlgpu.runtime.operator import CompiledOperator
@@ -667,6 +668,14 @@ class EagerSession:
             return owned
 
         return self.numbers.get_or_make(key, make, lambda _: 1)
+
+    def memory_info(self) -> MemoryInfo:
+        """Return the bytes of the device's buffers, and those of unused ones."""
+        backend = self._state.backend
+        with self._state.lock:
+            # After buffers that were dropped are freed.
+            allocated = self._state.call(lambda: getattr(backend, "allocated", 0))
+            return MemoryInfo(allocated, self.pool.cached_bytes, getattr(backend, "memory_budget", None))
 
     def clear(self) -> None:
         """Release unused memory and compiled operators."""

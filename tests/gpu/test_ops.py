@@ -63,6 +63,26 @@ def test_masks_and_quotients_are_those_of_numpy(plain: Device) -> None:
         np.testing.assert_array_equal(result.numpy(), right.astype(dtype), f"result {index}")
 
 
+def test_synchronize_waits_for_eager_work(plain: Device) -> None:
+    x = Tensor(floats(256, 256), device=plain)
+    for _ in range(5):
+        x = ops.tanh(x @ x)
+    plain.synchronize()
+    serial = plain._state.last_serial
+    assert serial is not None and plain.backend.is_done(serial)
+
+
+def test_memory_info_counts_tensors(fresh: GpuBackend) -> None:
+    device = Device.from_backend(fresh)
+    before = ops.memory_info(device)
+    x = Tensor(floats(1024, 64), device=device)
+    info = ops.memory_info(device)
+    assert info.allocated - info.unused - (before.allocated - before.unused) >= x.nbytes
+    del x
+    ops.free_memory(device)
+    assert ops.memory_info(device)[:2] == (before.allocated, 0)
+
+
 def test_a_loop_of_temporaries_allocates_nothing(fresh: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     device = Device.from_backend(fresh)
     created: list[int] = []

@@ -134,11 +134,7 @@ _maybe_exchange_device = _exchange_device
 
 def synchronize(device: DeviceLike = None) -> None:
     """Wait until a device has computed everything that was called before."""
-    opened = adapters.device_of(adapters.index_from(device))
-    state = opened._state
-    serial = state.last_serial
-    if serial is not None:
-        state.call_unlocked(state.backend.wait, serial)
+    adapters.device_of(adapters.index_from(device)).synchronize()
 
 
 # ---- memory ---------------------------------------------------------------------------------------------------------

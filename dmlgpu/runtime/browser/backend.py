@@ -141,6 +141,11 @@ class BrowserBackend(RenderedBackend):
 
     # ---- buffers ----------------------------------------------------------------------------------------------------
 
+    @property
+    def allocated(self) -> int:
+        """Bytes of allocated buffers."""
+        return self._allocated
+
     def create_buffer(self, size: int, label: str) -> PageBuffer:
         """Allocate ``size`` bytes (a multiple of 4), zeroed. Small buffers are created with the next frame.
 

@@ -92,7 +92,7 @@ def test_each_function_has_an_example() -> None:
     assert all(hasattr(directml, operator.stem) for operator in catalog().values())
     assert names < set(ops.__all__) and dir(ops) == ops.__all__
     assert set(ops.__all__) - {name for module in MODULES for name in module.__all__} == {
-        *("directml", "fft", "free_memory", "linalg")
+        *("directml", "fft", "free_memory", "linalg", "memory_info")
     }
 
 

@@ -225,6 +225,17 @@ def test_fences_follow_the_work(objects, ready):
     assert fence.completed_value == 5
 
 
+def test_synchronize_waits_for_all_work(objects, ready):
+    objects.device.synchronize()
+    fence, queue, command_list = objects.device.create_fence(), objects.device.queue, objects.recorded(ready)
+    objects.backend.finished = 0
+    queue.execute([command_list])
+    queue.signal(fence, 1)
+    assert fence.completed_value == 0
+    objects.device.synchronize()
+    assert fence.completed_value == 1
+
+
 def test_a_fence_without_work_is_reached_at_once(objects):
     fence = objects.device.create_fence(initial_value=7)
     assert fence.completed_value == 7
@@ -362,6 +373,7 @@ def test_after_removal_every_call_is_rejected(objects, ready):
         lambda: device.create_buffer(4),
         lambda: device.wrap_buffer(None),
         lambda: device.check_feature_support(None),
+        device.synchronize,
         lambda: device.evict([]),
         lambda: device.make_resident([]),
         lambda: device.queue.execute([closed_list]),

@@ -295,6 +295,18 @@ def test_unused_memory_is_bounded_and_freed() -> None:
         assert size <= rounded(size) <= max(256, size * 9 // 8 + 16) and rounded(size) % 16 == 0
 
 
+def test_memory_info_counts_tensors_and_unused_buffers() -> None:
+    device = Device("numpy", memory_budget=10_000)
+    assert ops.memory_info(device) == (0, 0, 10_000)
+    x = Tensor(np.zeros(1000, np.float32), device=device)
+    info = ops.memory_info(device)
+    assert info.allocated - info.unused >= 4000 and info.unused == 0
+    del x
+    assert ops.memory_info(device) == (info.allocated, info.allocated, 10_000)
+    ops.free_memory(device)
+    assert ops.memory_info(device) == (0, 0, 10_000)
+
+
 def test_unused_memory_makes_room() -> None:
     device = Device("numpy", memory_budget=10_000)
     Tensor(np.zeros(2000, np.float32), device=device)

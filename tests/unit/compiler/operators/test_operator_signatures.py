@@ -19,7 +19,7 @@ from tests.unit.cli.cli_process import run_here
 WITHOUT_OPERATOR = {
     *("broadcast_to", "diagonal", "expand_dims", "flatten", "meshgrid", "moveaxis", "permute", "reshape"),  # views
     *("split", "squeeze", "swapaxes", "transpose", "unsqueeze", "view"),
-    *("free_memory", "nonzero"),
+    *("free_memory", "memory_info", "nonzero"),
 }
 """Functions of ``ops`` without an operator."""
 
