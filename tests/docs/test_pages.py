@@ -124,7 +124,7 @@ def test_pictures_have_a_text(page: str) -> None:
 
 
 def test_pictures_are_found() -> None:
-    assert sum(child.type == "image" for token in tokens("index.md") for child in token.children or ()) == 1
+    assert sum(child.type == "image" for token in tokens("index.md") for child in token.children or ()) == 3
 
 
 def test_long_generated_pages_have_headings() -> None:
