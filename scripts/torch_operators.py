@@ -8,7 +8,7 @@
     scripts/torch_operators.py --operators igamma --table docs/pytorch-operators.md    updates a row
 
 Prints a line per operator that is not right, and the counts. An operator is *right* if all samples agree with the CPU,
-*refused* if the others raise NotImplementedError (or a TypeError that names a dtype), else *wrong*. The scope excludes
+*rejected* if the others raise NotImplementedError (or a TypeError that names a dtype), else *wrong*. The scope excludes
 linalg, fft, sparse, special, complex and nested operators.
 """
 
@@ -21,6 +21,7 @@ import os
 import re
 import signal
 import sys
+import textwrap
 import time
 import warnings
 from pathlib import Path
@@ -60,7 +61,7 @@ def main() -> int:
     results = [run(info, options) for info in chosen(options.operators)]
     counts = collections.Counter(result["status"] for result in results)
     total = len(results)
-    for status in ("right", "refused", "wrong"):
+    for status in ("right", "rejected", "wrong"):
         print(f"{status:8}{counts[status]:5} of {total} ({100 * counts[status] / max(total, 1):.1f} %)")
     if options.table:
         write_table(options.table, results, options)
@@ -98,7 +99,7 @@ def run(info: Any, options: Any) -> dict[str, Any]:
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
     both = forward + gradient
-    status = "wrong" if both["wrong"] else "refused" if both["refused"] or not both else "right"
+    status = "wrong" if both["wrong"] else "rejected" if both["rejected"] or not both else "right"
     worst = [reason for reason in reasons if ": wrong:" in reason] + reasons
     if status != "right":
         for reason in worst if options.verbose else worst[:1]:
@@ -145,9 +146,9 @@ def try_sample(info: Any, sample: Any, options: Any) -> list[tuple[str, str, str
         if tensors(expected) and not tensors(inputs):
             inputs.kwargs["device"] = "dml"  # some samples of functions that create tensors do not name a device
     except TypeError as error:
-        return [("forward", "refused", str(error))] if "dml device" in str(error) else []
+        return [("forward", "rejected", str(error))] if "dml device" in str(error) else []
     except (RuntimeError, NotImplementedError):
-        return []  # the CPU refuses it as well
+        return []  # the CPU rejects it as well
     results: list[tuple[str, str, str]] = []
     drops = "attention" in info.name and (inputs.kwargs.get("dropout_p") or inputs.kwargs.get("training"))
     is_random = bool(RANDOM.search(info.name) or drops)
@@ -207,7 +208,7 @@ def _copied(value: Any, device: str = "cpu") -> Any:
 
 def _verdict(error: Exception) -> tuple[str, str]:
     if isinstance(error, NotImplementedError) or "the dml device does not support" in str(error):
-        return "refused", str(error)
+        return "rejected", str(error)
     return "wrong", f"{type(error).__name__}: {error}"
 
 
@@ -255,32 +256,50 @@ def write_table(path: Path, results: list[dict[str, Any]], options: Any) -> None
         rows = {line.split("`")[1]: line for line in lines if line.startswith("| `")}
     for result in results:
         forward, gradient = result["forward"], result["gradient"]
-        reason = " ".join(result["reason"].split()).replace("|", "\\|")[:160] if result["status"] != "right" else ""
-        cells = f"`{result['name']}`", sum(forward.values()), _cell(forward), _cell(gradient), reason
-        rows[result["name"]] = "| {} | {} | {} | {} | {} |".format(*cells)
-    counts = collections.Counter(_status(row) for row in rows.values())
+        cells = [f"`{result['name']}`", str(sum(forward.values())), _cell(forward), _cell(gradient)]
+        if result["status"] != "right":
+            cells.insert(1, _reason(result["reason"]))
+        rows[result["name"]] = f"| {' | '.join(cells)} |"
+    path.write_text(page(rows, options.adapter), encoding="utf-8")
+
+
+def page(rows: dict[str, str], adapter: str) -> str:
+    """Return the page of these rows by operator: the rejected and the wrong ones first, the right ones folded."""
+    by_status: dict[str, list[str]] = {"right": [], "rejected": [], "wrong": []}
+    for row in rows.values():
+        by_status[_status(row)].append(row)
+    right, rejected, wrong = by_status.values()
     lines = [
         "# PyTorch's operator tests",
         "",
         "PyTorch tests its operators on samples (OpInfo). `scripts/torch_operators.py` runs them on the device "
-        f"`dml` and on the CPU, forward and gradients, and writes this page. Adapter: `{options.adapter}`. The scope "
+        f"`dml` and on the CPU, forward and gradients, and writes this page. Adapter: `{adapter}`. The scope "
         "excludes linalg, fft, sparse, special, complex and nested operators.",
         "",
-        f"Of {len(rows)} operators, {counts['right']} are right in all samples, {counts['refused']} are refused in "
-        f"some with NotImplementedError, and {counts['wrong']} are wrong in some, or take more than {TIMEOUT} s of CPU "
-        "time.",
+        f"Of {len(rows)} operators, {len(right)} are right in all samples, {len(rejected)} are rejected in some with "
+        f"NotImplementedError or have no samples, and {len(wrong)} are wrong in some, or take more than {TIMEOUT} s of "
+        "CPU time.",
         "",
-        "| operator | samples | forward | gradient | |",
-        "|---|--:|---|---|---|",
-        *rows.values(),
     ]
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for title, listed in (("Wrong", wrong), ("Rejected", rejected)):
+        if listed:
+            columns = "| operator | first reason | samples | forward | gradient |", "|---|---|--:|---|---|"
+            lines += [f"## {title}", "", *columns, *listed, ""]
+    lines += ["## Right", "", '<details markdown="1">', f"<summary>{len(right)} operators</summary>", ""]
+    lines += ["| operator | samples | forward | gradient |", "|---|--:|---|---|", *right, "", "</details>"]
+    return "\n".join(lines) + "\n"
+
+
+def _reason(text: str) -> str:
+    """Return a reason for a table, without what its row and all rows say."""
+    text = re.sub(r"^(forward|gradient): rejected: |; (DMLGPU_TORCH_FALLBACK|x\.to\().*", "", " ".join(text.split()))
+    return textwrap.shorten(text, 160, placeholder=" ...").replace("|", "\\|") or "no sample runs on the CPU"
 
 
 def _status(row: str) -> str:
-    """Return right, refused or wrong, by the cells of a row."""
-    text = "".join(row.split("|")[3:5])
-    return "wrong" if "wrong" in text else "right" if "right" in text and "refused" not in text else "refused"
+    """Return right, rejected or wrong, by the last two cells of a row."""
+    text = "".join(row.split("|")[-3:-1])
+    return "wrong" if "wrong" in text else "right" if "right" in text and "rejected" not in text else "rejected"
 
 
 def _cell(counter: collections.Counter[str]) -> str:
