@@ -7,12 +7,17 @@ outside `docs/`, so that links work in the repository. The site has no such file
 
 from __future__ import annotations
 
+import functools
 import html
+import importlib
+import inspect
 import posixpath
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
+import yaml
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
@@ -32,10 +37,20 @@ CELL = re.compile(r"(<td(?: style=\"[^\"]*\")?)>(.*?)</td>", re.DOTALL)
 UNIT = re.compile(r" (?=±)|(?<=[\d±]) (?=[\d.]+ %|%|[mun]?s\b|GB/s|GFLOP/s|[KMG]iB\b|bytes\b)")
 DATE = re.compile(r"\b\d{4}-\d\d-\d\d(?: \d\d:\d\d UTC)?")
 ENTRY = re.compile(r"(<span class=\"md-ellipsis\">|<h[1-3] id=\"[^\"]*\">)([^<]*)")
+LONG_NAME = re.compile(r"(<code>|<a [^>]*>)([^<\s]{16,})(?=</code>|</a>)")
 CELLS = {"prose": 60, "sentence": 40, "phrase": 20}
 """Classes of a table's cells by the length of a line, from which the stylesheet gives each a least width."""
-RESULTS = ("conformance-table.md", "formulas.md", "mutants.md", "onnx-backend.md", "speed.md")
+RESULTS = ("conformance-table.md", "formulas.md", "mutants.md", "onnx-backend.md", "pytorch-operators.md", "speed.md")
 """Pages whose long tables name everything; a search lists other pages before them."""
+
+GUIDES = ("Tutorial", "Guide", "Coming from")
+"""Sections of the navigation whose pages a search lists before others."""
+
+FUNCTIONS = "reference/ops.md"
+"""The page that lists the functions of ``dmlgpu.ops``, whose parts are in a folder of that name."""
+LISTED = "<!-- the functions, listed by scripts/mkdocs_hooks.py -->"
+MEMBERS = re.compile(r"^::: (\S+)\n((?:    .*\n)*)", re.MULTILINE)
+TITLE = re.compile(r"^# (.*)$", re.MULTILINE)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -70,10 +85,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Turn links that leave `docs/` to the pages that `on_files` added."""
-    if page.file.src_uri in RESULTS:
-        page.meta.setdefault("search", {"boost": 0.5})
+    page.meta.setdefault("search", {"boost": _boost(page)})
     folder = posixpath.dirname(page.file.src_uri)
     root = Path(config.docs_dir).parent
+    if page.file.src_uri == FUNCTIONS:
+        markdown = markdown.replace(LISTED, _function_table(config.docs_dir))
 
     def turned(link: re.Match[str]) -> str:
         path = _path(folder, link[2], root)
@@ -89,20 +105,77 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     if not page.file.src_uri.startswith("reference/"):
         return html
     html = DOCUMENT.sub(rf'<a href="{operators.DOCUMENTS}\1"><code>\1</code></a>', html)
-    html = COMPUTED.sub(lambda text: OPERATOR.sub(_operator_link, text[0]), html)
-    anchors = {name.rpartition(".")[2]: name for name in ANCHOR.findall(html)}
-    return SEE_ALSO.sub(lambda text: NAME.sub(lambda name: _function_link(name, anchors), text[0]), html)
+    folder = posixpath.dirname(page.file.src_uri)
+    operator_pages = posixpath.relpath("operators", folder)
+    html = COMPUTED.sub(lambda text: OPERATOR.sub(lambda name: _operator_link(name, operator_pages), text[0]), html)
+    places = {
+        name: f"{posixpath.relpath(path, folder)[: -len('.md')]}.html#{anchor}"
+        for name, (path, anchor) in _functions(config.docs_dir).items()
+    }
+    places |= {name.rpartition(".")[2]: f"#{name}" for name in ANCHOR.findall(html)}
+    return SEE_ALSO.sub(lambda text: NAME.sub(lambda name: _function_link(name, places), text[0]), html)
 
 
-def _operator_link(name: re.Match[str]) -> str:
+def _operator_link(name: re.Match[str], folder: str) -> str:
     if name[0] not in catalog():
         return name[0]
-    return f'<a href="../operators/{name[0].lower()}.html">{name[0]}</a>'
+    return f'<a href="{folder}/{name[0].lower()}.html">{name[0]}</a>'
 
 
-def _function_link(name: re.Match[str], anchors: dict[str, str]) -> str:
-    anchor = anchors.get(name[1])
-    return name[0] if anchor is None else f'<a href="#{anchor}">{name[0]}</a>'
+def _function_link(name: re.Match[str], places: dict[str, str]) -> str:
+    place = places.get(name[1])
+    return name[0] if place is None else f'<a href="{place}">{name[0]}</a>'
+
+
+def _boost(page: Page) -> float:
+    """Rank guides and the functions of ``dmlgpu.ops`` above other pages, and these above DirectML's operators."""
+    path = page.file.src_uri
+    if path in RESULTS or path.startswith("operators/"):
+        return 0.5
+    sections = {ancestor.title for ancestor in page.ancestors}
+    return 4 if path.startswith("reference/ops") or sections & set(GUIDES) else 1
+
+
+def _members(text: str) -> Iterator[tuple[str, str]]:
+    """Yield module and name of each function and class that a page of the reference shows."""
+    for path, block in MEMBERS.findall(text):
+        module, _, name = path.rpartition(".")
+        member = getattr(importlib.import_module(module), name)
+        if not inspect.ismodule(member):
+            yield module, name
+        elif (yaml.safe_load(block) or {}).get("options", {}).get("members") is not False:
+            yield from ((path, listed) for listed in member.__all__)
+
+
+@functools.cache
+def _parts(docs: str) -> dict[str, str]:
+    """Return the Markdown of the pages of ``dmlgpu.ops``, in the order of the navigation."""
+    folder = Path(docs, FUNCTIONS).with_suffix("")
+    navigation = (Path(docs).parent / "mkdocs.yml").read_text(encoding="utf-8")
+    paths = [path.relative_to(docs).as_posix() for path in folder.glob("*.md")]
+    return {path: Path(docs, path).read_text(encoding="utf-8") for path in sorted(paths, key=navigation.index)}
+
+
+@functools.cache
+def _functions(docs: str) -> dict[str, tuple[str, str]]:
+    """Return page and anchor of each function of ``dmlgpu.ops``, by name; those of `linalg` and `fft` are last."""
+    places: dict[str, tuple[str, str]] = {}
+    for path, text in _parts(docs).items():
+        for module, name in _members(text):
+            places.setdefault(name, (path, f"{module}.{name}"))
+    return places
+
+
+def _function_table(docs: str) -> str:
+    """Return a table of the functions by page. Each has the anchor that it had when all were on one page."""
+    lines = ["| topic | functions |", "|---|---|"]
+    for path, text in _parts(docs).items():
+        link = posixpath.relpath(path, posixpath.dirname(FUNCTIONS))
+        anchors = [(name, f"{module}.{name}") for module, name in _members(text)]
+        names = ", ".join(f"[`{name}`]({link}#{anchor}){{ #{anchor} }}" for name, anchor in anchors)
+        title = TITLE.findall(text)[0]
+        lines.append(f"| [{title}]({link}) | {names} |")
+    return "\n".join(lines)
 
 
 def _outside(file: File, root: Path) -> set[str]:
@@ -120,7 +193,7 @@ def _path(folder: str, target: str, root: Path) -> str | None:
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
-    """Allow line breaks after underscores in names, not between numbers and units, and widen cells of prose."""
+    """Allow line breaks in long names, not between numbers and units, and widen cells of prose."""
     output = ENTRY.sub(lambda entry: entry[1] + entry[2].replace("_", "_<wbr>"), output)
     return CELL.sub(_cell, output)
 
@@ -129,6 +202,9 @@ def _cell(cell: re.Match[str]) -> str:
     start, content = cell[1], cell[2]
     length = max(len(html.unescape(re.sub(r"<[^>]+>", "", line))) for line in re.split(r"<br ?/?>", content))
     if name := next((name for name, least in CELLS.items() if length > least), None):
-        start += f' class="{"code" if name == "prose" and content.startswith("<code>") else name}"'
+        is_code, is_list = content.startswith("<code>"), content.count("<code>") > 1
+        kind = ("phrase" if is_list else "code") if name == "prose" and is_code else name
+        start += f' class="{kind}"'
+    content = LONG_NAME.sub(lambda name: name[1] + re.sub(r"([._/]+)(?=\w)", r"\1<wbr>", name[2]), content)
     content = DATE.sub(r'<span class="nowrap">\g<0></span>', UNIT.sub("&nbsp;", content))
     return f"{start}>{content}</td>"

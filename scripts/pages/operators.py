@@ -35,8 +35,8 @@ PADDING = (
 WIDTH = 80
 """Columns of code on the pages."""
 
-BOOST = "---\nsearch:\n  boost: 2\n---\n"
-"""Front matter by which search lists the pages of current operators before others."""
+OLDER = "---\nsearch:\n  boost: 0.25\n---\n"
+"""Front matter by which a search lists the pages of older versions of operators last."""
 
 
 WIDE = "---\nhide: [navigation, toc]\n---\n"
@@ -75,7 +75,7 @@ def page(schema: OperatorSchema) -> str:
                 parts.append(source)
             parts.append(text)
     parts += ["## Properties", _table(("property", "value"), _facts(schema))]
-    return ("" if schema.superseded_by else BOOST) + "\n\n".join(_escaped(part) for part in parts) + "\n"
+    return (OLDER if schema.superseded_by else "") + "\n\n".join(_escaped(part) for part in parts) + "\n"
 
 
 def _signatures(schema: OperatorSchema) -> str:

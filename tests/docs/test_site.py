@@ -51,17 +51,24 @@ def test_every_verb_has_a_page(site: Path) -> None:
 
 def test_every_page_by_hand_is_in_the_navigation() -> None:
     docs = ROOT / "docs"
-    folders = (docs, *(docs / name for name in ("internals", "migration", "reference", "tutorial")))
+    names = ("internals", "migration", "reference", "reference/ops", "tutorial")
+    folders = (docs, *(docs / name for name in names))
     pages = [page for folder in folders for page in folder.glob("*.md")]
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
     assert [page.name for page in pages if page.relative_to(docs).as_posix() not in navigation] == []
 
 
+OPS = ("ops.html", "ops/*.html")
+"""The list of the functions of ``dmlgpu.ops``, and the pages of its parts."""
+
+
 @pytest.mark.parametrize(
-    ("module", "page"), [(ops, "ops"), (ops.linalg, "ops"), (ops.fft, "ops"), (array, "array"), (Tensor, "tensor")]
+    ("module", "pages"),
+    [(ops, OPS), (ops.linalg, OPS), (ops.fft, OPS), (array, ["array.html"]), (Tensor, ["tensor.html"])],
 )
-def test_the_reference_shows_signature_and_docs_of_every_function(site: Path, module: Any, page: str) -> None:
-    text = (site / "reference" / f"{page}.html").read_text(encoding="utf-8")
+def test_the_reference_shows_signature_and_docs_of_every_function(site: Path, module: Any, pages: list[str]) -> None:
+    paths = [path for pattern in pages for path in sorted((site / "reference").glob(pattern))]
+    text = "".join(path.read_text(encoding="utf-8") for path in reversed(paths))  # the list repeats the anchors
     functions = {name for name in dir(module) if name[0] != "_" and inspect.isroutine(getattr(module, name))}
     anchors = set(re.findall(r'id="(dmlgpu\.[\w.]+)"', text))
     shown = {anchor.rpartition(".")[2]: anchor for anchor in anchors}
@@ -79,13 +86,29 @@ def test_the_reference_shows_signature_and_docs_of_every_function(site: Path, mo
 
 
 def test_docstrings_link_operators_documents_and_functions(site: Path) -> None:
-    text = (site / "reference" / "ops.html").read_text(encoding="utf-8")
-    assert '<a href="../operators/activation_softmax1.html">ACTIVATION_SOFTMAX1</a>' in text
+    text = (site / "reference" / "ops" / "activations.html").read_text(encoding="utf-8")
+    assert '<a href="../../operators/activation_softmax1.html">ACTIVATION_SOFTMAX1</a>' in text
     document = (
         "https://learn.microsoft.com/windows/win32/api/directml/ns-directml-dml_activation_softmax1_operator_desc"
     )
     assert f'<a href="{document}">' in text
     assert '<a href="#dmlgpu.ops.activations.log_softmax"><code>log_softmax</code></a>' in text
+
+
+def test_functions_of_ops_are_listed_with_the_anchors_that_they_had(site: Path) -> None:
+    """Links to the page that had all functions lead to the list, and from there to the page of the function."""
+    text = (site / "reference" / "ops.html").read_text(encoding="utf-8")
+    links = dict(re.findall(r'<a href="(ops/[\w-]+\.html#dmlgpu\.[\w.]+)" id="(dmlgpu\.[\w.]+)">', text))
+    assert len(links) > 250
+    assert links["ops/activations.html#dmlgpu.ops.activations.relu"] == "dmlgpu.ops.activations.relu"
+    for link in links:
+        page, _, anchor = link.partition("#")
+        assert f'id="{anchor}"' in (site / "reference" / page).read_text(encoding="utf-8"), link
+
+
+def test_parts_of_the_reference_are_short(site: Path) -> None:
+    for path in (site / "reference" / "ops").glob("*.html"):
+        assert path.read_text(encoding="utf-8").count("<h3 ") <= 18, path.name
 
 
 def test_links_to_files_of_the_repository_lead_to_their_source(site: Path) -> None:
@@ -146,6 +169,8 @@ def test_parts_of_names_are_found(site: Path) -> None:
     assert {"softmax1", "layer", "norm"} <= words
     boosts = {entry["location"]: entry.get("boost", 1) for entry in _index(site)}
     assert boosts["arrays.html"] > boosts["formulas.html"] > 0
+    assert boosts["timing.html"] == boosts["reference/ops/layers.html"] > boosts["reference/device.html"]
+    assert boosts["reference/device.html"] > boosts["operators/gemm.html"] > boosts["operators/resample.html"] > 0
 
 
 def _index(site: Path) -> list[dict[str, Any]]:
