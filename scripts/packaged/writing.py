@@ -34,43 +34,56 @@ def page(results: Sequence[Result], adapter: str) -> str:
         "# ONNX models from PyPI packages",
         "",
         f"{len(results)} models of {len(packages)} packages from PyPI ran on dmlgpu (adapter `{adapter}`) and on"
-        " onnxruntime's CPU provider, with equal inputs. The table lists the differences and the times.",
+        " onnxruntime's CPU provider, with equal inputs. The last column is the largest difference between the two,"
+        f" relative to the largest magnitude of the output. It is at most {TOLERANCE:g} unless a note says otherwise,"
+        " and 0 for integers. Nodes of subgraphs count.",
         "",
         "    python scripts/real_models.py --write docs/onnx-models.md",
         "",
-        "This command downloads the packages listed in `scripts/real_models.toml` and writes this page. It runs none of"
-        " their code.",
+        "This command downloads the packages listed in `scripts/real_models.toml`, which has the inputs' shapes too,"
+        " and writes this page. It runs none of their code.",
         "",
-        "| column | meaning |",
-        "|---|---|",
-        "| nodes | all nodes, including those of subgraphs |",
-        "| shapes | the shapes that ran; words are free dimensions of the model |",
-        "| steps | consecutive runs; a model with states feeds them back |",
-        "| difference | the largest, relative to the largest magnitude of the output; at most"
-        f" {TOLERANCE:g} unless a note says otherwise, and 0 for integers |",
-        "| ours, onnxruntime | one run after compilation, on all cores of a busy machine: an order of magnitude |",
-        "",
-        "| package | model | task | opset | nodes | shapes | steps | difference | ours, ms | onnxruntime, ms |",
-        "|---|---|---|---:|---:|---|---:|---|---:|---:|",
+        "| package | model | task | opset | nodes | difference |",
+        "|---|---|---|---:|---:|---|",
     ]
-    return "\n".join([*lines, *map(_row, results), *_notes(results)]) + "\n"
+    rows = [f"| {' | '.join((*_model(result), _difference(result)))} |" for result in results]
+    return "\n".join([*lines, *rows, *_notes(results)]) + "\n"
 
 
-def _row(result: Result) -> str:
+def measurements(results: Sequence[Result], adapter: str, date: str) -> str:
+    """Return the file of benchmarks/results with shapes and times."""
+    lines = [
+        f"# {date}: ONNX models from PyPI packages",
+        "",
+        f"`python scripts/real_models.py --measurements FILE.md`, adapter `{adapter}`, and onnxruntime's CPU provider,"
+        " on all cores of a busy machine: times of one run after compilation are an order of magnitude. Words are free"
+        " dimensions of a model. A model with states feeds them back for as many steps.",
+        "",
+        "| package | model | shapes | steps | dmlgpu, ms | onnxruntime, ms |",
+        "|---|---|---|---:|---:|---:|",
+    ]
+    return "\n".join([*lines, *map(_measurement, results)]) + "\n"
+
+
+def _model(result: Result) -> tuple[str, ...]:
+    entry = result.entry
+    name = PurePosixPath(entry.member).name
+    return f"{entry.package} {entry.version}", name, entry.what, result.opset, str(result.nodes or "")
+
+
+def _difference(result: Result) -> str:
+    return f"{result.difference:.1e}" if result.state == "same" else _state(result)
+
+
+def _measurement(result: Result) -> str:
     entry, ran = result.entry, result.first > 0
-    cells = [
-        f"{entry.package} {entry.version}",
-        PurePosixPath(entry.member).name,
-        entry.what,
-        result.opset,
-        str(result.nodes or ""),
-        "; ".join(map(_sizes, entry.sizes)),
-        str(entry.steps),
-        f"{result.difference:.1e}" if result.state == "same" else result.state,
-        _milliseconds(result.ours) if ran else "",
-        _milliseconds(result.theirs) if ran else "",
-    ]
+    times = (_milliseconds(result.ours), _milliseconds(result.theirs)) if ran else ("", "")
+    cells = *_model(result)[:2], "; ".join(map(_sizes, entry.sizes)), str(entry.steps), *times
     return f"| {' | '.join(cells)} |"
+
+
+def _state(result: Result) -> str:
+    return "rejected" if result.state == "refused as listed" else result.state
 
 
 def _sizes(sizes: Mapping[str, int]) -> str:
@@ -82,19 +95,22 @@ def _milliseconds(seconds: float) -> str:
 
 
 def _notes(results: Sequence[Result]) -> list[str]:
-    """Return notes on single models."""
-    notes = [f"- `{result.entry.name}`: {text}" for result in results for text in _said(result)]
+    """Return notes on single models; models with the same note share it."""
+    models: dict[str, list[str]] = {}
+    for result in results:
+        for text in _notes_on(result):
+            models.setdefault(text, []).append(f"`{result.entry.name}`")
+    notes = [f"- {', '.join(names)}: {text}" for text, names in models.items()]
     return ["", "## Notes", "", *notes] if notes else []
 
 
-def _said(result: Result) -> Iterator[str]:
+def _notes_on(result: Result) -> Iterator[str]:
     entry = result.entry
     if entry.differs:
         yield f"tolerance {entry.tolerance:g}: {entry.differs}."
     if entry.by_node and result.node:
-        largest = f"the largest difference is {result.apart:.1e}, in {result.node}"
-        yield f"each node alone is within {TOLERANCE:g}, rounded integers within 1; {largest}."
+        yield f"each node alone is within {TOLERANCE:g}, and rounded integers within 1."
     if entry.float_states:
         yield "onnxruntime runs LSTM with the same weights, because its DynamicQuantizeLSTM rounds the states."
     if result.state != "same":
-        yield f"{result.state}: {result.reason}"
+        yield f"{_state(result)}: {result.reason}"
