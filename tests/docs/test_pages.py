@@ -37,12 +37,9 @@ TABLES_OF_RESULTS = {
 }
 """Pages that list results; scripts write their tables."""
 
-PENDING = {"index.md"}
-"""Guides that do not fit yet."""
-
 GUIDES = sorted(
     page
-    for page in PAGES.keys() - TABLES_OF_RESULTS - PENDING - {"README.md"}
+    for page in PAGES.keys() - TABLES_OF_RESULTS - {"README.md"}
     if not page.startswith(("examples/", "reference/"))
 )
 
