@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
-from dmlgpu.frontends.onnx.elements import DATA_TYPES, ELEMENT_TYPES, type_name
 from dmlgpu.frontends.onnx.model import Source, parsed, read
 from dmlgpu.frontends.onnx.session import Session
+from dmlgpu.frontends.onnx.tensor_proto import DATA_TYPES, ELEMENT_TYPES, type_name
 from dmlgpu.frontends.onnx.watching import RunProfile, watched_by
 from dmlgpu.frontends.onnxruntime_options import (
     ExecutionMode,

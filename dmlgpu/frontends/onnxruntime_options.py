@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from onnx import ModelProto
 
 from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
-from dmlgpu.frontends.onnx.elements import type_name
 from dmlgpu.frontends.onnx.model import Declared
+from dmlgpu.frontends.onnx.tensor_proto import type_name
 
 if TYPE_CHECKING:
     from dmlgpu.frontends.onnxruntime import OrtValue

@@ -25,8 +25,8 @@ from dmlgpu.common.errors import InvalidArgument, NotSupported
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.suites.registry import Suite
 from dmlgpu.frontends.onnx.backend import DmlBackend
-from dmlgpu.frontends.onnx.elements import DATA_TYPES, type_name
 from dmlgpu.frontends.onnx.model import all_nodes
+from dmlgpu.frontends.onnx.tensor_proto import DATA_TYPES, type_name
 from dmlgpu.runtime.device import Device
 
 Array = NDArray[Any]

@@ -17,9 +17,9 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 
 from dmlgpu.frontends.generation.editing import replace_entries, stand_in
 from dmlgpu.frontends.generation.shared_weights import SharedWeights
-from dmlgpu.frontends.onnx.elements import DeferredArray
 from dmlgpu.frontends.onnx.model import check
 from dmlgpu.frontends.onnx.rewriting import bodies_in
+from dmlgpu.frontends.onnx.tensor_proto import DeferredArray
 from dmlgpu.frontends.onnx.values import OnnxValue
 
 _FRACTION, _EXPONENT, _BIAS = 7, 0xFF, 127

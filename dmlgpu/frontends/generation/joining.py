@@ -12,8 +12,8 @@ from dmlgpu.common.errors import ModelError, NotSupported
 from dmlgpu.frontends.generation.bfloat16 import without_bfloat16
 from dmlgpu.frontends.generation.editing import rename, stand_in
 from dmlgpu.frontends.generation.shared_weights import SharedWeights
-from dmlgpu.frontends.onnx.elements import type_name
 from dmlgpu.frontends.onnx.model import light
+from dmlgpu.frontends.onnx.tensor_proto import type_name
 from dmlgpu.frontends.onnx.values import OnnxValue
 
 _MIN_SHARED = 1024

@@ -37,9 +37,9 @@ from dmlgpu.frontends.generation.editing import prune, stand_in
 from dmlgpu.frontends.generation.joining import without_data
 from dmlgpu.frontends.generation.language_model import CacheFormat, LanguageConfig
 from dmlgpu.frontends.generation.shared_weights import SharedWeights
-from dmlgpu.frontends.onnx.elements import DeferredArray, data_type_of
 from dmlgpu.frontends.onnx.model import Source, all_nodes, light
 from dmlgpu.frontends.onnx.operators import ACTIVATIONS
+from dmlgpu.frontends.onnx.tensor_proto import DeferredArray, data_type_of
 from dmlgpu.frontends.onnx.values import OnnxValue
 
 TOKENS, PAST, COUNT = "step.tokens", "step.past", "step.count"

@@ -4,6 +4,19 @@
     outputs = session.run({"x": array})
 
 Needs the package ``onnx``: ``pip install dmlgpu[onnx]``.
+
+From file to result: ``model`` reads and checks the file, ``rewriting`` inlines functions and folds constants,
+``translate`` turns nodes into graphs for given input shapes, ``segments`` holds the compiled graphs and the host reads
+between them, ``runner`` caches these stages and executes them, ``session`` is the public API.
+
+Around this path:
+
+- Translation: ``operators/``, found through ``registry``, read a ``node`` and its ``values``; ``host`` computes shapes,
+  ``zero_size`` handles inputs without elements, ``signatures`` checks types, ``merging`` joins quantized products.
+- Other input shapes: ``patterns`` repeats a translation that was recorded on symbols (``symbolic``).
+- Running: ``loops`` and ``device_loops`` execute Loop and Scan, ``replay`` repeats a run, ``watching`` observes runs.
+- Reports: ``placement`` after a run, ``preview`` without one, ``checking`` against references.
+- Many batches: ``mapping``, ``map_worker``, ``map_cluster``.
 """
 
 from __future__ import annotations

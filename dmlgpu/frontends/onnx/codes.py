@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.frontends.onnx.elements import CODED, DeferredArray, as_coded, as_typed, is_float_code, type_name
 from dmlgpu.frontends.onnx.expressions import add, cast, choose, reshaped, same
 from dmlgpu.frontends.onnx.node import OnnxNode
+from dmlgpu.frontends.onnx.tensor_proto import CODED, DeferredArray, as_coded, as_typed, is_float_code, type_name
 from dmlgpu.frontends.onnx.values import OnnxValue
 from dmlgpu.tensors import directml
 from dmlgpu.tensors import directmlx as dml

@@ -13,9 +13,9 @@ from onnx import TensorProto
 from dmlgpu.common import symbols
 from dmlgpu.common.errors import ModelError
 from dmlgpu.common.symbols import SymbolicNumber
-from dmlgpu.frontends.onnx.elements import CODED, data_type_of
 from dmlgpu.frontends.onnx.node import OnnxNode, slice_extent, slice_range, split_sizes
 from dmlgpu.frontends.onnx.symbolic import array_of, is_symbolic, plain_array
+from dmlgpu.frontends.onnx.tensor_proto import CODED, data_type_of
 from dmlgpu.frontends.onnx.values import OnnxValue, Recipe, Source
 
 Array = NDArray[Any]

@@ -11,12 +11,12 @@ import numpy as np
 from onnx import GraphProto
 
 from dmlgpu.common.errors import NotSupported
+from dmlgpu.frontends.onnx.device_loops import MIN_TRIPS, NotRecorded, RecordedTrips, SequenceSlice
 from dmlgpu.frontends.onnx.model import declared
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.placement import Placing
 from dmlgpu.frontends.onnx.segments import Outcome, RunInput, RunStage, Slots
 from dmlgpu.frontends.onnx.symbolic import is_symbolic
-from dmlgpu.frontends.onnx.trips import MIN_TRIPS, NotRecorded, RecordedTrips, SequenceSlice
 from dmlgpu.frontends.onnx.values import OnnxValue, Shape
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.tensor import Tensor

@@ -12,9 +12,9 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 
 from onnx import NodeProto, helper
 
-from dmlgpu.frontends.onnx.elements import DeferredArray
 from dmlgpu.frontends.onnx.registry import mark_version
 from dmlgpu.frontends.onnx.rewriting import read_names
+from dmlgpu.frontends.onnx.tensor_proto import DeferredArray
 from dmlgpu.frontends.onnx.values import OnnxValue
 
 _GROUP_ORDER = 4

@@ -29,11 +29,11 @@ from dmlgpu.common.errors import InvalidArgument, InvalidState, ModelError, NotS
 from dmlgpu.common.files import lfs_advice
 from dmlgpu.frontends.onnx import registry
 from dmlgpu.frontends.onnx.containers import empty_optional, item_name, sequence_of
-from dmlgpu.frontends.onnx.elements import ELEMENT_TYPES, STRINGS_ADVICE, embed_external, numpy_type, stored_type
 from dmlgpu.frontends.onnx.merging import with_merged_products
 from dmlgpu.frontends.onnx.registry import Versions, plain_domain
 from dmlgpu.frontends.onnx.rewriting import Folded, Inliner, Place, bodies_in, has_body, with_normalized_filters
 from dmlgpu.frontends.onnx.signatures import schema_of
+from dmlgpu.frontends.onnx.tensor_proto import ELEMENT_TYPES, STRINGS_ADVICE, embed_external, numpy_type, stored_type
 from dmlgpu.frontends.onnx.values import OnnxValue
 
 Source: TypeAlias = str | os.PathLike[str] | bytes | ModelProto

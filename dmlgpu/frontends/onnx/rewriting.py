@@ -16,10 +16,10 @@ from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto
 
 from dmlgpu.common.errors import ModelError, NotSupported, abridged
 from dmlgpu.frontends.onnx import registry
-from dmlgpu.frontends.onnx.elements import embed_external
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.registry import Versions, mark_version
 from dmlgpu.frontends.onnx.signatures import schema_of
+from dmlgpu.frontends.onnx.tensor_proto import embed_external
 from dmlgpu.frontends.onnx.values import OnnxValue
 
 

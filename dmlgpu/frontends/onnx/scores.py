@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.catalog.enums import DataType, ReduceFunction
-from dmlgpu.frontends.onnx.elements import STRINGS_ADVICE
 from dmlgpu.frontends.onnx.expressions import add, cast, choose, multiply, number_like, reshaped, same
 from dmlgpu.frontends.onnx.node import OnnxNode
+from dmlgpu.frontends.onnx.tensor_proto import STRINGS_ADVICE
 from dmlgpu.frontends.onnx.values import OnnxValue
 from dmlgpu.tensors import directml
 from dmlgpu.tensors import directmlx as dml

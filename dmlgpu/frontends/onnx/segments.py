@@ -20,9 +20,9 @@ from dmlgpu.common import symbols
 from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.program import Program, Slot
 from dmlgpu.frontends.onnx import watching
-from dmlgpu.frontends.onnx.elements import as_held, type_name
 from dmlgpu.frontends.onnx.placement import NodeKernels, Placed, Placement, Placing
 from dmlgpu.frontends.onnx.symbolic import SymbolicArray
+from dmlgpu.frontends.onnx.tensor_proto import as_held, type_name
 from dmlgpu.frontends.onnx.values import Bounds, Recipe, Shape
 from dmlgpu.frontends.onnx.watching import RunObserver
 from dmlgpu.runtime.buffer import Buffer

@@ -15,12 +15,12 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
 from dmlgpu.common.timings import Timings
-from dmlgpu.frontends.onnx.elements import as_coded, as_typed, is_float_code
 from dmlgpu.frontends.onnx.mapping import TIME_LIMIT, MapOptions, MappedSession, map_session
 from dmlgpu.frontends.onnx.model import Declared, OnnxModel, Source, check_supported, read
 from dmlgpu.frontends.onnx.placement import Placement
 from dmlgpu.frontends.onnx.runner import Runner
 from dmlgpu.frontends.onnx.segments import RunInput, RunOutput, Segment, Weights
+from dmlgpu.frontends.onnx.tensor_proto import as_coded, as_typed, is_float_code
 from dmlgpu.frontends.onnx.watching import RunProfile, watched_by
 from dmlgpu.runtime.device import Device, as_device
 from dmlgpu.runtime.progress import KernelProgress, reported_to

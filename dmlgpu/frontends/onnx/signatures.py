@@ -11,10 +11,10 @@ import onnx.defs
 from onnx import NodeProto, helper, numpy_helper, shape_inference
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.frontends.onnx.elements import CODED, DATA_TYPES, stored_type, type_name
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.operators import ML
 from dmlgpu.frontends.onnx.registry import Result
+from dmlgpu.frontends.onnx.tensor_proto import CODED, DATA_TYPES, stored_type, type_name
 from dmlgpu.frontends.onnx.values import OnnxValue, Shape
 from dmlgpu.tensors import directmlx as dml
 from dmlgpu.tensors.tensor import Tensor

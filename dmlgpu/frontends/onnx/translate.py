@@ -19,9 +19,8 @@ from dmlgpu.common import symbols
 from dmlgpu.common.errors import DmlError, ModelError, NotSupported
 from dmlgpu.common.symbols import SymbolicNumber
 from dmlgpu.common.variation import NoPattern
-from dmlgpu.frontends.onnx import codes, empty, host, registry
+from dmlgpu.frontends.onnx import codes, host, registry, zero_size
 from dmlgpu.frontends.onnx.containers import constructed
-from dmlgpu.frontends.onnx.elements import as_held
 from dmlgpu.frontends.onnx.loops import BodyRunner, LoopAction, NeedsBranch, NeedsLoop
 from dmlgpu.frontends.onnx.model import RunGraph
 from dmlgpu.frontends.onnx.node import OnnxNode
@@ -46,6 +45,7 @@ from dmlgpu.frontends.onnx.segments import (
 )
 from dmlgpu.frontends.onnx.signatures import check_doubles, check_inputs, outputs_like, typed_outputs
 from dmlgpu.frontends.onnx.symbolic import SymbolicArray, is_symbolic, plain_array
+from dmlgpu.frontends.onnx.tensor_proto import as_held
 from dmlgpu.frontends.onnx.values import NeedsDecision, NeedsHost, OnnxSequence, OnnxValue, Recipe, limits_of
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors import directmlx as dml
@@ -263,7 +263,7 @@ class Translation:
             results = yield from self._computed(node, translator)
         self._add_checks(node)
         if results is None:
-            return (yield from self._expanded(empty.filled(node)))
+            return (yield from self._expanded(zero_size.filled(node)))
         self._place(node, results)
         return results
 
@@ -283,13 +283,13 @@ class Translation:
         are_codes = outputs_like(node, TensorProto.BFLOAT16) if has_codes else []
         called = codes.widened(node) if has_codes else node
         results: Outputs | None = None
-        if translator is not None and empty.has_empty_inputs(called):
-            sample = empty.with_a_row(called)
+        if translator is not None and zero_size.has_empty_inputs(called):
+            sample = zero_size.with_a_row(called)
             if sample is not None:
-                results = empty.without_rows(called, (yield from self._called(sample, translator)) or ())
-        if results is None and empty.has_empty_inputs(called):
-            results = yield from self._answered(called, empty.compute(called))
-            called = empty.filled(called)
+                results = zero_size.without_rows(called, (yield from self._called(sample, translator)) or ())
+        if results is None and zero_size.has_empty_inputs(called):
+            results = yield from self._answered(called, zero_size.compute(called))
+            called = zero_size.filled(called)
         if results is None and translator is not None:
             results = yield from self._called(called, translator)
         node.first = called.first

@@ -34,7 +34,7 @@ from dmlgpu.frontends.torch import adapters
 from dmlgpu.frontends.torch.dispatch import CALLERS, DROPPED
 from dmlgpu.frontends.torch.dtypes import DATA_TYPES, data_type_of, dtype_of
 from dmlgpu.frontends.torch.operators.registry import DECOMPOSED, ENTRIES, overload
-from dmlgpu.frontends.torch.plans import CallArguments, CallPlan, call_numbers, recording
+from dmlgpu.frontends.torch.replay import CallArguments, CallPlan, call_numbers, recording
 from dmlgpu.frontends.torch.storage import Memory, memory_of, tensor_of, torch_of, unowned, write
 from dmlgpu.frontends.torch.symbolic_views import VIEWS, has_symbols
 from dmlgpu.runtime.device import device as default_of_block

@@ -28,7 +28,7 @@ from dmlgpu.frontends.torch.operators.registry import (
 from dmlgpu.frontends.torch.operators.registry import (
     overload as overload_of,
 )
-from dmlgpu.frontends.torch.plans import CallArguments, CallPlan, call_numbers, recording
+from dmlgpu.frontends.torch.replay import CallArguments, CallPlan, call_numbers, recording
 from dmlgpu.frontends.torch.storage import meta_of, tensor_of, torch_of, write
 from dmlgpu.tensors.array_like import refuses_float64
 from dmlgpu.tensors.calls import widened
@@ -609,11 +609,11 @@ def _on_cpu(overload: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any
 
 def register_all() -> None:
     """Register everything that the device computes."""
-    from dmlgpu.frontends.torch import copies, lists, views  # noqa: PLC0415
+    from dmlgpu.frontends.torch import copies, foreach, views  # noqa: PLC0415
 
     operators.load()
     register_table()
-    for kernels in (views.KERNELS, copies.KERNELS, lists.kernels()):
+    for kernels in (views.KERNELS, copies.KERNELS, foreach.kernels()):
         for name, kernel in kernels.items():
             register(name, kernel)
     _FALLBACK_LIBRARY.fallback(fallback, "PrivateUse1")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dmlgpu.common.errors import InvalidArgument, ModelError, NotSupported, shown
 from dmlgpu.frontends.generation.gguf.files import GgufFile
 from dmlgpu.frontends.generation.gguf.weights import check_supported, floats
-from dmlgpu.frontends.onnx.elements import DeferredArray
+from dmlgpu.frontends.onnx.tensor_proto import DeferredArray
 
 _MAX_LAYERS = 1024
 _MAX_CONTEXT = 1 << 24

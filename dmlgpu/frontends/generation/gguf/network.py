@@ -27,7 +27,7 @@ from dmlgpu.frontends.generation.gguf.weights import (
     packed,
     scaled_halves,
 )
-from dmlgpu.frontends.onnx.elements import ELEMENT_TYPES, DeferredArray
+from dmlgpu.frontends.onnx.tensor_proto import ELEMENT_TYPES, DeferredArray
 from dmlgpu.frontends.onnx.values import OnnxValue
 
 _CONTRIBUTED = "com.microsoft"

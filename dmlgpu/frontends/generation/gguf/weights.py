@@ -20,7 +20,7 @@ from numpy.typing import DTypeLike, NDArray
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.frontends.generation.bfloat16 import ScaledHalves, widened
 from dmlgpu.frontends.generation.gguf.files import GgufTensor
-from dmlgpu.frontends.onnx.elements import DeferredArray
+from dmlgpu.frontends.onnx.tensor_proto import DeferredArray
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]

@@ -9,10 +9,10 @@ from onnx import TensorProto
 
 from dmlgpu.catalog.tensor_desc import MAX_ELEMENTS
 from dmlgpu.common.symbols import SymbolicNumber
-from dmlgpu.frontends.onnx.elements import data_type_of
 from dmlgpu.frontends.onnx.expressions import broadcast_to, reshaped
 from dmlgpu.frontends.onnx.node import Array, OnnxNode, checked_shape
 from dmlgpu.frontends.onnx.registry import Steps, operator
+from dmlgpu.frontends.onnx.tensor_proto import data_type_of
 from dmlgpu.frontends.onnx.values import OnnxValue
 from dmlgpu.tensors import directml
 from dmlgpu.tensors import directmlx as dml

@@ -11,10 +11,10 @@ from onnx import TensorProto
 
 from dmlgpu.catalog.enums import DataType, IsInfinityMode, QuantizationType
 from dmlgpu.frontends.onnx.codes import encoded, floats_of
-from dmlgpu.frontends.onnx.elements import data_type_of, stored_type
 from dmlgpu.frontends.onnx.expressions import broadcast_shapes, broadcast_to, same
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.registry import operator
+from dmlgpu.frontends.onnx.tensor_proto import data_type_of, stored_type
 from dmlgpu.frontends.onnx.values import OnnxValue
 from dmlgpu.tensors import directml
 from dmlgpu.tensors import directmlx as dml

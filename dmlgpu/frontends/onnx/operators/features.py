@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from dmlgpu.catalog.enums import DataType, ReduceFunction
-from dmlgpu.frontends.onnx.elements import STRINGS_ADVICE
 from dmlgpu.frontends.onnx.expressions import cast, choose, multiply, number_like, reshaped, same, spread, subtract
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.operators import ML
 from dmlgpu.frontends.onnx.registry import PreparedAttributes, operator
 from dmlgpu.frontends.onnx.scores import ordered
+from dmlgpu.frontends.onnx.tensor_proto import STRINGS_ADVICE
 from dmlgpu.frontends.onnx.values import OnnxValue
 from dmlgpu.tensors import directml
 from dmlgpu.tensors import directmlx as dml

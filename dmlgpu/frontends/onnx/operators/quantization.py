@@ -11,7 +11,6 @@ from onnx import TensorProto
 
 from dmlgpu.catalog.enums import DataType, QuantizationType, ReduceFunction
 from dmlgpu.frontends.onnx.codes import encoded, floats_of
-from dmlgpu.frontends.onnx.elements import data_type_of, is_float_code, stored_type
 from dmlgpu.frontends.onnx.expressions import broadcast_to, reshaped, transposed
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.operators import MICROSOFT
@@ -21,6 +20,7 @@ from dmlgpu.frontends.onnx.operators.elementwise import converted
 from dmlgpu.frontends.onnx.operators.indexing import gathered
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.spatial import window_of, with_dimensions
+from dmlgpu.frontends.onnx.tensor_proto import data_type_of, is_float_code, stored_type
 from dmlgpu.frontends.onnx.values import OnnxValue, Shape
 from dmlgpu.tensors import directml
 from dmlgpu.tensors import directmlx as dml

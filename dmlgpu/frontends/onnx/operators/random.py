@@ -19,10 +19,10 @@ from onnx import TensorProto
 
 from dmlgpu.catalog.enums import AxisDirection, DataType, RandomGeneratorType, ReduceFunction
 from dmlgpu.catalog.tensor_desc import MAX_ELEMENTS
-from dmlgpu.frontends.onnx.elements import data_type_of
 from dmlgpu.frontends.onnx.expressions import add, cast, choose, multiply, number_like, reshaped, spread
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.registry import operator
+from dmlgpu.frontends.onnx.tensor_proto import data_type_of
 from dmlgpu.frontends.onnx.values import OnnxValue, Shape
 from dmlgpu.tensors import directml
 from dmlgpu.tensors import directmlx as dml

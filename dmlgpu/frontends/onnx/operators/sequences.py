@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from onnx import NodeProto, TensorProto, TypeProto, helper
 
-from dmlgpu.frontends.onnx.elements import stored_type
 from dmlgpu.frontends.onnx.loops import NeedsBranch
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.registry import Steps, mark_version, operator
 from dmlgpu.frontends.onnx.symbolic import plain_array
+from dmlgpu.frontends.onnx.tensor_proto import stored_type
 from dmlgpu.frontends.onnx.values import Bounds, EmptyOptional, OnnxSequence, OnnxValue
 
 MAX_ITEMS = 4096

@@ -8,10 +8,10 @@ import numpy as np
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import MAX_ELEMENTS
-from dmlgpu.frontends.onnx.elements import DATA_TYPES
 from dmlgpu.frontends.onnx.expressions import cast, multiply, reshaped, transposed
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.registry import operator
+from dmlgpu.frontends.onnx.tensor_proto import DATA_TYPES
 from dmlgpu.frontends.onnx.values import OnnxValue
 from dmlgpu.ops.fft.short_time import windowed_spectra
 from dmlgpu.ops.fft.transforms import MAX_LENGTH, Constant, real_signal, spectrum

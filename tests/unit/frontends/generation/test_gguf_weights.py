@@ -25,7 +25,7 @@ from dmlgpu.frontends.generation.gguf.weights import (  # noqa: E402
     packed,
     scaled_halves,
 )
-from dmlgpu.frontends.onnx.elements import DeferredArray  # noqa: E402
+from dmlgpu.frontends.onnx.tensor_proto import DeferredArray  # noqa: E402
 from tests.gguf_models import random_blocks  # noqa: E402
 
 ROWS, INNER = 6, 512

@@ -12,8 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from dmlgpu.demo.language_model import DecoderSizes, decoder
 from dmlgpu.frontends.onnx import load
-from dmlgpu.frontends.onnx.elements import DeferredArray
 from dmlgpu.frontends.onnx.model import read
+from dmlgpu.frontends.onnx.tensor_proto import DeferredArray
 
 INNER, BLOCK = 64, 32
 

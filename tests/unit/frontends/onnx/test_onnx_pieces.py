@@ -11,9 +11,9 @@ from onnx import TensorProto
 
 import dmlgpu
 from dmlgpu.frontends.onnx import load
-from dmlgpu.frontends.onnx.elements import DeferredArray
 from dmlgpu.frontends.onnx.model import read
 from dmlgpu.frontends.onnx.session import Session
+from dmlgpu.frontends.onnx.tensor_proto import DeferredArray
 from dmlgpu.frontends.onnx.values import OnnxValue
 from tests.unit.frontends.onnx.onnx_against import expected_of, model_of_node, normal
 

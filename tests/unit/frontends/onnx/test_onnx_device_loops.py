@@ -8,9 +8,9 @@ import pytest
 from dmlgpu import InvalidArgument
 from dmlgpu.frontends.onnx import load
 from dmlgpu.frontends.onnx import loops as onnx_loops
-from dmlgpu.frontends.onnx.trips import MAX_TRIPS, MIN_TRIPS
+from dmlgpu.frontends.onnx.device_loops import MAX_TRIPS, MIN_TRIPS
+from tests.unit.frontends.onnx.device_loops import TRIPS, counted, feeds_of, loops, scan
 from tests.unit.frontends.onnx.onnx_against import expected_of
-from tests.unit.frontends.onnx.onnx_trips import TRIPS, counted, feeds_of, loops, scan
 
 
 @pytest.mark.slow

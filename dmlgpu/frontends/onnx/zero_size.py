@@ -17,11 +17,11 @@ from onnx import helper
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, MAX_ELEMENTS
-from dmlgpu.frontends.onnx.elements import numpy_type
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.operators import ML
 from dmlgpu.frontends.onnx.signatures import formal_inputs, inferred, schema_of
 from dmlgpu.frontends.onnx.spatial import window_of
+from dmlgpu.frontends.onnx.tensor_proto import numpy_type
 from dmlgpu.frontends.onnx.values import NeedsHost, OnnxValue, Shape
 
 _MICROSOFT = "com.microsoft"

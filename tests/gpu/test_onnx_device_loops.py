@@ -9,8 +9,8 @@ import pytest
 
 from dmlgpu import Device
 from dmlgpu.frontends.onnx import load
+from tests.unit.frontends.onnx.device_loops import TRIPS, feeds_of, loops, scan
 from tests.unit.frontends.onnx.onnx_against import expected_of
-from tests.unit.frontends.onnx.onnx_trips import TRIPS, feeds_of, loops, scan
 
 MODELS = {
     "counter": loops()["a counter that the device reads"],

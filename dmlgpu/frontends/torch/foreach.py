@@ -16,7 +16,7 @@ from dmlgpu.frontends.torch import adapters
 from dmlgpu.frontends.torch.dispatch import CALLERS, assign, planned, recovered, wrapped
 from dmlgpu.frontends.torch.dtypes import number_as
 from dmlgpu.frontends.torch.operators.registry import overload
-from dmlgpu.frontends.torch.plans import call_numbers
+from dmlgpu.frontends.torch.replay import call_numbers
 from dmlgpu.frontends.torch.storage import tensor_of, torch_of
 from dmlgpu.ops import directml
 from dmlgpu.tensors.session import session_of

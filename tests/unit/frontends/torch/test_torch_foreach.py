@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch, which the device is for, is not installed")
 pytest.importorskip("dmlgpu.torch", reason="the installed PyTorch is older than 2.13")
 
-from dmlgpu.frontends.torch import adapters, lists  # noqa: E402
+from dmlgpu.frontends.torch import adapters, foreach  # noqa: E402
 from dmlgpu.tensors.session import session_of  # noqa: E402
 
 SHAPES = ((3,), (2, 4), (), (5, 1, 2))
@@ -47,7 +47,7 @@ def call(name: str, values: tuple[Any, ...], device: str, **options: Any) -> lis
     return [x.cpu() for x in (results if results is not None else moved[0])]
 
 
-@pytest.mark.parametrize("name", sorted(lists.kernels()))
+@pytest.mark.parametrize("name", sorted(foreach.kernels()))
 def test_lists_follow_the_cpu(name: str) -> None:
     for dtype in (torch.float32, torch.float16):
         values = arguments(name, dtype)
@@ -64,7 +64,7 @@ def test_numbers_may_differ_from_call_to_call() -> None:
 
 
 def test_long_lists_are_computed_in_parts() -> None:
-    shapes = ((2,),) * (lists._MAX_TENSORS + 3)
+    shapes = ((2,),) * (foreach._MAX_TENSORS + 3)
     values = arguments("_foreach_mul.ScalarList", torch.float32, shapes)
     torch.testing.assert_close(
         call("_foreach_mul.ScalarList", values, "dml"), call("_foreach_mul.ScalarList", values, "cpu")
