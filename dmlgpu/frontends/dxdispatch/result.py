@@ -95,9 +95,9 @@ class Dispatched:
                     lines.append(f"{unit} Timings {f'({heat})':6} : {statistics_of(samples)}")
         if each:
             lines.append("The timings of each iteration:")
-            for number, host in enumerate(self.cpu):
-                device = f", {self.gpu[number]:.4f} ms (GPU)" if self.gpu else ""
-                lines.append(f"iteration {number}: {host:.4f} ms (CPU){device}")
+            for index, host in enumerate(self.cpu):
+                device = f", {self.gpu[index]:.4f} ms (GPU)" if self.gpu else ""
+                lines.append(f"iteration {index}: {host:.4f} ms (CPU){device}")
         return "\n".join(lines)
 
 

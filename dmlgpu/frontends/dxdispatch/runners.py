@@ -61,15 +61,15 @@ class DispatchRunner(ABC):
 
 def graph_of(desc: OperatorDesc, name: str) -> GraphDesc:
     """Return a graph of one operator, whose inputs have the operator's numbers; absent outputs are omitted."""
-    inputs = [number for number, slot in enumerate(desc.inputs) if slot.tensor is not None]
-    outputs = [number for number, slot in enumerate(desc.outputs) if slot.tensor is not None]
+    inputs = [index for index, slot in enumerate(desc.inputs) if slot.tensor is not None]
+    outputs = [index for index, slot in enumerate(desc.outputs) if slot.tensor is not None]
     return GraphDesc(
         len(desc.inputs),
         len(outputs),
         (OperatorNode(desc, name),),
-        tuple(InputEdge(number, 0, number) for number in inputs),
+        tuple(InputEdge(index, 0, index) for index in inputs),
         (),
-        tuple(OutputEdge(0, number, place) for place, number in enumerate(outputs)),
+        tuple(OutputEdge(0, index, place) for place, index in enumerate(outputs)),
     )
 
 
@@ -169,8 +169,8 @@ class ShaderRunner(DispatchRunner):
     def bind(self, command: ShaderDispatch, repeat: int) -> Sequence[OnnxBound]:
         """Bind the resources of a command."""
         ranges = {
-            number: Range(self._buffers[bound.buffer].memory, bound.offset, bound.size)
-            for number, bound in command.ranges.items()
+            slot: Range(self._buffers[bound.buffer].memory, bound.offset, bound.size)
+            for slot, bound in command.ranges.items()
         }
         self._work = tuple(self._shader.bind(ranges, command.groups)) * repeat
         return ()

@@ -160,7 +160,7 @@ class FlatTable:
         if target is None:
             return []
         start, count = self.buffer.vector(target, 4)
-        return [self.buffer.offset(start + 4 * number) for number in range(count)]
+        return [self.buffer.offset(start + 4 * index) for index in range(count)]
 
 
 _OPERATOR_NODE, _CONSTANT_NODE = 1, 2
@@ -232,20 +232,20 @@ class _Reader:
     def read(self, root: FlatTable) -> SerializedGraph:
         nodes = root.tables(0)
         graph_inputs, graph_outputs = self._names(root.strings(1), "input"), self._names(root.strings(2), "output")
-        for number, node in enumerate(nodes):
-            self._read_node(number, node)
+        for index, node in enumerate(nodes):
+            self._read_node(index, node)
         inputs, inner = self._feeds(nodes, graph_inputs)
         outputs = [
-            OutputEdge(*self._source(name, "graph output"), number, name) for name, number in graph_outputs.items()
+            OutputEdge(*self._source(name, "graph output"), index, name) for name, index in graph_outputs.items()
         ]
-        described = tuple(self._described(number, nodes[number].string(2), inner) for number in range(len(nodes)))
+        described = tuple(self._described(index, nodes[index].string(2), inner) for index in range(len(nodes)))
         graph = GraphDesc(
             len(graph_inputs), len(graph_outputs), described, tuple(inputs), tuple(inner), tuple(outputs), self.name
         )
         first = {edge.graph_input: self._tensor(edge.to_node, "inputs", edge.to_input) for edge in reversed(inputs)}
         return SerializedGraph(
             graph,
-            tuple(BindPoint(name, (first.get(number),)) for name, number in graph_inputs.items()),
+            tuple(BindPoint(name, (first.get(index),)) for name, index in graph_inputs.items()),
             tuple(
                 BindPoint(edge.name or "", (self._tensor(edge.from_node, "outputs", edge.from_output),))
                 for edge in outputs
@@ -253,22 +253,22 @@ class _Reader:
         )
 
     def _names(self, names: tuple[str, ...], what: str) -> dict[str, int]:
-        numbers = {name: number for number, name in enumerate(names)}
-        if "" in numbers or len(numbers) < len(names):
+        indices = {name: index for index, name in enumerate(names)}
+        if "" in indices or len(indices) < len(names):
             raise ModelError(self.name, f"the graph's {what}s must have unique names, got {list(names)[:8]}")
-        return numbers
+        return indices
 
-    def _read_node(self, number: int, node: FlatTable) -> None:
-        desc, kind, path = node.table(1), node.number(0, "B"), f"{self.name}.nodes[{number}]"
+    def _read_node(self, index: int, node: FlatTable) -> None:
+        desc, kind, path = node.table(1), node.number(0, "B"), f"{self.name}.nodes[{index}]"
         if desc is None or kind not in (_OPERATOR_NODE, _CONSTANT_NODE):
             raise ModelError(path, "must be an operator or a constant")
         if kind == _OPERATOR_NODE:
             form = JsonNode(_operator_form(desc, node.strings(3), node.strings(4), path), path)
-            self.operators[number] = parse_operator(form)[0]
+            self.operators[index] = parse_operator(form)[0]
         else:
-            self.constants[number] = _constant(desc, path)
+            self.constants[index] = _constant(desc, path)
         for output, name in enumerate(node.strings(4)):
-            if name and self.produced.setdefault(name, (number, output)) != (number, output):
+            if name and self.produced.setdefault(name, (index, output)) != (index, output):
                 raise ModelError(path, f"writes {quoted(name)}, as node {self.produced[name][0]} does")
 
     def _feeds(
@@ -276,12 +276,12 @@ class _Reader:
     ) -> tuple[list[InputEdge], list[IntermediateEdge]]:
         """Return the edges that end at nodes."""
         inputs, inner = [], []
-        for number, node in enumerate(nodes):
+        for index, node in enumerate(nodes):
             for position, name in enumerate(node.strings(3)):
                 if name in graph_inputs:
-                    inputs.append(InputEdge(graph_inputs[name], number, position, name))
+                    inputs.append(InputEdge(graph_inputs[name], index, position, name))
                 elif name:
-                    inner.append(IntermediateEdge(*self._source(name, f"node {number}"), number, position, name))
+                    inner.append(IntermediateEdge(*self._source(name, f"node {index}"), index, position, name))
         return inputs, inner
 
     def _source(self, name: str, reader: str) -> tuple[int, int]:
@@ -289,27 +289,25 @@ class _Reader:
             raise ModelError(self.name, f"{reader} reads {quoted(name)}, which is no input and no output of a node")
         return self.produced[name]
 
-    def _described(self, number: int, name: str, inner: list[IntermediateEdge]) -> OperatorNode | ConstantNode:
-        if number in self.operators:
-            return OperatorNode(self.operators[number], name or None)
-        held = self.constants[number]
-        edge = next((edge for edge in inner if edge.from_node == number), None)
+    def _described(self, index: int, name: str, inner: list[IntermediateEdge]) -> OperatorNode | ConstantNode:
+        if index in self.operators:
+            return OperatorNode(self.operators[index], name or None)
+        held = self.constants[index]
+        edge = next((edge for edge in inner if edge.from_node == index), None)
         tensor = None if edge is None else self._tensor(edge.to_node, "inputs", edge.to_input)
         data = self.weights(held) if isinstance(held, str) else held
         size = len(data) if tensor is None else tensor.byte_size
         if not size - 4 < len(data) <= size:
             raise ModelError(
-                f"{self.name}.nodes[{number}]",
+                f"{self.name}.nodes[{index}]",
                 f"the constant {quoted(name)} must have the {size} bytes of the tensor that it feeds, got {len(data)}",
             )
         return ConstantNode(data.ljust(size, b"\0"), name or None)
 
-    def _tensor(self, number: int, which: str, position: int) -> TensorDesc | None:
-        slots = getattr(self.operators.get(number), which, ())
+    def _tensor(self, index: int, which: str, position: int) -> TensorDesc | None:
+        slots = getattr(self.operators.get(index), which, ())
         if position >= len(slots):
-            raise ModelError(
-                f"{self.name}.nodes[{number}]", f"must have more than {position} {which}, got {len(slots)}"
-            )
+            raise ModelError(f"{self.name}.nodes[{index}]", f"must have more than {position} {which}, got {len(slots)}")
         tensor: TensorDesc | None = slots[position].tensor
         return tensor
 
@@ -366,9 +364,9 @@ def _attributes(schema: OperatorSchema, attributes: tuple[FlatTable, ...], path:
     known = {field_schema.name: field_schema for field_schema in schema.fields if not field_schema.is_tensor}
     in_order = list(known)
     values: dict[str, Any] = {}
-    for number, attribute in enumerate(attributes):
+    for index, attribute in enumerate(attributes):
         # Attributes come in the order of the structure's fields; those that are absent have no name.
-        name = attribute.string(0) or (in_order[number] if number < len(in_order) else "")
+        name = attribute.string(0) or (in_order[index] if index < len(in_order) else "")
         if name not in known:
             raise ModelError(path, f"{schema.name} has no field {quoted(name)}")
         value = _value(attribute, known[name], f"{path}.{name}")
@@ -395,7 +393,7 @@ def _value(attribute: FlatTable, field_schema: FieldSchema, path: str) -> Any:
         case _Kind.ACTIVATION if field_schema.type == "OPERATOR_DESC":
             value = _activation(table, path)
         case _Kind.ACTIVATIONS if field_schema.type == "OPERATOR_DESC":
-            value = [_activation(each, f"{path}[{number}]") for number, each in enumerate(table.tables(0))]
+            value = [_activation(each, f"{path}[{index}]") for index, each in enumerate(table.tables(0))]
         case _Kind.SCALE_BIAS:
             value = dict(zip(("Scale", "Bias"), buffer.numbers(target, "f", 2), strict=True))
         case _Kind.SIZE_2D:
@@ -434,5 +432,5 @@ def _scalar(raw: bytes, types: list[Any]) -> int | float | None:
     data_type = DataType.__members__.get(types[0]) if len(types) == 1 and isinstance(types[0], str) else None
     if data_type is None or data_type.bits < 8:
         return None
-    number: int | float = np.frombuffer(raw, data_type.numpy, 1)[0].item()
-    return number
+    value: int | float = np.frombuffer(raw, data_type.numpy, 1)[0].item()
+    return value

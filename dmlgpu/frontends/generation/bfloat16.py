@@ -209,9 +209,9 @@ class _ScaledMatrices:
         readers = [(self._kind(node, place), node) for node, place in self._readers[name]]
         if name in self._outputs or not readers or not all(kind for kind, _ in readers):
             return False
-        for number, (kind, node) in enumerate(readers):
+        for index, (kind, node) in enumerate(readers):
             assert node is not None
-            label = f"{name}.{number}"
+            label = f"{name}.{index}"
             if kind == "rows":  # x @ (scales * matrix) = (x * scales) @ matrix
                 self._add(self._before, node, "Mul", [node.input[0], _scales(name)], f"{label}.scaled")
                 node.input[0] = f"{label}.scaled"
@@ -269,12 +269,12 @@ class _ScaledMatrices:
         """Scale the results of products with the transposed matrix."""
         products = [node] if node.op_type == "Gemm" else [reader for reader, _ in self._readers[node.output[0]]]
         self._cast(node, 1 if node.op_type == "Gemm" else 0, name, label)
-        for number, product in enumerate(products):
+        for index, product in enumerate(products):
             assert product is not None
             output, bias = product.output[0], product.input[2] if len(product.input) > 2 else ""
-            product.output[0] = f"{label}.{number}.product"
+            product.output[0] = f"{label}.{index}.product"
             del product.input[2:]
-            scaled = f"{label}.{number}.sum" if bias else output
+            scaled = f"{label}.{index}.sum" if bias else output
             self._add(self._after, product, "Mul", [product.output[0], _scales(name)], scaled)
             if bias:
                 self._add(self._after, product, "Add", [scaled, bias], output)

@@ -319,8 +319,8 @@ class EncodedDecoding:
             if cache.past in self._decoder.bound:
                 self._decoder.unbind(cache.past)
         self._count = 0
-        for number, column in enumerate(starts.astype(np.int32).T, 1):
-            self._suppress(is_first=number == len(network.start))
+        for step, column in enumerate(starts.astype(np.int32).T, 1):
+            self._suppress(is_first=step == len(network.start))
             scores = self.step(column[:, None])
         self._suppress()
         return scores

@@ -165,7 +165,7 @@ class Generator:
         self.statistics = GenerationStatistics(memory=self.memory)
         self.answers: list[list[int]] = []
         self._cached: list[int] = []
-        self._number = 0
+        self._runs = 0
 
     @classmethod
     def load(
@@ -473,11 +473,9 @@ class Generator:
     def _run_steps(
         self, prompts: list[Any], limit: int, options: SamplingOptions, done: set[int]
     ) -> Iterator[dict[int, int]]:
-        self._number += 1
-        number = self._number
-        statistics = self.statistics = GenerationStatistics(
-            memory=self.memory, compiles=number == 1, _rows=len(prompts)
-        )
+        self._runs += 1
+        run = self._runs
+        statistics = self.statistics = GenerationStatistics(memory=self.memory, compiles=run == 1, _rows=len(prompts))
         statistics.prompt_tokens = sum(len(prompt) for prompt in prompts if isinstance(prompt, list))
         answers = self.answers = [[] for _ in prompts]
         start = time.perf_counter()
@@ -509,10 +507,10 @@ class Generator:
             statistics.add(len(step), time.perf_counter() - start)
             done.update(row for row, value in step.items() if value in self.model.config.eos or limits[row] <= count)
             yield step
-            self._check_current(number)
+            self._check_current(run)
 
-    def _check_current(self, number: int) -> None:
-        if number != self._number:
+    def _check_current(self, run: int) -> None:
+        if run != self._runs:
             raise InvalidState(
                 f"{self._label}: another generation has begun, which uses the caches; iterate it instead"
             )

@@ -63,8 +63,8 @@ def joined(parts: Sequence[NetworkPart], label: str) -> tuple[ModelProto, dict[s
         NotSupported: If they have different operator sets, or functions of one name.
     """
     joining = _Joining(label)
-    for number, part in enumerate(parts):
-        joining.add(part, f"{number}/")
+    for index, part in enumerate(parts):
+        joining.add(part, f"{index}/")
     return joining.finish(), joining.values
 
 

@@ -538,8 +538,8 @@ class _Rewriting:
 
     def _insert_before(self, node: NodeProto, added: Sequence[NodeProto]) -> None:
         position = list(self._graph.node).index(node)
-        for number, new in enumerate(added):
-            self._graph.node.insert(position + number, new)
+        for index, new in enumerate(added):
+            self._graph.node.insert(position + index, new)
 
     # ---- the result ----------------------------------------------------------------------------------------------
 

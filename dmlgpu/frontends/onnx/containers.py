@@ -14,13 +14,13 @@ def constructed(name: str, value: OnnxValue) -> tuple[NodeProto, dict[str, OnnxV
     """Return a node that constructs a sequence or an empty optional from tensors, and the tensors by name."""
     if isinstance(value, EmptyOptional):
         return empty_optional(name, value.type_proto.optional_type.elem_type), {}
-    parts = {item_name(name, number): part for number, part in enumerate(value.parts)}
+    parts = {item_name(name, index): part for index, part in enumerate(value.parts)}
     return sequence_of(name, list(parts), value.element), parts
 
 
-def item_name(name: str, number: int) -> str:
+def item_name(name: str, index: int) -> str:
     """Return the name of an element of a sequence."""
-    return f"{name}: element {number}"
+    return f"{name}: element {index}"
 
 
 def sequence_of(name: str, items: list[str], element: int) -> NodeProto:

@@ -58,8 +58,8 @@ def _quadratic(node: OnnxNode, pairwise: Tensor, classes: int) -> Tensor:
     """Return the matrices {rows, classes, classes} whose quadratic form is minimized."""
     pairs = list(combinations(range(classes), 2))
     place = np.zeros((classes, classes), np.int32)
-    for number, (low, high) in enumerate(pairs):
-        place[low, high], place[high, low] = number, len(pairs) + number
+    for index, (low, high) in enumerate(pairs):
+        place[low, high], place[high, low] = index, len(pairs) + index
     both = dml.join([pairwise, complement(pairwise)], 1)
 
     def matrix(places: np.ndarray) -> Tensor:
@@ -92,8 +92,8 @@ class _Body:
     def constant(self, array: Any, dtype: Any = np.float32) -> str:
         return self.add("Constant", value=numpy_helper.from_array(np.array(array, dtype)))
 
-    def column(self, x: str, number: int) -> str:
-        return self.add("Gather", x, self.constant([number], np.int64), axis=1)
+    def column(self, x: str, index: int) -> str:
+        return self.add("Gather", x, self.constant([index], np.int64), axis=1)
 
 
 def _iterations(classes: int) -> GraphProto:
@@ -119,16 +119,16 @@ def _step(classes: int) -> GraphProto:
     is_close = body.add("Less", error, body.constant(_TOLERANCE / classes))
     active = body.add("Where", is_close, body.constant(0), "active in")
     unity, two = body.constant(1), body.constant(2)
-    for number in range(classes):
-        row = body.add("Squeeze", body.column("quadratic", number), second)
-        own, weight = body.column(product, number), body.column(row, number)
+    for index in range(classes):
+        row = body.add("Squeeze", body.column("quadratic", index), second)
+        own, weight = body.column(product, index), body.column(row, index)
         change = body.add("Div", body.add("Sub", total, own), weight)
         factor = body.add("Add", change, unity)
         inner = body.add("Add", body.add("Mul", change, weight), body.add("Mul", two, own))
         total = body.add("Div", body.add("Add", total, body.add("Mul", change, inner)), factor)
         total = body.add("Div", total, factor)
         product = body.add("Div", body.add("Add", product, body.add("Mul", change, row)), factor)
-        unit = body.constant(np.eye(classes)[number : number + 1])
+        unit = body.constant(np.eye(classes)[index : index + 1])
         p = body.add("Div", body.add("Add", p, body.add("Mul", change, unit)), factor)
     p = body.add("Where", body.add("Greater", active, body.constant(0)), p, "p")
     inputs = [

@@ -245,16 +245,16 @@ class RecordedTrips:
             for output, arrays in zip(self.gathered, on_host, strict=True)
         ]
         work = list(start)
-        for number in range(trips):
+        for index in range(trips):
             for slot, buffer in self._own.items():
-                source, at = (feeds[slot], number) if slot in feeds else self._element(slot, first + number)
+                source, at = (feeds[slot], index) if slot in feeds else self._element(slot, first + index)
                 size = _padded(self.inputs[slot])
                 work.append(self._copied(source, at * size, buffer, 0, size))
             work.extend(self._work[self._turn])
             for output, stack in zip(self.gathered, stacks, strict=True):
                 if stack is not None:
                     size = _bytes(output)
-                    work.append(self._copied(self._result(output, self._turn), 0, stack, number * size, size))
+                    work.append(self._copied(self._result(output, self._turn), 0, stack, index * size, size))
             self._turn = 1 - self._turn
         serials.append(self._session.submit(work))
         gathered = []

@@ -159,7 +159,7 @@ def _search_members(nodes: Nodes) -> None:
     columns: dict[str, list[Array]] = {}
 
     def added(mode: str, like: int, value: Any, true: int, false: int) -> int:
-        number = len(nodes.modes) + len(columns.setdefault("modes", []))
+        index = len(nodes.modes) + len(columns.setdefault("modes", []))
         fields = {
             "features": nodes.features[like],
             "values": value,
@@ -170,7 +170,7 @@ def _search_members(nodes: Nodes) -> None:
         }
         for name, field in fields.items():
             columns.setdefault(name, []).append(field)
-        return number
+        return index
 
     def search(like: int, members: Array) -> tuple[str, Any, int, int]:
         """Return mode, value and children of the root of a search."""
@@ -185,14 +185,14 @@ def _search_members(nodes: Nodes) -> None:
         mode, value, true, false = search(like, members)
         return added(mode, like, value, true, false)
 
-    roots = {number: search(number, members) for number, members in nodes.members.items()}
+    roots = {index: search(index, members) for index, members in nodes.members.items()}
     for name, fields in columns.items():
         previous: Array = getattr(nodes, name)
         setattr(nodes, name, np.concatenate([previous, np.array(fields, previous.dtype)]))
-    for number, (mode, value, true, false) in roots.items():
-        nodes.modes[number], nodes.values[number] = MODES.index(mode), value
-        nodes.true[number], nodes.false[number] = true, false
-        nodes.tracks[number] &= mode == "BRANCH_EQ"
+    for index, (mode, value, true, false) in roots.items():
+        nodes.modes[index], nodes.values[index] = MODES.index(mode), value
+        nodes.true[index], nodes.false[index] = true, false
+        nodes.tracks[index] &= mode == "BRANCH_EQ"
 
 
 def positions(trees: Array, ids: Array, of_trees: Array, of_ids: Array) -> Array:

@@ -122,9 +122,9 @@ def give_recipes(node: OnnxNode, results: Sequence[OnnxValue | None]) -> None:
             arrays = slots.late[computed] = result if isinstance(result, list) else [result]
         return arrays
 
-    for number, result in enumerate(results):
+    for index, result in enumerate(results):
         if result is not None:
-            result.recipe, result.depth = _output_of(computed, number, result.data_type.numpy), depth
+            result.recipe, result.depth = _output_of(computed, index, result.data_type.numpy), depth
 
 
 def _elements(is_bool: bool, recipe: Recipe | None, slots: Source) -> Array:
@@ -133,8 +133,8 @@ def _elements(is_bool: bool, recipe: Recipe | None, slots: Source) -> Array:
     return array.astype(np.bool_) if is_bool else array
 
 
-def _output_of(computed: Callable[[Source], list[Array]], number: int, kind: Any) -> Recipe:
-    return lambda slots: np.asarray(computed(slots)[number]).astype(kind, copy=False)
+def _output_of(computed: Callable[[Source], list[Array]], index: int, kind: Any) -> Recipe:
+    return lambda slots: np.asarray(computed(slots)[index]).astype(kind, copy=False)
 
 
 def _is_small(value: OnnxValue) -> bool:
@@ -243,8 +243,7 @@ def _slices(node: OnnxNode, arrays: Sequence[Any]) -> Iterator[tuple[int, Any, A
         starts, ends, axes, steps = node.integers("starts"), node.integers("ends"), node.integers("axes"), None
     else:
         starts, ends, axes, steps = (
-            None if number >= len(arrays) or arrays[number] is None else arrays[number].tolist()
-            for number in range(1, 5)
+            None if index >= len(arrays) or arrays[index] is None else arrays[index].tolist() for index in range(1, 5)
         )
     assert starts is not None
     assert ends is not None
@@ -270,7 +269,7 @@ def _unsqueeze(node: OnnxNode, arrays: Sequence[Any]) -> Array:
 def _reshape(node: OnnxNode, arrays: Sequence[Any]) -> Array:
     data, sizes = arrays[0], arrays[1].tolist() if len(arrays) > 1 else list(node.integers("shape") or ())
     if not node.flag("allowzero"):
-        sizes = [data.shape[number] if size == 0 else size for number, size in enumerate(sizes)]
+        sizes = [data.shape[index] if size == 0 else size for index, size in enumerate(sizes)]
     return np.asarray(data.reshape(sizes))
 
 

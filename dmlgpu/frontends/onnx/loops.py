@@ -91,8 +91,8 @@ class LoopAction:
     def run(self, slots: Slots) -> Outcome:
         """Run the loop."""
         results = self.loop.run(self.body(slots), inputs_of(self.captured, slots), slots)
-        for number, result in zip(self.slots, results, strict=True):
-            slots.put(number, result.held)
+        for slot, result in zip(self.slots, results, strict=True):
+            slots.put(slot, result.held)
         return tuple(result.signature for result in results)
 
 
@@ -280,10 +280,9 @@ def _known(array: Any) -> RunInput:
     return RunInput(value.shape, value.data_type, value.coded, array)
 
 
-def taken(value: RunInput, axis: int, number: int) -> RunInput:
+def taken(value: RunInput, axis: int, index: int) -> RunInput:
     """Return one of the slices along an axis."""
-    index = (slice(None),) * axis + (number,)
-    held: Any = value.held[index]
+    held: Any = value.held[(slice(None),) * axis + (index,)]
     return RunInput(value.shape[:axis] + value.shape[axis + 1 :], value.data_type, value.coded, held)
 
 

@@ -58,8 +58,8 @@ def versions() -> tuple[str, str]:
 
 
 def announce() -> tuple[tuple[str, str], list[tuple[int, str, bool]]]:
-    """Return this worker's versions, and its adapters: number, text, whether it is the reference."""
-    return versions(), [(number, str(info), info == NUMPY_ADAPTER) for number, info in enumerate(adapters())]
+    """Return this worker's versions, and its adapters: index, text, whether it is the reference."""
+    return versions(), [(index, str(info), info == NUMPY_ADAPTER) for index, info in enumerate(adapters())]
 
 
 def announce_task() -> Callable[[], Any]:
@@ -91,33 +91,33 @@ def start(job: str, adapter: MapAdapter, options: MapOptions) -> None:
         WorkerLost: As ``AdapterWorker.start``.
     """
     own = _job(job)
-    with own.busy.setdefault(adapter.number, threading.Lock()):
+    with own.busy.setdefault(adapter.index, threading.Lock()):
         _job(job)  # which may have ended meanwhile
-        if adapter.number not in own.workers:
-            own.workers[adapter.number] = AdapterWorker(own.model, adapter, options)
-        own.workers[adapter.number].start()
+        if adapter.index not in own.workers:
+            own.workers[adapter.index] = AdapterWorker(own.model, adapter, options)
+        own.workers[adapter.index].start()
 
 
-def run_batch(job: str, number: int, feeds: Feeds) -> Outputs:
+def run_batch(job: str, adapter: int, feeds: Feeds) -> Outputs:
     """Return the outputs of a batch.
 
     Raises:
         WorkerLost: As ``AdapterWorker.run_arrays``, or this process is another than the one that was started.
     """
     own = _job(job)
-    if number not in own.workers:
+    if adapter not in own.workers:
         raise WorkerLost("the worker was restarted")
-    with own.busy[number]:
-        return own.workers[number].run_arrays(feeds)
+    with own.busy[adapter]:
+        return own.workers[adapter].run_arrays(feeds)
 
 
 def forget(job: str) -> None:
     """End a job."""
     ended = _jobs.pop(job, None)
     if ended is not None:
-        for number, worker in list(ended.workers.items()):
+        for index, worker in list(ended.workers.items()):
             worker.interrupt()
-            with ended.busy[number]:  # once nobody waits for its answer
+            with ended.busy[index]:  # once nobody waits for its answer
                 worker.close()
         ended.folder.cleanup()
 
@@ -135,7 +135,7 @@ class ClusterWorker:
     """An adapter of a worker of the cluster."""
 
     def __init__(self, machine: _Machine, adapter: MapAdapter):
-        self.name = f"{machine.address} {adapter.number} {adapter.text}"
+        self.name = f"{machine.address} {adapter.index} {adapter.text}"
         self._machine, self._adapter = machine, adapter
 
     def start(self) -> None:
@@ -149,7 +149,7 @@ class ClusterWorker:
 
     def run(self, batch: Batch) -> Outputs:
         """Return the outputs of a batch, which is read here."""
-        return self._machine.call(run_batch, self._machine.recruiter.job, self._adapter.number, dict(batch.read()))
+        return self._machine.call(run_batch, self._machine.recruiter.job, self._adapter.index, dict(batch.read()))
 
     def interrupt(self) -> None:
         """Stop waiting."""
@@ -281,9 +281,9 @@ class Recruiter:
             return []
         machine = _Machine(self, address)
         chosen = [
-            MapAdapter(number, text)
-            for number, text, is_reference in listed
-            if any(self._matches(name, number, text, is_reference) for name in self._requested)
+            MapAdapter(index, text)
+            for index, text, is_reference in listed
+            if any(self._matches(name, index, text, is_reference) for name in self._requested)
         ]
         if not chosen:
             names = ", ".join(text for _, text, _ in listed)
@@ -292,7 +292,7 @@ class Recruiter:
         return [ClusterWorker(machine, adapter) for adapter in chosen]
 
     @staticmethod
-    def _matches(requested: str, number: int, text: str, is_reference: bool) -> bool:
+    def _matches(requested: str, index: int, text: str, is_reference: bool) -> bool:
         if requested == ALL:
             return not is_reference
-        return requested == str(number) if requested.isdecimal() else requested.casefold() in text.casefold()
+        return requested == str(index) if requested.isdecimal() else requested.casefold() in text.casefold()

@@ -25,14 +25,14 @@ from dmlgpu.runtime.device import Device
 
 def main() -> int:
     """Run the child process."""
-    model, number, text, strict, precise, exchange = sys.argv[1:]
+    model, index, text, strict, precise, exchange = sys.argv[1:]
     exit_with_parent()
     with answer_stream() as answers:
         json.loads(sys.stdin.readline())
         try:
-            info = choose(int(number))
+            info = choose(int(index))
             if str(info) != text:
-                raise InvalidState(f"adapter {number} is {info} in the child process, not {text}")
+                raise InvalidState(f"adapter {index} is {info} in the child process, not {text}")
             session = Session(pickle.loads(Path(model).read_bytes()), Device(info, precise=bool(precise)), bool(strict))
         except Exception as error:
             send_answer(answers, failure(error))

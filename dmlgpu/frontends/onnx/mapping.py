@@ -100,12 +100,12 @@ class MapAdapter:
     """An adapter of a machine.
 
     Attributes:
-        number: Index in ``dmlgpu.adapters()``.
-        text: Its text, which child processes must find under this number.
+        index: Index in ``dmlgpu.adapters()``.
+        text: Its text, which child processes must find under this index.
         environment: Environment variables that child processes need to find it.
     """
 
-    number: int
+    index: int
     text: str
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -177,7 +177,7 @@ class AdapterWorker:
         self.name = f"{label}{adapter.text}"
         self._exchange, self._limit = str(model.with_name(uuid.uuid4().hex)), options.time_limit
         flags = ("strict" if options.strict else "", "precise" if options.precise else "")
-        words = (str(model), str(adapter.number), adapter.text, *flags, self._exchange)
+        words = (str(model), str(adapter.index), adapter.text, *flags, self._exchange)
         self._child = ChildProcess(python_command("dmlgpu.frontends.onnx.map_worker", *words), adapter.environment)
 
     def start(self) -> None:
@@ -255,8 +255,8 @@ def map_adapters(
     several = len({adapter.text for adapter in adapters}) < len(adapters)
     with model_file(pickle.dumps(model)) as path:
         workers = [
-            AdapterWorker(path, adapter, options, f"worker {number} on " if several else "")
-            for number, adapter in enumerate(adapters)
+            AdapterWorker(path, adapter, options, f"worker {index} on " if several else "")
+            for index, adapter in enumerate(adapters)
         ]
         pool = WorkerPool[Outputs](workers, ordered=ordered, in_flight=in_flight, warn=warn)
         yield from pool.run(batches)
@@ -342,7 +342,7 @@ def map_session(
             f"map: inputs that are bound ({', '.join(session.bound)}) are on the session's device; "
             "unbind them and pass them in the batches, or omit adapters and scheduler"
         )
-    named = (Batch(f"batch {number}", _reader(session, feeds)) for number, feeds in enumerate(batches))
+    named = (Batch(f"batch {index}", _reader(session, feeds)) for index, feeds in enumerate(batches))
     if scheduler is not None:
         texts = None if adapters is None else [str(text) for text in _as_list(adapters)]
         results = map_cluster(session.model, named, scheduler, texts, session.options, in_flight=in_flight)
@@ -371,13 +371,13 @@ def _reader(session: MappedSession, feeds: Any) -> Callable[[], Feeds]:
 
 
 def _map_here(session: MappedSession, batches: Iterable[Batch]) -> Generator[ItemResult[Outputs], None, None]:
-    for number, batch in enumerate(batches):
+    for index, batch in enumerate(batches):
         try:
-            result = ItemResult(number, batch, "", session.run(batch.read()))
+            result = ItemResult(index, batch, "", session.run(batch.read()))
         except DeviceRemoved:
             raise
         except Exception as error:
-            result = ItemResult(number, batch, "", error=error)
+            result = ItemResult(index, batch, "", error=error)
         yield result
 
 

@@ -91,10 +91,10 @@ def _merged(
     first = group[0]
     label = "+".join(node.name or node.output[0] for node in group)
     inputs, joined = [first.input[0]], {}
-    for number in range(1, len(first.input)):
-        weights = [constants[node.input[number]] for node in group if node.input[number]]
+    for index in range(1, len(first.input)):
+        weights = [constants[node.input[index]] for node in group if node.input[index]]
         parts = [weight.array for weight in weights if weight.array is not None]
-        name = f"{label} input {number}" if parts else ""
+        name = f"{label} input {index}" if parts else ""
         inputs.append(name)
         if parts:
             joined[name] = OnnxValue.of_weight(DeferredArray.joined(parts))

@@ -183,7 +183,7 @@ class OnnxModel:
                 items = []
                 constructors.append(empty_optional(info.name, info.type_proto))
             elif info.is_sequence:
-                items = [item_name(info.name, number) for number in range(count)]
+                items = [item_name(info.name, index) for index in range(count)]
                 constructors.append(sequence_of(info.name, items, info.element))
             inputs |= dict.fromkeys(items, info.shape)
         nodes = (*constructors, *self.nodes)
@@ -428,7 +428,7 @@ def _checkable(proto: ModelProto) -> ModelProto:
     onnxruntime accepts such models.
     """
     external = any(tensor.data_location == TensorProto.EXTERNAL for tensor in _tensors(proto))
-    vague = [number for number, output in enumerate(proto.graph.output) if _is_vague(output)]
+    vague = [index for index, output in enumerate(proto.graph.output) if _is_vague(output)]
     exempt = any(next(_exempt(scope), None) for scope in (proto, *proto.functions))
     listed = {info.name for info in proto.graph.input}
     unlisted = proto.ir_version < _OVERRIDES_SINCE and any(
@@ -445,8 +445,8 @@ def _checkable(proto: ModelProto) -> ModelProto:
             node.domain = _ADDITIONS
         if nodes and not any(entry.domain == _ADDITIONS for entry in scope.opset_import):
             scope.opset_import.add(domain=_ADDITIONS, version=1)
-    for number in vague:
-        kind = light.graph.output[number].type.tensor_type
+    for index in vague:
+        kind = light.graph.output[index].type.tensor_type
         kind.elem_type = kind.elem_type or TensorProto.FLOAT
         kind.shape.SetInParent()
     for tensor in _tensors(light):

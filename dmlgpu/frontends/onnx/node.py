@@ -158,57 +158,55 @@ class OnnxNode:
     def __len__(self) -> int:
         return len(self.inputs)
 
-    def has(self, number: int) -> bool:
+    def has(self, index: int) -> bool:
         """Return whether an optional input is present."""
-        return number < len(self.inputs) and self.inputs[number] is not None
+        return index < len(self.inputs) and self.inputs[index] is not None
 
-    def wants(self, number: int) -> bool:
+    def wants(self, index: int) -> bool:
         """Return whether the model uses an output."""
-        return number < len(self.proto.output) and bool(self.proto.output[number])
+        return index < len(self.proto.output) and bool(self.proto.output[index])
 
-    def value(self, number: int) -> OnnxValue:
+    def value(self, index: int) -> OnnxValue:
         """Return an input.
 
         Raises:
             NotSupported: If it is absent.
         """
-        value = self.inputs[number] if number < len(self.inputs) else None
+        value = self.inputs[index] if index < len(self.inputs) else None
         if value is None:
-            raise self.refusal(f"input {number} must be given")
+            raise self.refusal(f"input {index} must be given")
         return value
 
-    def sequence(self, number: int) -> OnnxSequence:
+    def sequence(self, index: int) -> OnnxSequence:
         """Return an input that is a sequence.
 
         Raises:
             NotSupported: If it is absent, or an optional without an element.
         """
-        value = self.value(number)
+        value = self.value(index)
         if not isinstance(value, OnnxSequence):
-            raise self.refusal(f"input {number} must be a sequence, got an optional without an element")
+            raise self.refusal(f"input {index} must be a sequence, got an optional without an element")
         return value
 
-    def shape(self, number: int) -> Shape:
+    def shape(self, index: int) -> Shape:
         """Return ONNX's shape of an input: empty for a scalar."""
-        return self.value(number).shape
+        return self.value(index).shape
 
-    def check_rank(self, number: int, *allowed: int) -> None:
+    def check_rank(self, index: int, *allowed: int) -> None:
         """Raise NotSupported unless an input has one of these ranks."""
-        shape = self.shape(number)
+        shape = self.shape(index)
         if len(shape) not in allowed:
             counts = " or ".join(map(str, allowed))
-            raise self.refusal(f"input {number} must have {counts} dimensions, got shape {list(shape)}")
+            raise self.refusal(f"input {index} must have {counts} dimensions, got shape {list(shape)}")
 
-    def check_range(
-        self, number: int, low: Limit, high: Limit | None, what: str, *, besides: int | None = None
-    ) -> None:
+    def check_range(self, index: int, low: Limit, high: Limit | None, what: str, *, besides: int | None = None) -> None:
         """Require that elements of an input (indices or lengths) are in a range.
 
         Constant elements are checked at once; elements known to the host in a run, before they are used. Elements on
         the device are not read for this.
 
         Args:
-            number: Index of the input.
+            index: Index of the input.
             low, high: Inclusive bounds; tuples have those of each column of the last dimension. A high of None is no
                 limit.
             what: ONNX's name of the input.
@@ -217,27 +215,27 @@ class OnnxNode:
         Raises:
             InvalidArgument: If a constant element is out of range.
         """
-        value, bounds = self.value(number), Bounds(low, high, f"{self}: {what}", besides)
+        value, bounds = self.value(index), Bounds(low, high, f"{self}: {what}", besides)
         if value.array is not None:
             bounds.check(value.array)
         else:
             self.bounds.append((value, bounds))
 
-    def check_indices(self, number: int, size: int, what: str = "indices") -> None:
+    def check_indices(self, index: int, size: int, what: str = "indices") -> None:
         """Require as ``check_range`` that an input has indices into a size; negative ones count from its end."""
-        self.check_range(number, -size, size - 1, what)
+        self.check_range(index, -size, size - 1, what)
 
-    def data_type(self, number: int) -> DataType:
+    def data_type(self, index: int) -> DataType:
         """Return the type of an input's elements."""
-        return self.value(number).data_type
+        return self.value(index).data_type
 
-    def tensor(self, number: int) -> Tensor:
+    def tensor(self, index: int) -> Tensor:
         """Return an input as an expression of the graph; a scalar has sizes (1,)."""
-        return self.expression(self.value(number))
+        return self.expression(self.value(index))
 
-    def pieces(self, number: int, axis: int) -> list[Tensor]:
+    def pieces(self, index: int, axis: int) -> list[Tensor]:
         """Return an input; a weight larger than a binding of the adapter is split along an axis."""
-        value, count = self.value(number), self.piece_count(number)
+        value, count = self.value(index), self.piece_count(index)
         limit = self.builder.device.backend.target.max_binding_size
         if count <= 1:
             return [self.expression(value)]
@@ -245,9 +243,9 @@ class OnnxNode:
             raise self.refusal(f"a weight must have rows of at most {limit:,} bytes, got shape {list(value.shape)}")
         return [self.expression(piece) for piece in value.cut(axis, count)]
 
-    def piece_count(self, number: int) -> int:
+    def piece_count(self, index: int) -> int:
         """Return in how many pieces a weight fits the adapter's bindings; 1 for other inputs."""
-        value, limit = self.value(number), self.builder.device.backend.target.max_binding_size
+        value, limit = self.value(index), self.builder.device.backend.target.max_binding_size
         if value.array is None or not value.is_weight:
             return 1
         return max(1, -(-value.array.size * value.data_type.bits // (8 * limit)))
@@ -264,9 +262,9 @@ class OnnxNode:
             raise self.refusal(f"{name} must have at most {limit:,} bytes on this adapter, got {size:,}")
         return self.expression(value)
 
-    def optional_tensor(self, number: int) -> Tensor | None:
+    def optional_tensor(self, index: int) -> Tensor | None:
         """Return an input as ``tensor`` does, None if it is absent."""
-        return self.tensor(number) if self.has(number) else None
+        return self.tensor(index) if self.has(index) else None
 
     def expression(self, value: OnnxValue) -> Tensor:
         """Return a value as an expression of the graph.
@@ -281,45 +279,45 @@ class OnnxNode:
         assert self._context is not None
         return self._context.load(value)
 
-    def host(self, number: int) -> Array:
+    def host(self, index: int) -> Array:
         """Return the elements of an input on the host, booleans as such.
 
         The registration of the node's operator must name the input, so that it is read before the function is called.
         """
-        value = self.value(number)
-        assert value.array is not None, f"{self}: the operator's registration must name input {number} (host=...)"
+        value = self.value(index)
+        assert value.array is not None, f"{self}: the operator's registration must name input {index} (host=...)"
         return value.host_array
 
-    def host_integers(self, number: int, count: int | None = None) -> tuple[int, ...]:
+    def host_integers(self, index: int, count: int | None = None) -> tuple[int, ...]:
         """Return an input on the host as a list of integers; with ``count``, that many.
 
         It may be a matrix {1, n}, as onnxruntime accepts for paddings.
         """
-        kind, shape = self.data_type(number), self.shape(number)
+        kind, shape = self.data_type(index), self.shape(index)
         if kind.is_float or len(shape) > 2 or (len(shape) == 2 and shape[0] != 1):
             got = f"{kind.name.lower()} of shape {list(shape)}"
-            raise self.refusal(f"input {number} must be integers in a row, got {got}")
-        elements = self.host(number).reshape(-1).tolist()
-        return tuple(map(as_integer, self._counted(f"input {number}", elements, count)))
+            raise self.refusal(f"input {index} must be integers in a row, got {got}")
+        elements = self.host(index).reshape(-1).tolist()
+        return tuple(map(as_integer, self._counted(f"input {index}", elements, count)))
 
-    def host_numbers(self, number: int, count: int | None = None) -> tuple[float, ...]:
+    def host_numbers(self, index: int, count: int | None = None) -> tuple[float, ...]:
         """Return an input on the host as finite floats in a row; with ``count``, that many."""
-        self.check_rank(number, 0, 1)
-        elements = self.host(number).reshape(-1).tolist()
-        return self._finite(f"input {number}", self._counted(f"input {number}", elements, count))
+        self.check_rank(index, 0, 1)
+        elements = self.host(index).reshape(-1).tolist()
+        return self._finite(f"input {index}", self._counted(f"input {index}", elements, count))
 
-    def host_integer(self, number: int) -> int:
+    def host_integer(self, index: int) -> int:
         """Return an input of one integer, on the host."""
-        return self.host_integers(number, 1)[0]
+        return self.host_integers(index, 1)[0]
 
-    def host_number(self, number: int) -> float:
+    def host_number(self, index: int) -> float:
         """Return an input of one finite number, on the host."""
-        return self.host_numbers(number, 1)[0]
+        return self.host_numbers(index, 1)[0]
 
     def decided(self, inputs: Sequence[int], function: Callable[..., Hashable], *numbers: Any) -> NeedsDecision:
         """Return the request for the result of a function of the elements of inputs, to be yielded; see
         ``NeedsDecision``."""
-        return NeedsDecision([self.value(number) for number in inputs], function, numbers)
+        return NeedsDecision([self.value(index) for index in inputs], function, numbers)
 
     def computed(self, read: Tensor, *others: Tensor) -> Generator[NeedsHost, Any, Any]:
         """Compute expressions and read one: ``count, where = yield from node.computed(count, where)``.
@@ -442,7 +440,7 @@ def split_sizes(node: OnnxNode, size: int) -> list[int]:
     count = len(node.proto.output)
     if sizes is None:
         piece = -(-size // node.integer("num_outputs", count))
-        sizes = tuple(max(min(piece, size - number * piece), 0) for number in range(count))
+        sizes = tuple(max(min(piece, size - index * piece), 0) for index in range(count))
     if sum(sizes) != size or min(sizes) < 0 or len(sizes) != count:
         raise node.refusal(f"sizes of {count} pieces must sum up to {size}, got {list(sizes)}")
     return list(sizes)

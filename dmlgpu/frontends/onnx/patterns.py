@@ -183,7 +183,7 @@ class StagePattern:
         for part in (integers, *(output.shape for output in stage.outputs), *sizes, recording.needed):
             self._parts.append(slice(len(numbers), len(numbers) + len(part)))
             numbers += part
-        self._needed = [number.number for number in recording.needed]
+        self._needed = [symbol.number for symbol in recording.needed]
         self._replay = recording.replay(numbers, known=known)
 
     def fits(self, values: Sequence[int]) -> bool:
@@ -241,8 +241,8 @@ class RunPattern:
         if len(outcomes) >= len(self.stages) or [*map(_structure, outcomes)] != self.structures[: len(outcomes)]:
             return None
         values = [*sizes]
-        for number, outcome in enumerate(outcomes):
-            if number >= known and not self.stages[number].fits(values):
+        for index, outcome in enumerate(outcomes):
+            if index >= known and not self.stages[index].fits(values):
                 return None
             values += _integers(outcome)
         return values
@@ -433,8 +433,8 @@ def _with_integers(structure: Any, integers: Iterator[Any]) -> Any:
 def _varying(inputs: Inputs, shapes: DeclaredShapes) -> list[Hashable]:
     """Return of each size of the inputs its name, which tells it from others, or its place; None if it is a number."""
     varying: list[Hashable] = []
-    for number, (tensor, shape) in enumerate(zip(inputs, shapes, strict=False)):
+    for index, (tensor, shape) in enumerate(zip(inputs, shapes, strict=False)):
         for axis, size in enumerate(() if tensor is None else shape or (0,) * len(tensor.shape)):
             is_name = isinstance(size, str) and size.isidentifier()
-            varying.append(None if isinstance(size, int) else size if is_name else (number, axis))
+            varying.append(None if isinstance(size, int) else size if is_name else (index, axis))
     return varying

@@ -50,13 +50,13 @@ class Placed:
 
     Attributes:
         planned: Placement without kernels.
-        numbers: Indices of the nodes that it added to the graph under construction.
+        indices: Indices of the nodes that it added to the graph under construction.
         segment: Compiled graph; None if nothing of it is computed.
         late: Whether the host can compute it from few integers.
     """
 
     planned: Placement
-    numbers: range = range(0)
+    indices: range = range(0)
     segment: Segment | None = None
     late: bool = False
 
@@ -65,12 +65,12 @@ class Placed:
         """Placement with kernels."""
         if self.planned.where != "device":
             return self.planned
-        kernels = () if self.segment is None else self.segment.kernels.of(self.numbers)
+        kernels = () if self.segment is None else self.segment.kernels.of(self.indices)
         if kernels:
             return replace(self.planned, kernels=kernels)
         if self.late:
             return replace(self.planned, where="host", operators=(), why=_LATE)
-        why = None if self.segment is None else self.segment.kernels.why_none(self.numbers)
+        why = None if self.segment is None else self.segment.kernels.why_none(self.indices)
         return replace(self.planned, where="none", operators=(), why=why or "unused: no node reads it")
 
 
@@ -126,21 +126,21 @@ class NodeKernels:
             return {}
         return {note.subject: note.text for note in explained.graph.notes}
 
-    def of(self, numbers: Sequence[int]) -> tuple[str, ...]:
+    def of(self, indices: Sequence[int]) -> tuple[str, ...]:
         """Return the kernels that computed nodes of the graph."""
-        labels = [label for name in self._names(numbers) for label in self._labels.get(name, ())]
+        labels = [label for name in self._names(indices) for label in self._labels.get(name, ())]
         if not labels:
-            others = [_OTHER.sub("", self._notes.get(name, "")) for name in self._names(numbers)]
+            others = [_OTHER.sub("", self._notes.get(name, "")) for name in self._names(indices)]
             labels = [label for name in others for label in self._labels.get(name, ())]
         return tuple(dict.fromkeys(labels))
 
-    def why_none(self, numbers: Sequence[int]) -> str | None:
+    def why_none(self, indices: Sequence[int]) -> str | None:
         """Return why nodes have no kernels."""
-        return next((self._notes[name] for name in self._names(numbers) if name in self._notes), None)
+        return next((self._notes[name] for name in self._names(indices) if name in self._notes), None)
 
-    def _names(self, numbers: Sequence[int]) -> list[str]:
+    def _names(self, indices: Sequence[int]) -> list[str]:
         nodes = self.segment.graph.nodes
-        return list(dict.fromkeys(abridged(nodes[number].name or "") for number in numbers))
+        return list(dict.fromkeys(abridged(nodes[index].name or "") for index in indices))
 
 
 _OTHER = re.compile("^(done by the weights of|done by|the same as) ")

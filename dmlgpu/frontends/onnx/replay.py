@@ -25,8 +25,8 @@ class RunReplay:
         device: Device of the session.
         segment: What the run computed.
         inputs: Tensors of the inputs of the run, by slot.
-        numbers: Slots of the inputs, by name.
-        outputs: Tensors of the requested outputs, by name, and their numbers among those of the segment.
+        slots: Slots of the inputs, by name.
+        outputs: Tensors of the requested outputs, by name, and their indices among those of the segment.
         in_place: Memory of the outputs that are computed in that of an input, by number.
     """
 
@@ -36,26 +36,26 @@ class RunReplay:
         segment: Segment,
         inputs: Mapping[int, Tensor],
         *,
-        numbers: Mapping[str, int],
+        slots: Mapping[str, int],
         outputs: Mapping[str, tuple[Tensor, int]],
         in_place: Mapping[int, Buffer],
     ):
         self._session, self._prepared, self._reads = session_of(device), segment.prepared, segment.reads
-        self._inputs, self._numbers = inputs, numbers
+        self._inputs, self._slots = inputs, slots
         pool, size = self._session.pool, self._prepared.executable.temporary_size
         scratch = pool.take(device, size, "graph") if size else None
         fixed = dict(in_place)
         self._owned: list[Any] = [scratch]
         self._turns: list[tuple[list[Any], dict[str, Tensor]]] = []
-        for memory in ({number: tensor.buffer for tensor, number in outputs.values()}, {}):
+        for memory in ({index: tensor.buffer for tensor, index in outputs.values()}, {}):
             buffers = [
-                None if desc is None else (fixed | memory).get(number) or pool.take(device, desc.byte_size, "graph")
-                for number, desc in enumerate(self._prepared.outputs)
+                None if desc is None else (fixed | memory).get(index) or pool.take(device, desc.byte_size, "graph")
+                for index, desc in enumerate(self._prepared.outputs)
             ]
             written = [None if buffer is None else buffer._memory for buffer in (*buffers, scratch)]
             tensors = {
-                name: Tensor._packed(buffers[number], tensor.data_type, tensor.sizes)  # type: ignore[arg-type]
-                for name, (tensor, number) in outputs.items()
+                name: Tensor._packed(buffers[index], tensor.data_type, tensor.sizes)  # type: ignore[arg-type]
+                for name, (tensor, index) in outputs.items()
             }
             self._turns.append((written, tensors))
             self._owned.append(buffers)
@@ -78,7 +78,7 @@ class RunReplay:
         if not all(isinstance(fill, SymbolicFill) for fill in stage.fills):  # others differ from run to run
             return None
         segment, slots = stage.segment, {output.name: output.slot for output in stage.outputs}
-        numbers = {name: number for number, name in enumerate(session._runner.inputs)}
+        input_slots = {name: index for index, name in enumerate(session._runner.inputs)}
         donated = session._donated(session._runner, inputs)
         values, counts = session._run_inputs(inputs)
         held = Slots(session.device, [value.held for value in values if value is not None])
@@ -104,7 +104,7 @@ class RunReplay:
             if slot is not None and tensor is not None
         }
         requested = {name: (tensor, segment.fills.index(slots[name])) for name, tensor in outputs.items()}  # type: ignore[arg-type]
-        return cls(session.device, segment, places, numbers=numbers, outputs=requested, in_place=in_place)
+        return cls(session.device, segment, places, slots=input_slots, outputs=requested, in_place=in_place)
 
     def run(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Run with other tensors for some inputs, which are packed; return the requested outputs. Does not wait.
@@ -117,7 +117,7 @@ class RunReplay:
         """
         self._turns.reverse()
         written, outputs = self._turns[0]
-        tensors = {**self._inputs, **{self._numbers[name]: tensor for name, tensor in inputs.items()}}
+        tensors = {**self._inputs, **{self._slots[name]: tensor for name, tensor in inputs.items()}}
         places: list[Place | None] = [
             None if slot is None else (tensors[slot].buffer._memory, 0) for slot in self._reads
         ]

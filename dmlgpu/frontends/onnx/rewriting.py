@@ -26,8 +26,8 @@ from dmlgpu.frontends.onnx.values import OnnxValue
 def last_uses(nodes: Sequence[NodeProto], outputs: Iterable[str]) -> dict[str, int]:
     """Return, by name, the index of the last node that reads it, including bodies, or the number of nodes."""
     uses: dict[str, int] = {}
-    for number, node in enumerate(nodes):
-        uses.update(dict.fromkeys(read_names(node), number))
+    for index, node in enumerate(nodes):
+        uses.update(dict.fromkeys(read_names(node), index))
     uses.update(dict.fromkeys(outputs, len(nodes)))
     return uses
 
@@ -86,10 +86,10 @@ def with_normalized_filters(
         variable: Weights that a run may replace.
     """
     reads = Counter([*(name for node in nodes for name in read_names(node)), *outputs])
-    convolutions = {node.output[0]: number for number, node in enumerate(nodes) if node.op_type == "Conv"}
+    convolutions = {node.output[0]: index for index, node in enumerate(nodes) if node.op_type == "Conv"}
     remaining: list[NodeProto | None] = list(nodes)
     known, folded = dict(weights), []
-    for number, node in enumerate(nodes):
+    for index, node in enumerate(nodes):
         place = convolutions.get(node.input[0]) if node.op_type == "BatchNormalization" and _is_plain(node) else None
         if place is None or reads[node.input[0]] != 1:
             continue
@@ -104,7 +104,7 @@ def with_normalized_filters(
         del fused.input[1:]
         fused.input.extend(names)
         fused.output[0], fused.name = node.output[0], convolution.name or convolution.output[0]
-        remaining[place], remaining[number] = fused, None
+        remaining[place], remaining[index] = fused, None
         folded.append(Folded(node.name or node.output[0], node.op_type, f"it is in the filter of Conv {fused.name!r}"))
     return [node for node in remaining if node is not None], known, folded
 

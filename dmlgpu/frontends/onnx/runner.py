@@ -187,10 +187,10 @@ class Runner:
             strict=self._strict,
         )
         values = dict(graph.known)
-        for number, (name, tensor) in enumerate(zip(graph.inputs, inputs, strict=True)):
+        for index, (name, tensor) in enumerate(zip(graph.inputs, inputs, strict=True)):
             if tensor is None:
                 continue
-            value = OnnxValue(tensor.shape, tensor.data_type, tensor.coded, slot=number)
+            value = OnnxValue(tensor.shape, tensor.data_type, tensor.coded, slot=index)
             if value.is_empty:
                 value = OnnxValue(tensor.shape, tensor.data_type, tensor.coded, tensor.held)  # type: ignore[arg-type]
             values[name] = value

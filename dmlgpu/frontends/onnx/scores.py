@@ -24,15 +24,15 @@ _WINITZKI = 0.147
 """Constant of Winitzki's approximation of the inverse error function, as onnxruntime has it."""
 
 
-def matrix_of(node: OnnxNode, number: int = 0) -> Tensor:
+def matrix_of(node: OnnxNode, index: int = 0) -> Tensor:
     """Return an input {rows, features}, or one row {features}, as a matrix of FLOAT32.
 
     Raises:
         NotSupported: If it has another rank.
     """
-    node.check_rank(number, 1, 2)
-    x = node.tensor(number)
-    return cast(reshaped(x, (1, *x.sizes)) if len(node.shape(number)) == 1 else x, DataType.FLOAT32)
+    node.check_rank(index, 1, 2)
+    x = node.tensor(index)
+    return cast(reshaped(x, (1, *x.sizes)) if len(node.shape(index)) == 1 else x, DataType.FLOAT32)
 
 
 def transform_of(node: OnnxNode) -> str:

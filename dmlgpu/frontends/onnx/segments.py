@@ -84,33 +84,33 @@ class Weights:
         self._buffers: dict[int, Buffer] = {}
         self._laid_out: WeakValueDictionary[Hashable, OwnedBuffer] = WeakValueDictionary()
 
-    def number_of(self, array: Array, data_type: DataType) -> int:
-        """Return the number of an array, registered if new."""
+    def key_of(self, array: Array, data_type: DataType) -> int:
+        """Return the key of an array, registered if new."""
         self._arrays.setdefault(id(array), (array, data_type))
         return id(array)
 
-    def buffer(self, number: int) -> Buffer:
+    def buffer(self, key: int) -> Buffer:
         """Return the buffer of an array, uploaded if needed.
 
         Raises:
             OutOfMemory: If the device has no memory left.
         """
-        buffer = self._buffers.get(number)
+        buffer = self._buffers.get(key)
         if buffer is None:
-            data = self.data(number)
+            data = self.data(key)
             buffer = self._device.create_buffer(len(data), "weight")
             buffer.write(data)
-            self._buffers[number] = buffer
+            self._buffers[key] = buffer
         return buffer
 
-    def release(self, numbers: Iterable[int]) -> None:
+    def release(self, keys: Iterable[int]) -> None:
         """Free the buffers of arrays that were laid out. Another layout uploads them again."""
-        for number in numbers:
-            self._buffers.pop(number, None)
+        for key in keys:
+            self._buffers.pop(key, None)
 
-    def data(self, number: int) -> bytes:
+    def data(self, key: int) -> bytes:
         """Return the bytes of an array in memory order."""
-        array, data_type = self._arrays[number]
+        array, data_type = self._arrays[key]
         shape = array.shape or (1,)
         return TensorDesc(data_type, shape).encode(as_held(array, data_type).reshape(shape)).tobytes()
 
@@ -124,12 +124,12 @@ class Weights:
 
 
 class Slots:
-    """Tensors of one run, by number. Arrays are uploaded when a segment first reads them.
+    """Tensors of one run, by slot index. Arrays are uploaded when a segment first reads them.
 
     Attributes:
         late: Results of recipes in this run.
         inputs: Inputs of the run, arrays or tensors.
-        sizes: Values of symbolic numbers in this run, by number of their node.
+        sizes: Values of symbolic numbers in this run, by index of their node.
     """
 
     def __init__(self, device: Device, inputs: Sequence[Held]):
@@ -139,31 +139,31 @@ class Slots:
         self.inputs = tuple(inputs)
         self._held: dict[int, Held] = dict(enumerate(inputs))
 
-    def put(self, number: int, held: Held) -> None:
+    def put(self, slot: int, held: Held) -> None:
         """Fill a slot."""
-        self._held[number] = held
+        self._held[slot] = held
 
-    def held(self, number: int) -> Held:
+    def held(self, slot: int) -> Held:
         """Return the content of a slot, on the host or on the device."""
-        return self._held[number]
+        return self._held[slot]
 
-    def tensor(self, number: int) -> Tensor:
+    def tensor(self, slot: int) -> Tensor:
         """Return the content of a slot on the device, packed at offset 0."""
-        held = self._held[number]
+        held = self._held[slot]
         if not isinstance(held, Tensor):
             held = Tensor._uploaded(_as_numbers(held), self.device)
         elif held.signature[2] is not None or held.offset:
             held = held.copy()
-        self._held[number] = held
+        self._held[slot] = held
         return held
 
     def numbers(self, numbers: Sequence[Any]) -> tuple[Any, ...]:
         """Return numbers, symbolic ones as they are in this run."""
         return symbols.resolved(numbers, self.sizes)
 
-    def array(self, number: int) -> Array:
+    def array(self, slot: int) -> Array:
         """Return the content of a slot on the host; waits for the device."""
-        held = self._held[number]
+        held = self._held[slot]
         return held.numpy() if isinstance(held, Tensor) else held
 
 
@@ -241,7 +241,7 @@ class Segment:
     def _initialized(self, compiled: CompiledOperator) -> OwnedBuffer | None:
         """Return the persistent resource, shared with another graph of equal initialization."""
         executable, device = compiled._executable, compiled.device
-        owned = [number if port.owned else None for port, number in zip(compiled.inputs, self.weights, strict=True)]
+        owned = [key if port.owned else None for port, key in zip(compiled.inputs, self.weights, strict=True)]
         if not executable.persistent_size:
             return None
         program = compiled.program
@@ -252,7 +252,7 @@ class Segment:
             if resource is not None:
                 return resource
         resource = OwnedBuffer(device._state, executable.persistent_size, "persistent resource")
-        weights = [None if number is None else self.store.buffer(number) for number in owned]
+        weights = [None if key is None else self.store.buffer(key) for key in owned]
         resources = Resources(
             tuple(None if weight is None else Range(weight._memory, 0, weight.size) for weight in weights),
             (None,) * len(compiled.outputs),
@@ -260,7 +260,7 @@ class Segment:
             Range(resource.memory, 0, executable.persistent_size),
         )
         session_of(device).submit(device._state.call(executable.bind_initialization, resources))
-        self.store.release(number for number in owned if number is not None)
+        self.store.release(key for key in owned if key is not None)
         if key is not None:
             self.store.keep_laid_out(key, resource)
         return resource
@@ -314,10 +314,10 @@ class Segment:
         if not donated or prepared.clears:
             return {}
         memory = {}
-        for output, number in prepared.executable.in_place.items():
-            desc, source = prepared.outputs[output], sources[number]
+        for output, index in prepared.executable.in_place.items():
+            desc, source = prepared.outputs[output], sources[index]
             fits = source is not None and desc is not None and source.buffer.size == desc.byte_size
-            if fits and reads[number] in donated and reads.count(reads[number]) == 1:
+            if fits and reads[index] in donated and reads.count(reads[index]) == 1:
                 assert source is not None
                 memory[output] = source.buffer
         return memory
@@ -330,12 +330,12 @@ class Segment:
     def _fetch(self, slots: Slots) -> None:
         """Compute the segment's slots as arrays. Arrays among the inputs are on the device only meanwhile."""
         sources: list[Place | Bytes | None] = []
-        for number in self.reads:
-            held = None if number is None else slots.held(number)
-            if number is None or held is None:
+        for slot in self.reads:
+            held = None if slot is None else slots.held(slot)
+            if slot is None or held is None:
                 sources.append(None)
             elif isinstance(held, Tensor):
-                sources.append((slots.tensor(number).buffer._memory, 0))
+                sources.append((slots.tensor(slot).buffer._memory, 0))
             else:
                 array = _as_numbers(held)
                 sources.append(bytes_of(array, DataType.from_numpy(array.dtype)))
@@ -482,13 +482,13 @@ class HostOnly:
     def __init__(self, slots: Slots):
         self.late, self.numbers, self._inputs = slots.late, slots.numbers, slots.inputs
 
-    def array(self, number: int) -> Array:
+    def array(self, index: int) -> Array:
         """Return the elements of an input that is an array.
 
         Raises:
             OnDevice: If it is a tensor, or no input.
         """
-        held = self._inputs[number] if number < len(self._inputs) else None
+        held = self._inputs[index] if index < len(self._inputs) else None
         if not isinstance(held, np.ndarray):
             raise OnDevice
         return held
@@ -544,7 +544,7 @@ class RunStage:
         placed: Nodes translated since the last stage.
         checks: Checks before it.
         fills: Elements generated before it.
-        sizes: Values of symbolic numbers that its checks and its action need, by number of their node.
+        sizes: Values of symbolic numbers that its checks and its action need, by index of their node.
         before: Slots that the segments of earlier stages fill. The stage continues runs that filled these.
         written: Slots that its segment fills.
         containers: Numbers of elements of those outputs of the model that are sequences, by number; None for an
@@ -571,17 +571,17 @@ class RunStage:
     def grouped(self, results: Iterable[RunInput]) -> Iterator[RunOutput]:
         """Return the outputs of the model from the tensors in ``outputs``."""
         remaining = iter(results)
-        number = 0
+        index = 0
         while True:
-            if number in self.containers:
-                count = self.containers[number]
+            if index in self.containers:
+                count = self.containers[index]
                 yield None if count is None else list(itertools.islice(remaining, count))
             else:
                 result = next(remaining, None)
                 if result is None:
                     return
                 yield result
-            number += 1
+            index += 1
 
     def placements(self) -> Iterator[Placement]:
         """Return where its nodes were computed, those in bodies prefixed by the names of loops."""

@@ -366,9 +366,9 @@ class Session:
             )
         runs = [self._run_inputs(self._zeros(entry)) for entry in entries]
         latest = None
-        for number, (values, counts) in enumerate(runs, 1):
+        for shapes_index, (values, counts) in enumerate(runs, 1):
             start = time.perf_counter()
-            watch = None if progress is None else _CompileWatch(progress, number, len(runs), latest, start)
+            watch = None if progress is None else _CompileWatch(progress, shapes_index, len(runs), latest, start)
             with watched_by(watch):
                 self._runner_of(counts).run_containers(values)
             fence = self.device.create_fence()
@@ -498,8 +498,8 @@ class Session:
     def _donated(self, runner: Runner, inputs: Mapping[str, Any]) -> list[int]:
         """Return the numbers of the inputs whose memory is not needed after a run."""
         return [
-            number
-            for number, name in enumerate(runner.inputs)
+            index
+            for index, name in enumerate(runner.inputs)
             if name in self._bound and name not in inputs and not self._bound[name].is_shared
             if self._bound[name].updated_by is not None
         ]

@@ -62,7 +62,7 @@ def formal_inputs(node: OnnxNode) -> list[tuple[OnnxValue | None, FormalInput]]:
     operator."""
     formals = _formal_inputs(node.proto.domain, node.op_type, node.version)
     pairs = enumerate(node.inputs if formals else ())
-    return [(value, formals[min(number, len(formals) - 1)]) for number, value in pairs]
+    return [(value, formals[min(index, len(formals) - 1)]) for index, value in pairs]
 
 
 def check_inputs(node: OnnxNode) -> None:
@@ -75,19 +75,19 @@ def check_inputs(node: OnnxNode) -> None:
     formals = formal_inputs(node)
     if not formals and any(value is not None and value.is_container for value in node.inputs):
         raise node.refusal("inputs must be tensors, got a sequence or an optional")
-    for number, (value, formal) in enumerate(formals):
+    for index, (value, formal) in enumerate(formals):
         if value is None:
             continue
         if value.type_name not in formal.types and f"optional({value.type_name})" not in formal.types:
             listed = ", ".join(sorted(map(_plain_type, formal.types)))
             raise node.refusal(
-                f"input {number} ({formal.name}) must be of type {listed} in operator set {node.version}, "
+                f"input {index} ({formal.name}) must be of type {listed} in operator set {node.version}, "
                 f"got {_plain_type(value.type_name)}"
             )
         first = variables.setdefault(formal.variable, value.type_name)
         if formal.variable and value.type_name != first:
             raise node.refusal(
-                f"input {number} ({formal.name}) must be of type {_plain_type(first)} as an input before it, "
+                f"input {index} ({formal.name}) must be of type {_plain_type(first)} as an input before it, "
                 f"got {_plain_type(value.type_name)}"
             )
 
@@ -128,10 +128,10 @@ def check_doubles(node: OnnxNode, values: Iterable[OnnxValue | None], what: str)
     moving = {"": _MOVING, ML: _MOVING_FEATURES}.get(node.proto.domain, ())
     if node.op_type in moving:
         return
-    for number, value in enumerate(values):
+    for index, value in enumerate(values):
         if value is not None and value.data_type is DataType.FLOAT64:
             raise node.refusal(
-                f"float64 can be moved and cast, but not computed with, got float64 in {what} {number}; export the "
+                f"float64 can be moved and cast, but not computed with, got float64 in {what} {index}; export the "
                 "model with float32 inputs (skl2onnx: to_onnx(model, X[:1].astype('float32')))"
             )
 
@@ -145,10 +145,10 @@ def typed_outputs(node: OnnxNode, results: Result | Sequence[Result]) -> list[On
     several = results if isinstance(results, Sequence) else (results,)
     schema = schema_of(node.proto.domain, node.op_type, node.version)
     values: list[OnnxValue | None] = []
-    for number, result in enumerate(several):
+    for index, result in enumerate(several):
         value = node.valued(result) if isinstance(result, Tensor) else result
         if value is not None and schema is not None and schema.outputs:
-            formal = schema.outputs[min(number, len(schema.outputs) - 1)]
+            formal = schema.outputs[min(index, len(schema.outputs) - 1)]
             value = _typed(node, schema, value, formal.type_str)
         values.append(value)
     return values
@@ -160,12 +160,12 @@ def outputs_like(node: OnnxNode, element: int) -> list[bool]:
     if schema is None:
         raise node.refusal(f"inputs of {type_name(element)} are not supported")
     variables = {
-        schema.inputs[min(number, len(schema.inputs) - 1)].type_str
-        for number, value in enumerate(node.inputs)
+        schema.inputs[min(index, len(schema.inputs) - 1)].type_str
+        for index, value in enumerate(node.inputs)
         if value is not None and value.element == element
     }
     last = len(schema.outputs) - 1
-    return [schema.outputs[min(number, last)].type_str in variables for number in range(len(node.proto.output))]
+    return [schema.outputs[min(index, last)].type_str in variables for index in range(len(node.proto.output))]
 
 
 def _typed(node: OnnxNode, schema: onnx.defs.OpSchema, value: OnnxValue, text: str) -> OnnxValue:
@@ -184,8 +184,8 @@ def _typed(node: OnnxNode, schema: onnx.defs.OpSchema, value: OnnxValue, text: s
             value = node.valued(dml.cast(node.expression(value), data_type), value.shape)
         value.coded = onnx.TensorProto.BOOL if name == "bool" else value.coded
         return value
-    for number, operand in enumerate(node.inputs):
-        formal = schema.inputs[min(number, len(schema.inputs) - 1)]
+    for index, operand in enumerate(node.inputs):
+        formal = schema.inputs[min(index, len(schema.inputs) - 1)]
         if operand is not None and formal.type_str == text and operand.data_type is value.data_type:
             value.coded = operand.coded
             break
@@ -224,9 +224,9 @@ def inferred(
         }
         present = {attribute.name for attribute in proto.attribute}
         proto.attribute.extend(attribute for name, attribute in usual.items() if name not in present)
-    names = ["" if value is None else f"input {number}" for number, value in enumerate(values)]
-    outputs = [f"output {number}" for number, name in enumerate(proto.output) if name]
-    proto.output[:] = [f"output {number}" if name else "" for number, name in enumerate(proto.output)]
+    names = ["" if value is None else f"input {index}" for index, value in enumerate(values)]
+    outputs = [f"output {index}" for index, name in enumerate(proto.output) if name]
+    proto.output[:] = [f"output {index}" if name else "" for index, name in enumerate(proto.output)]
     proto.input[:] = names
     infos, known = [], []
     for name, value in zip(names, values, strict=True):

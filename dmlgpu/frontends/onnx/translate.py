@@ -187,8 +187,8 @@ class Translation:
         ]
         names, ends = [name for name, _ in parts], [part for _, part in parts]
         containers = {
-            number: len(value.parts) if isinstance(value, OnnxSequence) else None
-            for number, value in enumerate(results)
+            index: len(value.parts) if isinstance(value, OnnxSequence) else None
+            for index, value in enumerate(results)
             if value is not None and value.is_container
         }
         recipes = [value.recipe if self.is_body and value.array is None else None for value in ends]
@@ -215,9 +215,9 @@ class Translation:
             raise ModelError("graph", f"bodies and functions must be nested at most {MAX_NESTED} deep")
         scope = Scope(nodes, values, last_uses(nodes, outputs), outer)
         self._scopes.append(scope)
-        for number, proto in enumerate(nodes):
-            scope.at = number
-            name = proto.name or (proto.output[0] if proto.output else str(number))
+        for index, proto in enumerate(nodes):
+            scope.at = index
+            name = proto.name or (proto.output[0] if proto.output else str(index))
             operands = [scope.find(name) if name else None for name in proto.input]
             names = registry.array_names(proto)
             inputs, arrays = operands[: len(operands) - len(names)], operands[len(operands) - len(names) :]
@@ -248,7 +248,7 @@ class Translation:
         if not is_control:
             check_inputs(node)
         if translator is not None:
-            yield from self._read(node, [node.value(number) for number in translator.host(node) if node.has(number)])
+            yield from self._read(node, [node.value(index) for index in translator.host(node) if node.has(index)])
             if is_control:
                 steps = translator.function(node)
                 assert isinstance(steps, Generator)
@@ -342,7 +342,7 @@ class Translation:
         if body is None:
             raise NotSupported(f"{node}: operator {node.op_type} is not supported")
         outer, self.versions = self.versions, body.versions
-        names = [name for number, name in enumerate(body.outputs) if node.wants(number)]
+        names = [name for index, name in enumerate(body.outputs) if node.wants(index)]
         # Only bodies in the node's attributes, which became part of the function's, read names around it.
         results = yield from self._walk(body.nodes, body.bind(node.inputs), names, self._scopes[-1])
         self.versions = outer
@@ -437,12 +437,12 @@ class Translation:
 
     def _note(self, node: OnnxNode) -> Placed | None:
         """Record what a node added to the graph under construction and return it; None for nothing."""
-        numbers = range(node.first, len(self.builder.nodes))
-        descs = [self.builder.nodes[number].desc for number in numbers]
+        indices = range(node.first, len(self.builder.nodes))
+        descs = [self.builder.nodes[index].desc for index in indices]
         operators = tuple(desc.operator for desc in descs if isinstance(desc, OperatorDesc))
         if not operators:
             return None
-        placed = Placed(Placement(node.name, node.op_type, "device", operators), numbers)
+        placed = Placed(Placement(node.name, node.op_type, "device", operators), indices)
         self._placed.append(placed)
         self._open.append(placed)
         return placed
@@ -495,8 +495,8 @@ class Translation:
         if value.array.size * value.data_type.numpy.itemsize <= _CONSTANT_BYTES and value.data_type.bits >= 8:
             array = as_held(value.array, value.data_type)
             return self.builder.constant(array.reshape(value.sizes), value.data_type)
-        number = self.weights.number_of(value.array, value.data_type)
-        return self._input(TensorDesc(value.data_type, value.sizes), f"weight {len(self._feeds)}", weight=number)
+        key = self.weights.key_of(value.array, value.data_type)
+        return self._input(TensorDesc(value.data_type, value.sizes), f"weight {len(self._feeds)}", weight=key)
 
     def _input(self, desc: TensorDesc, name: str, slot: int | None = None, weight: int | None = None) -> Tensor:
         """Return an input of the graph, fed by a slot or a weight."""

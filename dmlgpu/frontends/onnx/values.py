@@ -25,7 +25,7 @@ class Source(Protocol):
 
     late: dict[Hashable, Any]
 
-    def array(self, number: int) -> Array:
+    def array(self, index: int) -> Array:
         """Return the elements of a slot."""
 
     def numbers(self, numbers: Sequence[Any]) -> tuple[Any, ...]:

@@ -68,19 +68,19 @@ def filled(node: OnnxNode) -> OnnxNode:
         return node
     places, zero_points = summed(node)
     inputs = list(node.inputs)
-    for number, axis in places:
-        value = node.value(number)
+    for index, axis in places:
+        value = node.value(index)
         shape = list(value.shape)
         place = max(axis, -len(shape))  # the row of a vector on the right of a product is its only dimension
         if not -len(shape) <= place < len(shape) or shape[place] != 0:
             return node
         shape[place] = 1
-        inputs[number] = OnnxValue(tuple(shape), value.data_type, value.coded, np.zeros(shape, value.data_type.numpy))
-    for number in zero_points:
-        if node.has(number):  # or the element would not stand for 0
-            value = node.value(number)
+        inputs[index] = OnnxValue(tuple(shape), value.data_type, value.coded, np.zeros(shape, value.data_type.numpy))
+    for index in zero_points:
+        if node.has(index):  # or the element would not stand for 0
+            value = node.value(index)
             zeros = np.zeros(value.shape, value.data_type.numpy)
-            inputs[number] = OnnxValue(value.shape, value.data_type, value.coded, zeros)
+            inputs[index] = OnnxValue(value.shape, value.data_type, value.coded, zeros)
     return node.replaced(inputs)
 
 
@@ -139,7 +139,7 @@ def _shapes(node: OnnxNode) -> Outputs:
         return inferred(node)
     further = _FURTHER.get(node.op_type, lambda node: [])
     known = dict(enumerate([analogue(node), *further(node)]))
-    return [known.get(number) for number, name in enumerate(node.proto.output) if name]
+    return [known.get(index) for index, name in enumerate(node.proto.output) if name]
 
 
 def _pooled(node: OnnxNode) -> Outputs:
@@ -228,7 +228,7 @@ def _without_steps(node: OnnxNode) -> list[OnnxValue | None] | None:
         return None
     data_type = node.data_type(0).numpy
     zeros = node.known(np.zeros((directions, batch, hidden), data_type))
-    states = [node.value(number) if node.has(number) else zeros for number in (5, 6)]
+    states = [node.value(index) if node.has(index) else zeros for index in (5, 6)]
     results: list[OnnxValue | None] = [node.known(np.zeros((0, directions, batch, hidden), data_type)), *states]
     return results[: len(node.proto.output)]
 
@@ -274,11 +274,11 @@ def _reduced(node: OnnxNode) -> list[OnnxValue | None] | None:
         if output is None:
             return None
         data_type, coded, shape = output
-        number: float = _REDUCED[node.op_type]
-        if not data_type.is_float and not coded and not math.isfinite(number):
+        value: float = _REDUCED[node.op_type]
+        if not data_type.is_float and not coded and not math.isfinite(value):
             limits = np.iinfo(data_type.numpy)
-            number = 0 if math.isnan(number) else int(limits.max if number > 0 else limits.min)
-        results.append(node.known(np.full(shape, number, numpy_type(data_type, coded))))
+            value = 0 if math.isnan(value) else int(limits.max if value > 0 else limits.min)
+        results.append(node.known(np.full(shape, value, numpy_type(data_type, coded))))
     return results
 
 
@@ -308,8 +308,8 @@ def _gemm_sums(node: OnnxNode, left: int = 0, right: int = 1, zero_points: Seque
 def _matmul_sums(node: OnnxNode) -> Sums:
     # Of more than two dimensions, transBatch moves the first one behind the others, before the last one.
     left, right = (
-        (0 if len(node.shape(number)) > 2 and node.flag(f"transBatch{letter}") else -2)
-        for number, letter in enumerate("AB")
+        (0 if len(node.shape(index)) > 2 and node.flag(f"transBatch{letter}") else -2)
+        for index, letter in enumerate("AB")
     )
     return ((0, left if node.flag("transA") else -1), (1, -1 if node.flag("transB") else right)), ()
 
@@ -358,7 +358,7 @@ def _as(op_type: str, *numbers: int, typed: int | DataType | None = None) -> Ana
     """
 
     def analogue(node: OnnxNode) -> tuple[DataType, int, Shape] | None:
-        output = inferred(node, op_type, [node.value(number) for number in numbers])[0]
+        output = inferred(node, op_type, [node.value(index) for index in numbers])[0]
         if output is None or typed is None:
             return output
         data_type = typed if isinstance(typed, DataType) else node.data_type(typed) if node.has(typed) else None
@@ -369,11 +369,11 @@ def _as(op_type: str, *numbers: int, typed: int | DataType | None = None) -> Ana
 
 def _matmul(node: OnnxNode) -> tuple[DataType, int, Shape] | None:
     shapes = [node.shape(0), node.shape(1)]
-    for number, letter in enumerate("AB"):
+    for index, letter in enumerate("AB"):
         if node.flag(f"transBatch{letter}"):
-            shapes[number] = (*shapes[number][1:-1], shapes[number][0], *shapes[number][-1:])
+            shapes[index] = (*shapes[index][1:-1], shapes[index][0], *shapes[index][-1:])
         if node.flag(f"trans{letter}"):
-            shapes[number] = (*shapes[number][:-2], *shapes[number][:-3:-1])
+            shapes[index] = (*shapes[index][:-2], *shapes[index][:-3:-1])
     return inferred(node, "MatMul", [OnnxValue(shape, node.data_type(0)) for shape in shapes])[0]
 
 
@@ -388,10 +388,10 @@ def _spatial(op_type: str, count: int) -> Analogue:
     def analogue(node: OnnxNode) -> tuple[DataType, int, Shape] | None:
         turned = [0, 1] if node.op_type == "NhwcConv" else [0] * node.flag("channels_last")
         inputs: list[OnnxValue | None] = list(node.inputs[:count])
-        for number in turned:
-            node.check_rank(number, 3, 4, 5)
-            first, *sizes, channels = node.shape(number)
-            inputs[number] = OnnxValue((first, channels, *sizes), node.data_type(number))
+        for index in turned:
+            node.check_rank(index, 3, 4, 5)
+            first, *sizes, channels = node.shape(index)
+            inputs[index] = OnnxValue((first, channels, *sizes), node.data_type(index))
         output = inferred(node, op_type, inputs)[0]
         if output is None or not turned:
             return output

@@ -248,9 +248,9 @@ class Model:
                 f"got {len(outputs)}"
             )
         requested = [None if output is None else unwrap(output) for output in outputs]
-        for number, (node, built) in enumerate(zip(requested, self._outputs, strict=True)):
+        for index, (node, built) in enumerate(zip(requested, self._outputs, strict=True)):
             if node is not None and (node.graph is not built.graph or node.origin != built.origin):
-                raise InvalidCall(f"Device.compute: outputs[{number}] must be the model's, {built!r}, got {node!r}")
+                raise InvalidCall(f"Device.compute: outputs[{index}] must be the model's, {built!r}, got {node!r}")
         return requested
 
 

@@ -267,10 +267,10 @@ def gru(
     if len(activation_descs) > MAX_ACTIVATIONS:
         raise InvalidCall(f"gru: activation_descs must be at most {MAX_ACTIVATIONS}, got {len(activation_descs)}")
     activations = []
-    for number, activation in enumerate(activation_descs):
+    for index, activation in enumerate(activation_descs):
         described = activation_desc(activation)
         if described is None:
-            raise InvalidCall(f"gru: activation_descs[{number}] must be an activation, got OperatorType.INVALID")
+            raise InvalidCall(f"gru: activation_descs[{index}] must be an activation, got OperatorType.INVALID")
         activations.append(described)
     outputs = directml.gru(
         unwrap(input),

@@ -34,7 +34,7 @@ from dmlgpu.frontends.torch import adapters
 from dmlgpu.frontends.torch.dispatch import CALLERS, DROPPED
 from dmlgpu.frontends.torch.dtypes import DATA_TYPES, data_type_of, dtype_of
 from dmlgpu.frontends.torch.operators.registry import DECOMPOSED, ENTRIES, overload
-from dmlgpu.frontends.torch.replay import CallArguments, CallPlan, call_numbers, recording
+from dmlgpu.frontends.torch.replay import CallArguments, CallPlan, function_ids, recording
 from dmlgpu.frontends.torch.storage import Memory, memory_of, tensor_of, torch_of, unowned, write
 from dmlgpu.frontends.torch.symbolic_views import VIEWS, has_symbols
 from dmlgpu.runtime.device import device as default_of_block
@@ -198,8 +198,8 @@ def _mutating(function: Callable[..., Any], mutations: Sequence[int]) -> Callabl
 
     def call(*args: Any) -> Any:
         results = function(*args)
-        for number, value in zip(mutations, results[-len(mutations) :], strict=True):
-            args[number].copy_(value)
+        for index, value in zip(mutations, results[-len(mutations) :], strict=True):
+            args[index].copy_(value)
         return results[: -len(mutations)]
 
     return call
@@ -254,20 +254,18 @@ class CompiledAtenGraph:
         read = {*_leaves(self._result), *(part for node in self._views for part in _leaves(node.args))}
         self._written = {
             node
-            for number, node in self._mutations
-            if node in self._outputs and node not in read and device_types[self._inputs[number]] == _DEVICE
+            for index, node in self._mutations
+            if node in self._outputs and node not in read and device_types[self._inputs[index]] == _DEVICE
         }
         self._weights = [
-            number
-            for number in weights
-            if device_types.get(self._inputs[number]) == _DEVICE and number not in mutations
+            index for index in weights if device_types.get(self._inputs[index]) == _DEVICE and index not in mutations
         ]
-        places = [tensors.index(self._inputs[number]) for number in self._weights]
+        places = [tensors.index(self._inputs[index]) for index in self._weights]
         self._function = CompiledFunction(self._compute, None, CACHED, places)
         self._layouts = {node: _layout(node) for node in self._outputs}
-        self._others = [number for number in range(len(self._inputs)) if number not in self._weights]
+        self._others = [index for index in range(len(self._inputs)) if index not in self._weights]
         self._states: list[tuple[Memory, int, int]] = []
-        self._known = CallArguments(next(call_numbers), (), {})
+        self._known = CallArguments(next(function_ids), (), {})
 
     def __call__(self, *args: Any) -> Any:
         """Return the graph's results for torch tensors and integers."""
@@ -287,17 +285,17 @@ class CompiledAtenGraph:
         for node in self._views:  # results that share memory with inputs or with each other
             environment[node] = _evaluated(node, environment)
         values = _mapped(self._result, environment)
-        for number, node in self._mutations:
+        for i, node in self._mutations:
             if node in written:
-                write(args[number], written[node])
+                write(args[i], written[node])
             else:
-                args[number].copy_(environment[node])
+                args[i].copy_(environment[node])
         return values
 
     def _run(self, args: Sequence[Any], added: Sequence[Any]) -> tuple[Sequence[Any], int]:
         """Return the results for inputs, constants and scalars, and the index of the device; by a plan if there is
         one."""
-        others = [args[number] for number in self._others]
+        others = [args[index] for index in self._others]
         arguments = self._known.followed_by((*others, *added))
         key, index = arguments.key, arguments.index
         index = adapters.current_index() if index is None else index
@@ -339,11 +337,11 @@ class CompiledAtenGraph:
     def _follow_weights(self, args: Sequence[Any]) -> None:
         """Drop what was compiled if a weight was replaced, moved or written. Dynamo makes another graph for other
         dtypes, shapes and strides."""
-        weights = [args[number] for number in self._weights]
+        weights = [args[i] for i in self._weights]
         states = [(memory, memory.writes, x.storage_offset()) for x in weights for memory in (memory_of(x),)]
         if states != self._states:
             self._function.cache_clear()
-            self._states, self._known = states, CallArguments(next(call_numbers), weights, {})
+            self._states, self._known = states, CallArguments(next(function_ids), weights, {})
 
     def _compute(self, index: int, *operands: Any) -> tuple[Any, ...]:
         """Compute the results that are no views of inputs, on tensors of a device or of a trace."""
@@ -578,7 +576,7 @@ def _layout(node: fx.Node) -> tuple[list[int] | None, bool]:
     expected: Any = node.meta.get("val")
     if not isinstance(expected, torch.Tensor):
         return None, False
-    sizes, strides = ([optimization_hint(number) for number in each] for each in (expected.shape, expected.stride()))
+    sizes, strides = ([optimization_hint(size) for size in each] for each in (expected.shape, expected.stride()))
     order = sorted(range(expected.dim()), key=lambda axis: -strides[axis])
     long = [axis for axis in range(expected.dim()) if sizes[axis] != 1]
     is_packed = long == [axis for axis in order if sizes[axis] != 1]

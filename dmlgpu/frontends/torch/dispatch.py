@@ -28,7 +28,7 @@ from dmlgpu.frontends.torch.operators.registry import (
 from dmlgpu.frontends.torch.operators.registry import (
     overload as overload_of,
 )
-from dmlgpu.frontends.torch.replay import CallArguments, CallPlan, call_numbers, recording
+from dmlgpu.frontends.torch.replay import CallArguments, CallPlan, function_ids, recording
 from dmlgpu.frontends.torch.storage import meta_of, tensor_of, torch_of, write
 from dmlgpu.tensors.array_like import refuses_float64
 from dmlgpu.tensors.calls import widened
@@ -119,7 +119,7 @@ def index_of(arguments: Iterable[Any]) -> int | None:
 
 
 def planned(
-    number: int,
+    function_id: int,
     args: Sequence[Any],
     kwargs: dict[str, Any],
     label: str,
@@ -129,14 +129,14 @@ def planned(
     """Return what a function of torch tensors computes, and the index of the device; by a plan if there is one.
 
     Args:
-        number: One of ``call_numbers``, for the function.
+        function_id: One of ``function_ids``, for the function.
         args: Positional arguments.
         kwargs: Arguments by name.
         label: For messages.
         compute: The function.
         check: Raises for arguments that PyTorch refuses; called before a plan is made.
     """
-    arguments = CallArguments(number, args, kwargs)
+    arguments = CallArguments(function_id, args, kwargs)
     key, index = arguments.key, arguments.index
     if key is None or index is None:
         return compute(args, kwargs)
@@ -165,7 +165,7 @@ class Caller:
     """
 
     def __init__(self, entry: Entry, schema: Any):
-        self._number = next(call_numbers)
+        self._function_id = next(function_ids)
         self.entry, self.schema, self.label = entry, schema, entry.name
         self._function, self._rule = entry.function, entry.promotes
         self._names = [argument.name for argument in schema.arguments]
@@ -186,7 +186,7 @@ class Caller:
         """Return the result of the entry's function, and the index of the device; by a plan if there is one."""
         if self.entry.reads:
             return self._compute(args, kwargs)
-        return planned(self._number, args, kwargs, self.label, self._compute, check_arguments)
+        return planned(self._function_id, args, kwargs, self.label, self._compute, check_arguments)
 
     def _compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, int]:
         label = self.label

@@ -16,7 +16,7 @@ from dmlgpu.frontends.torch import adapters
 from dmlgpu.frontends.torch.dispatch import CALLERS, assign, planned, recovered, wrapped
 from dmlgpu.frontends.torch.dtypes import number_as
 from dmlgpu.frontends.torch.operators.registry import overload
-from dmlgpu.frontends.torch.replay import call_numbers
+from dmlgpu.frontends.torch.replay import function_ids
 from dmlgpu.frontends.torch.storage import tensor_of, torch_of
 from dmlgpu.ops import directml
 from dmlgpu.tensors.session import session_of
@@ -47,7 +47,7 @@ class ListKernel:
 
     def __init__(self, name: str, base: str):
         packet, _, kind = name.partition(".")
-        self.name, self._caller, self._number = name, CALLERS[base], next(call_numbers)
+        self.name, self._caller, self._function_id = name, CALLERS[base], next(function_ids)
         self._loop = overload(name)
         self._recent: list[list[int]] = []  # identities of the memory of numbers in the last calls
         self._has_value = packet.removeprefix("_foreach_").removesuffix("_") in _PRODUCTS
@@ -74,7 +74,7 @@ class ListKernel:
         index = targets[0].device.index
         if self._has_numbers:
             args[-1] = self._uploaded(args[-1], index)
-        results, _ = planned(self._number, args, kwargs, self.name, self._each)
+        results, _ = planned(self._function_id, args, kwargs, self.name, self._each)
         if not self._is_in_place:
             return list(wrapped(results, index))
         for target, result in zip(targets, results, strict=True):

@@ -24,8 +24,8 @@ _MAX_CONSTANTS = 1 << 20  # bytes
 _PLAIN = frozenset({int, bool, str, type(None), torch.dtype, torch.layout, torch.memory_format, torch.device})
 
 
-call_numbers = itertools.count()
-"""Numbers of operators and graphs, for the keys of plans."""
+function_ids = itertools.count()
+"""Ids of operators and graphs, for the keys of plans."""
 
 
 class CallArguments:
@@ -37,10 +37,10 @@ class CallArguments:
         index: Index of their device; None if there are no tensors.
     """
 
-    __slots__ = ("_number", "_places", "index", "key", "tensors")
+    __slots__ = ("_function_id", "_places", "index", "key", "tensors")
 
-    def __init__(self, number: int, args: Sequence[Any], kwargs: dict[str, Any]):
-        self._number = number
+    def __init__(self, function_id: int, args: Sequence[Any], kwargs: dict[str, Any]):
+        self._function_id = function_id
         self.tensors: list[torch.Tensor] = []
         self._places: dict[int, int] = {}  # of tensors, by the identity of their storages
         self.index: int | None = None
@@ -49,14 +49,14 @@ class CallArguments:
     def followed_by(self, args: Sequence[Any]) -> CallArguments:
         """Return these arguments followed by others. Of these, the key has the number alone."""
         both = CallArguments.__new__(CallArguments)
-        both._number, both.index = self._number, self.index
+        both._function_id, both.index = self._function_id, self.index
         both.tensors, both._places = self.tensors.copy(), self._places.copy()
         both.key = both._key(args, {}) if self.key is not None or not self.tensors else None
         return both
 
     def _key(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
         """Take arguments, and return what the plan depends on."""
-        parts: list[Any] = [self._number, torch.get_default_dtype()]
+        parts: list[Any] = [self._function_id, torch.get_default_dtype()]
         for value in args:
             if not self._add(parts, value):
                 return None
@@ -169,8 +169,8 @@ class CallPlan:
             return None
         outputs: dict[int, int] = {}
         starts: dict[int, tuple[int, int]] = {}
-        for number, x in enumerate(tensors):
-            starts.setdefault(id(storage.memory_of(x).buffer._memory), (number, _first_byte(x)))
+        for index, x in enumerate(tensors):
+            starts.setdefault(id(storage.memory_of(x).buffer._memory), (index, _first_byte(x)))
         steps, owners, constants = list[_PlanStep](), list[Any](), 0
         for prepared, places, owned, buffers in log:
             inputs: list[_PlanInput | None] = []
@@ -182,8 +182,8 @@ class CallPlan:
                 if id(memory) in outputs:
                     inputs.append(_PlanInput(None, outputs[id(memory)], None, offset))
                 elif id(memory) in starts:
-                    number, start = starts[id(memory)]
-                    inputs.append(_PlanInput(number, None, None, offset - start))
+                    index, start = starts[id(memory)]
+                    inputs.append(_PlanInput(index, None, None, offset - start))
                 else:
                     inputs.append(_PlanInput(None, None, memory, offset))
                     owners += owned
@@ -217,11 +217,11 @@ class CallPlan:
     def run(self, device: Device, session: EagerSession, tensors: Sequence[torch.Tensor], label: str) -> Any:
         """Execute the steps on the memory of other arguments, and return the results."""
         places: list[Any] = []
-        for number, _, constant, offset in self._inputs:
-            if number is None:
+        for index, _, constant, offset in self._inputs:
+            if index is None:
                 places.append((constant, offset))
                 continue
-            x = tensors[number]
+            x = tensors[index]
             start = x.storage_offset()
             memory = storage.memory_of(x).buffer._memory
             places.append((memory, start * x.element_size() + offset if start else offset))

@@ -50,7 +50,7 @@ def _squeezed(x: Tensor, dims: Any = None) -> Tensor:
 def _split(x: Tensor, size: int, dim: int = 0) -> list[Tensor]:
     whole = x.sizes[dim % x.ndim]
     count = operator.index(-(-whole // size))
-    return [_sliced(x, dim, number * size, (number + 1) * size) for number in range(count)]
+    return [_sliced(x, dim, index * size, (index + 1) * size) for index in range(count)]
 
 
 def _split_with_sizes(x: Tensor, sizes: Sequence[int], dim: int = 0) -> list[Tensor]:
@@ -62,7 +62,7 @@ def _split_with_sizes(x: Tensor, sizes: Sequence[int], dim: int = 0) -> list[Ten
 
 
 def _unbound(x: Tensor, dim: int = 0) -> list[Tensor]:
-    return [x[_at(x, dim, number)] for number in range(x.sizes[dim % x.ndim])]
+    return [x[_at(x, dim, index)] for index in range(x.sizes[dim % x.ndim])]
 
 
 def _turned(x: Tensor) -> Tensor:

@@ -177,10 +177,10 @@ class _Cursor:
         return self._content(self._kind(), depth)
 
     def _kind(self) -> GGUFValueType:
-        number = self.integer("I")
-        if number not in GGUFValueType._value2member_map_:
-            raise self.error(f"is damaged: type {number} of a value before byte {self.at} is unknown")
-        return GGUFValueType(number)
+        code = self.integer("I")
+        if code not in GGUFValueType._value2member_map_:
+            raise self.error(f"is damaged: type {code} of a value before byte {self.at} is unknown")
+        return GGUFValueType(code)
 
     def _content(self, kind: GGUFValueType, depth: int) -> Any:
         if kind is GGUFValueType.STRING:
@@ -217,11 +217,11 @@ def read_file(path: str | os.PathLike[str]) -> GgufFile:
     part = _read_part(path)
     if "split.count" not in part.metadata or (count := part.integer("split.count", high=_MAX_PARTS)) == 1:
         return part
-    number = part.integer("split.no", low=0, high=_MAX_PARTS)
+    index = part.integer("split.no", low=0, high=_MAX_PARTS)
     match = re.fullmatch(r"(.*)-(\d{5})-of-(\d{5})\.gguf", path.name)
-    if number or match is None or int(match[3]) != count:
+    if index or match is None or int(match[3]) != count:
         raise ModelError(
-            part.name, f"is part {number + 1} of {count}: pass the path of the first, NAME-00001-of-{count:05}.gguf"
+            part.name, f"is part {index + 1} of {count}: pass the path of the first, NAME-00001-of-{count:05}.gguf"
         )
     parts = [part]
     parts += [_read_part(path.with_name(f"{match[1]}-{after:05}-of-{count:05}.gguf")) for after in range(2, count + 1)]

@@ -140,7 +140,7 @@ def vocabulary_of(file: GgufFile, size: int) -> Vocabulary | None:
     kinds = _numbers(file, "tokenizer.ggml.token_type", size, "iu")
     kinds = np.full(size, int(TokenType.NORMAL)) if kinds is None else kinds.copy()
     model = file.text("tokenizer.ggml.model")
-    ids = {token: number for number, token in enumerate(tokens)}
+    ids = {token: index for index, token in enumerate(tokens)}
     eos = [_token(file, key, size) for key in ("eos_token_id", "eot_token_id", "eom_token_id")]
     eos += _endings(file, ids, kinds)
     bos = _token(file, "bos_token_id", size)
@@ -256,8 +256,8 @@ def _merges(vocabulary: Vocabulary, scores: Any) -> Iterator[tuple[str, str]]:
     """Return all pairs of tokens that form a token, those with the best score first."""
     usual = (TokenType.NORMAL, TokenType.USER_DEFINED, TokenType.UNUSED)
     ids = {
-        token: number
-        for number, (token, kind) in enumerate(zip(vocabulary.tokens, vocabulary.kinds, strict=True))
+        token: index
+        for index, (token, kind) in enumerate(zip(vocabulary.tokens, vocabulary.kinds, strict=True))
         if kind in usual
     }
     for token in sorted(ids, key=lambda token: (-scores[ids[token]], ids[token])):
@@ -267,7 +267,7 @@ def _merges(vocabulary: Vocabulary, scores: Any) -> Iterator[tuple[str, str]]:
 
 
 def _ids(vocabulary: Vocabulary) -> dict[str, int]:
-    return {token: number for number, token in enumerate(vocabulary.tokens)}
+    return {token: index for index, token in enumerate(vocabulary.tokens)}
 
 
 def _is_llama3(file: GgufFile) -> bool:

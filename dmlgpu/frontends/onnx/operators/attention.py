@@ -41,8 +41,8 @@ def attention(node: OnnxNode) -> Sequence[Result]:
     -inf. The softmax is computed in float32 for every ``softmax_precision``.
     """
     rank = len(node.shape(0))
-    for number in range(3):
-        node.check_rank(number, *((4,) if rank == 4 else (3,)))
+    for index in range(3):
+        node.check_rank(index, *((4,) if rank == 4 else (3,)))
     heads, shared = node.integer("q_num_heads"), node.integer("kv_num_heads")
     if rank == 4:
         heads, shared = node.shape(0)[1], node.shape(1)[1]
@@ -50,13 +50,13 @@ def attention(node: OnnxNode) -> Sequence[Result]:
         raise node.refusal(f"q_num_heads must be a multiple of kv_num_heads, got {heads} and {shared}")
     if node.has(4) != node.has(5) or (node.has(4) and node.has(6)):
         raise node.refusal("past_key and past_value must be given together, and without nonpad_kv_seqlen")
-    query, key, value = (side_by_side(node.tensor(number)) if rank == 4 else node.tensor(number) for number in range(3))
+    query, key, value = (side_by_side(node.tensor(index)) if rank == 4 else node.tensor(index) for index in range(3))
     if query.sizes[2] % heads or key.sizes[2] % shared or value.sizes[2] % shared:
         hidden = [tensor.sizes[2] for tensor in (query, key, value)]
         raise node.refusal(f"hidden sizes must be multiples of {heads}, {shared} and {shared} heads, got {hidden}")
-    for number in (4, 5):
-        if node.has(number):
-            node.check_rank(number, 4)
+    for index in (4, 5):
+        if node.has(index):
+            node.check_rank(index, 4)
     past = (node.tensor(4), node.tensor(5)) if node.has(4) and not node.value(4).is_empty else None
     before = past[0].sizes[2] if past else 0
     keys = key.sizes[1] + before
@@ -170,15 +170,15 @@ def _biases(
     return total(_hidden(node, mask, rows, keys, kind), causal, node.optional_tensor(added))
 
 
-def _hidden(node: OnnxNode, number: int, rows: int, keys: int, kind: DataType) -> Tensor | None:
+def _hidden(node: OnnxNode, index: int, rows: int, keys: int, kind: DataType) -> Tensor | None:
     """Return a mask of keys, in any of com.microsoft's shapes, as a bias.
 
     {batch} has the ends of sequences, {2 * batch} then their starts, {3 * batch + 2} their lengths first;
     {batch, keys}, {batch, rows, keys} and {batch, 1, longest, longest} have 0 if a key is hidden.
     """
-    if not node.has(number):
+    if not node.has(index):
         return None
-    mask = node.tensor(number)
+    mask = node.tensor(index)
     value = node.number("mask_filter_value", -10000.0)
     batch = node.shape(0)[0]
     if len(mask.sizes) == 1:
@@ -220,8 +220,8 @@ def multi_head_attention(node: OnnxNode) -> Sequence[Result]:
     ``unidirectional`` hides key m from query i if m > past + i, except from the last query, as in onnxruntime's CPU
     provider. That is causality if there are as many new keys as queries.
     """
-    for number, name in ((8, "past_sequence_length"), (9, "cache_indirection")):
-        if node.has(number):
+    for index, name in ((8, "past_sequence_length"), (9, "cache_indirection")):
+        if node.has(index):
             raise node.refusal(f"input {name} is not supported")
     if node.wants(3):
         raise node.refusal("output qk is not supported")
@@ -270,12 +270,12 @@ def _unpacked(packed: Tensor) -> list[Tensor]:
 
 
 def _with_bias(
-    node: OnnxNode, number: int, query: Tensor, key: Tensor | None, value: Tensor | None
+    node: OnnxNode, index: int, query: Tensor, key: Tensor | None, value: Tensor | None
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Return queries, keys and values plus their shares of the bias."""
-    if not node.has(number):
+    if not node.has(index):
         return query, key, value
-    bias = node.tensor(number)
+    bias = node.tensor(index)
     wide = query.sizes[2]
     shares = dml.split(bias, 0, (wide, wide, bias.sizes[0] - 2 * wide))
     parts = [
@@ -359,7 +359,7 @@ def rotary_embedding(node: OnnxNode) -> OnnxValue:
         positions = dml.add(
             broadcast_to(counted, (batch, rows)), broadcast_to(reshaped(positions, (1, 1)), (batch, rows))
         )
-    cos, sin = (angles(node.tensor(number), positions) for number in (2, 3))
+    cos, sin = (angles(node.tensor(index), positions) for index in (2, 3))
     result = rotated(x, cos, sin, interleaved=node.flag("interleaved"))
     if len(shape) == 4:
         return node.valued(transposed(result, (0, 2, 1, 3)))

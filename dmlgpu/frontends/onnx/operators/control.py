@@ -44,8 +44,8 @@ def if_(node: OnnxNode) -> Steps:
 @operator("Loop")
 def loop(node: OnnxNode) -> Steps:
     """Run the body as often as a count and a condition say."""
-    limits = [node.value(number) if node.has(number) else None for number in (0, 1)]
-    states = [node.value(number) for number in range(2, len(node))]
+    limits = [node.value(index) if node.has(index) else None for index in (0, 1)]
+    states = [node.value(index) for index in range(2, len(node))]
     graph: GraphProto = node.attribute("body")
     _check_body(node, graph, 2 + len(states), 1 + len(states))
     if any(state.is_container for state in states) or any(map(_is_container, graph.output)):
@@ -161,8 +161,8 @@ def batched_scan(node: OnnxNode) -> Steps:
             shapes = [list(source.shape) for source in sources]
             raise alone.refusal(f"numbers of states and sequences must match, got {shapes}")
         results = []
-        for number in range(sources[0].shape[0]):
-            first, steps = ([taken(tensor, 0, number) for tensor in tensors] for tensors in (carried, sources))
+        for index in range(sources[0].shape[0]):
+            first, steps = ([taken(tensor, 0, index) for tensor in tensors] for tensors in (carried, sources))
             axes = (0,) * len(steps)
             last, gathered = scan(alone, body, first, steps, captured, axes=axes, backward=backward)
             pairs = zip(gathered, infos, strict=True)
@@ -178,7 +178,7 @@ _COUNTED = "the host counts iterations; the body is compiled"
 def _scanned(node: OnnxNode, first: int) -> tuple[GraphProto, list[OnnxValue], list[OnnxValue]]:
     """Return the body of a Scan, its initial states and the sequences; inputs begin at a number."""
     count = node.integer("num_scan_inputs")
-    values = [node.value(number) for number in range(first, len(node))]
+    values = [node.value(index) for index in range(first, len(node))]
     if not 1 <= count <= len(values):
         raise node.refusal(f"num_scan_inputs must be between 1 and {len(values)}, got {count}")
     graph: GraphProto = node.attribute("body")

@@ -29,10 +29,10 @@ def sliding(window: SlidingWindow) -> dict[str, Any]:
     }
 
 
-def _bias(node: OnnxNode, number: int, rank: int) -> Tensor | None:
-    if not node.has(number):
+def _bias(node: OnnxNode, index: int, rank: int) -> Tensor | None:
+    if not node.has(index):
         return None
-    bias = node.tensor(number)
+    bias = node.tensor(index)
     return reshaped(bias, (1, bias.sizes[0], *(1,) * (rank - 2)))
 
 
@@ -79,11 +79,11 @@ def transposed_convolution(node: OnnxNode) -> OnnxValue:
     if output_shape is not None:
         if len(output_shape) not in (count, len(shape)):
             raise node.refusal(f"output_shape must have {count} or {len(shape)} sizes, got {list(output_shape)}")
-        for number, (has, want) in enumerate(zip(full, output_shape[-count:], strict=True)):
+        for index, (has, want) in enumerate(zip(full, output_shape[-count:], strict=True)):
             total = max(has - want, 0)
-            extra = (*extra[:number], extra[number] + max(want - has, 0), *extra[number + 1 :])
+            extra = (*extra[:index], extra[index] + max(want - has, 0), *extra[index + 1 :])
             less, more = total // 2, total - total // 2
-            start[number], end[number] = (less, more) if mode == "SAME_UPPER" else (more, less)
+            start[index], end[index] = (less, more) if mode == "SAME_UPPER" else (more, less)
     if node.value(0).is_empty:  # nothing is spread: the bias is everywhere
         result = [size - before - behind for size, before, behind in zip(full, start, end, strict=True)]
         if not shape[0]:
@@ -122,9 +122,9 @@ def fused_convolution(node: OnnxNode) -> OnnxValue:
 def nhwc_convolution(node: OnnxNode) -> OnnxValue:
     """Convolve images with filters, both with the channels last."""
     last, first = (0, 3, 1, 2), (0, 2, 3, 1)
-    for number in (0, 1):
-        node.check_rank(number, 4)
-    turned = [node.valued(dml.identity(transposed(node.tensor(number), last))) for number in (0, 1)]
+    for index in (0, 1):
+        node.check_rank(index, 4)
+    turned = [node.valued(dml.identity(transposed(node.tensor(index), last))) for index in (0, 1)]
     plain = convolution(node.replaced([*turned, *node.inputs[2:]]))
     return node.valued(transposed(node.expression(plain), first))
 

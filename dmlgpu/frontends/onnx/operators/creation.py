@@ -41,7 +41,7 @@ def range_(node: OnnxNode) -> Steps | OnnxValue:
     delta = read(2)
     if delta == 0:
         raise node.refusal("the step must not be 0")
-    if any(node.value(number).array is None for number in (0, 1)):
+    if any(node.value(index).array is None for index in (0, 1)):
         return _range_on_device(node, delta)
     start = read(0)
     return _sequence(node, _length(start, read(1), delta), delta, None if type(start) is SymbolicNumber else start)
@@ -49,10 +49,10 @@ def range_(node: OnnxNode) -> Steps | OnnxValue:
 
 def _range_on_device(node: OnnxNode, delta: float) -> Steps:
     """Fill from a start on the device: only the length is read by the host, and decides what is compiled."""
-    for number in (0, 1):
-        node.check_rank(number, 0, 1)
-        if math.prod(node.shape(number)) != 1:
-            raise node.refusal(f"input {number} must have one element, got shape {list(node.shape(number))}")
+    for index in (0, 1):
+        node.check_rank(index, 0, 1)
+        if math.prod(node.shape(index)) != 1:
+            raise node.refusal(f"input {index} must have one element, got shape {list(node.shape(index))}")
     length = yield node.decided((0, 1), _length_of, delta)
     return _sequence(node, length, delta, None)
 

@@ -47,8 +47,8 @@ def roi_align(node: OnnxNode) -> Steps:
         raise node.refusal(f"mode must be avg or max, got {mode!r}")
     usual = "half_pixel" if node.version >= 16 else "output_half_pixel"
     centred = node.text("coordinate_transformation_mode", usual) == "half_pixel"
-    for number, rank in enumerate((4, 2, 1)):
-        node.check_rank(number, rank)
+    for index, rank in enumerate((4, 2, 1)):
+        node.check_rank(index, rank)
     if node.shape(1)[1] != 4 or node.shape(2) != node.shape(1)[:1]:
         raise node.refusal(
             f"regions must be {{R, 4}} and batch indices {{R}}, got {list(node.shape(1))} and {list(node.shape(2))}"
@@ -187,13 +187,13 @@ def _neighbours(
     If a region has fewer samples than there are slots, the last one is repeated.
     """
     part = multiply(extent, 1 / parts)
-    number = sequence(start, (1, 1, slots), DataType.FLOAT32)
+    position = sequence(start, (1, 1, slots), DataType.FLOAT32)
     counts = number_like(start, float(samples))
     if samples <= 0:
         counts = reshaped(spread(dml.max, dml.ceil(part), 1.0), (*part.sizes, 1))
-        number = spread(dml.min, number, subtract(counts, 1))
+        position = spread(dml.min, position, subtract(counts, 1))
     which = sequence(start, (1, parts, 1), DataType.FLOAT32)
-    within = add(which, divide(add(number, 0.5), counts))
+    within = add(which, divide(add(position, 0.5), counts))
     rows = (start.sizes[0], 1, 1)
     place = add(reshaped(start, rows), multiply(reshaped(part, rows), within))
     place = reshaped(place, (rows[0], parts * slots))
@@ -213,8 +213,8 @@ def _neighbours(
 @operator("MaxRoiPool")
 def max_roi_pool(node: OnnxNode) -> OnnxValue:
     """Take the largest element of each part of a region."""
-    for number, rank in enumerate((4, 2)):
-        node.check_rank(number, rank)
+    for index, rank in enumerate((4, 2)):
+        node.check_rank(index, rank)
     rois, sizes = node.tensor(1), node.integers("pooled_shape", 2) or (0, 0)
     lowest, highest = (-math.inf,) * 4, (math.inf,) * 4
     node.check_range(1, (0, *lowest), (node.shape(0)[0] - 1, *highest), "batch indices of rois")
@@ -241,8 +241,8 @@ def non_max_suppression(node: OnnxNode) -> Steps:
     box stays unless an earlier box stays and overlaps it: all boxes are decided in parallel rounds until a round
     changes none, which it reports to the host.
     """
-    for number in (0, 1):
-        node.check_rank(number, 3)
+    for index in (0, 1):
+        node.check_rank(index, 3)
     batch, classes, count = node.shape(1)
     if node.shape(0) != (batch, count, 4):
         raise node.refusal(f"boxes must have shape {[batch, count, 4]}, got {list(node.shape(0))}")

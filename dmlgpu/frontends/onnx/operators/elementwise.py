@@ -139,7 +139,7 @@ def modulus(node: OnnxNode) -> OnnxValue:
 @operator(*SEVERAL)
 def several(node: OnnxNode) -> OnnxValue:
     """Combine any number of tensors."""
-    expressions, shape = node.broadcast(*(node.value(number) for number in range(len(node))))
+    expressions, shape = node.broadcast(*(node.value(index) for index in range(len(node))))
     summands = len(expressions) + (node.op_type == "Mean") if node.op_type in ("Sum", "Mean") else 0
     data_type = expressions[0].data_type
     if summands > 2:  # partial sums of float16 are not rounded
@@ -153,7 +153,7 @@ def several(node: OnnxNode) -> OnnxValue:
 @operator("Where")
 def where(node: OnnxNode) -> OnnxValue:
     """Select elements of one tensor or the other."""
-    (condition, a, b), shape = node.broadcast(*(node.value(number) for number in range(3)))
+    (condition, a, b), shape = node.broadcast(*(node.value(index) for index in range(3)))
     return node.valued(dml.if_(condition, a, b), shape)
 
 
@@ -165,7 +165,7 @@ def clip(node: OnnxNode) -> OnnxValue:
         limits = np.finfo(x.data_type.numpy)
         low, high = node.number("min", float(limits.min)), node.number("max", float(limits.max))
         return node.valued(dml.clip(x, min(low, high), high), shape)
-    bounds = [node.value(number) if node.has(number) else None for number in (1, 2)]
+    bounds = [node.value(index) if node.has(index) else None for index in (1, 2)]
     for bound in bounds:
         if bound is not None and math.prod(bound.shape) != 1:
             raise node.refusal(f"bounds must have one element, got shape {list(bound.shape)}")

@@ -149,9 +149,9 @@ def feature_vectorizer(node: OnnxNode) -> OnnxValue:
     if counts is None or min(counts, default=0) < 1:
         raise node.refusal(f"inputdimensions must be {len(node)} positive integers, got {counts}")
     parts = []
-    for number, count in enumerate(counts):
-        x = node.tensor(number)
-        rows = x.sizes[0] if len(node.shape(number)) > 1 else 1
+    for index, count in enumerate(counts):
+        x = node.tensor(index)
+        rows = x.sizes[0] if len(node.shape(index)) > 1 else 1
         x = cast(reshaped(x, (rows, math.prod(x.sizes) // rows)), DataType.FLOAT32)
         columns = min(count, x.sizes[1])
         parts.append(dml.slice(x, (0, 0), (rows, columns)))

@@ -125,14 +125,14 @@ def _quantized_attention(
     query, *new = parts
     caches: list[Tensor] = []
     scales: list[Tensor] = []
-    for rows, number in zip(new, (3, 4), strict=True):
-        cache, scale = node.tensor(number), node.tensor(number + 9)
+    for rows, index in zip(new, (3, 4), strict=True):
+        cache, scale = node.tensor(index), node.tensor(index + 9)
         blocks = scale.sizes[3] if not sizes.size % scale.sizes[3] else 1
         expected, block = (*cache.sizes[:3], blocks), sizes.size // blocks
-        if node.data_type(number) is not _INT8 or scale.sizes != expected or scale.data_type is not DataType.FLOAT32:
+        if node.data_type(index) is not _INT8 or scale.sizes != expected or scale.data_type is not DataType.FLOAT32:
             raise node.refusal(
-                f"input {_SCALES[number + 9]} must be FLOAT of shape {list(expected)}, with a cache of INT8, "
-                f"got {scale.data_type.name} {list(scale.sizes)} with {node.data_type(number).name}"
+                f"input {_SCALES[index + 9]} must be FLOAT of shape {list(expected)}, with a cache of INT8, "
+                f"got {scale.data_type.name} {list(scale.sizes)} with {node.data_type(index).name}"
             )
         if cache.sizes[2] != sizes.keys:
             raise node.refusal(f"caches of INT8 must have rows for all tokens, got {cache.sizes[2]} for {sizes.keys}")
@@ -164,8 +164,8 @@ def _quantized_attention(
 
 
 def _refuse(node: OnnxNode) -> None:
-    for number, name in _SCALES.items():
-        if node.has(number) and (not node.has(3) or len(node.shape(number)) != 4):
+    for index, name in _SCALES.items():
+        if node.has(index) and (not node.has(3) or len(node.shape(index)) != 4):
             raise node.refusal(
                 f"input {name} is supported with scales per head and row only, {{batch, heads, rows, blocks}}"
             )
@@ -191,8 +191,8 @@ def _sizes(node: OnnxNode) -> Generator[NeedsDecision, Any, _Sizes]:
     size = width // parts
     past = 0
     if node.has(3):
-        for number in (3, 4):
-            node.check_rank(number, 4)
+        for index in (3, 4):
+            node.check_rank(index, 4)
         past = node.shape(3)[2]
     if math.prod(node.shape(6)) != 1:
         raise node.refusal(f"total_sequence_length must be one integer, got shape {list(node.shape(6))}")
@@ -211,7 +211,7 @@ def _parts(node: OnnxNode, sizes: _Sizes) -> list[Tensor]:
     so."""
     if node.has(1):
         counts: tuple[int, ...] = (sizes.heads, sizes.shared, sizes.shared)
-        parts: Sequence[Tensor] = [node.tensor(number) for number in range(3)]
+        parts: Sequence[Tensor] = [node.tensor(index) for index in range(3)]
     else:
         counts = (sizes.heads + sizes.shared, sizes.shared)
         parts = dml.split(node.tensor(0), 2, [count * sizes.size for count in counts])
@@ -225,11 +225,11 @@ def _by_part(parts: Sequence[Tensor], sizes: _Sizes) -> Sequence[Tensor]:
     return parts if len(parts) == 3 else [*dml.split(parts[0], 2, [sizes.heads, sizes.shared]), parts[1]]
 
 
-def _normalized(node: OnnxNode, x: Tensor, number: int) -> Tensor:
+def _normalized(node: OnnxNode, x: Tensor, index: int) -> Tensor:
     """Return heads divided by the root of the mean of their squares, and scaled."""
     return directml.mean_variance_normalization2(
         x,
-        broadcast_to(reshaped(node.tensor(number), (1, 1, 1, x.sizes[3])), x.sizes),
+        broadcast_to(reshaped(node.tensor(index), (1, 1, 1, x.sizes[3])), x.sizes),
         axes=(3,),
         epsilon=node.number("qk_norm_epsilon", 1e-6),
         use_mean=False,
@@ -245,17 +245,17 @@ def _rotated(node: OnnxNode, sizes: _Sizes, lengths: Tensor, parts: Sequence[Ten
     else:
         counted = dml.fill_value_sequence(node.builder, (1, sizes.rows), DataType.INT32, 0, 1)
         positions = dml.add(broadcast_to(counted, wide), broadcast_to(reshaped(lengths, (sizes.batch, 1)), wide))
-    cos, sin = (angles(node.tensor(number), positions) for number in (7, 8))
+    cos, sin = (angles(node.tensor(index), positions) for index in (7, 8))
     interleaved = node.flag("rotary_interleaved")
     return [rotated(part, cos, sin, interleaved=interleaved) for part in parts]
 
 
-def _cache(node: OnnxNode, number: int, sizes: _Sizes) -> Tensor:
+def _cache(node: OnnxNode, index: int, sizes: _Sizes) -> Tensor:
     """Return past keys or values, padded with zeros to the rows of the cache."""
-    if not node.has(number) or node.value(number).is_empty:
+    if not node.has(index) or node.value(index).is_empty:
         whole = (sizes.batch, sizes.shared, sizes.keys, sizes.size)
         return dml.fill_value_constant(node.builder, whole, node.data_type(0), 0)
-    past = node.tensor(number)
+    past = node.tensor(index)
     missing = sizes.keys - past.sizes[2]
     return directml.padding1(past, start_padding=(0,) * 4, end_padding=(0, 0, missing, 0)) if missing else past
 

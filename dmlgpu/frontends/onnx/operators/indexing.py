@@ -26,15 +26,15 @@ def gather(node: OnnxNode) -> OnnxValue:
     return gathered(node, 0, axis)
 
 
-def gathered(node: OnnxNode, number: int, axis: int) -> OnnxValue:
+def gathered(node: OnnxNode, index: int, axis: int) -> OnnxValue:
     """Return slices of an input along an axis, at the indices in input 1."""
-    shape, indices = node.shape(number), node.shape(1)
+    shape, indices = node.shape(index), node.shape(1)
     result = shape[:axis] + indices + shape[axis + 1 :]
     rank = max(len(shape), len(indices), len(result), 1)
     if rank > 8:
         raise node.refusal(f"results have at most 8 dimensions, got {rank}")
     where = reshaped(node.tensor(1), (*(1,) * (rank - len(indices)), *indices))
-    pieces = [reshaped(piece, (*(1,) * (rank - len(shape)), *piece.sizes)) for piece in node.pieces(number, axis)]
+    pieces = [reshaped(piece, (*(1,) * (rank - len(shape)), *piece.sizes)) for piece in node.pieces(index, axis)]
     place, count = axis + rank - len(shape), max(len(indices), 1)
 
     def taken(piece: Tensor, own: Tensor) -> Tensor:
@@ -175,12 +175,13 @@ def compress(node: OnnxNode) -> Steps:
     axis = node.attribute("axis")
     if axis is None:
         shape = (math.prod(shape),)
-    number = 0 if axis is None else node.axis(int(axis), len(shape))
+    dimension = 0 if axis is None else node.axis(int(axis), len(shape))
     node.check_rank(1, 1)
-    count = min(shape[number], node.shape(1)[0])
+    count = min(shape[dimension], node.shape(1)[0])
     empty = node.known(
         np.zeros(
-            (*shape[:number], 0, *shape[number + 1 :]), np.bool_ if node.value(0).is_bool else node.data_type(0).numpy
+            (*shape[:dimension], 0, *shape[dimension + 1 :]),
+            np.bool_ if node.value(0).is_bool else node.data_type(0).numpy,
         )
     )
     if not count:
@@ -192,7 +193,9 @@ def compress(node: OnnxNode) -> Steps:
         return empty
     where = dml.slice(node.expression(indices), (0, 0), (remaining, 1))
     x = reshaped(node.tensor(0), shape)
-    parts = directml.gather(x, reshaped(where, (*(1,) * (len(shape) - 1), remaining)), axis=number, index_dimensions=1)
+    parts = directml.gather(
+        x, reshaped(where, (*(1,) * (len(shape) - 1), remaining)), axis=dimension, index_dimensions=1
+    )
     return node.valued(parts, coded=node.value(0).coded)
 
 
@@ -203,11 +206,11 @@ def unique(node: OnnxNode) -> Steps:
     Rows are sorted, numbered by how many differ from the row before them, and each number's first row is taken.
     """
     shape, axis = node.shape(0), node.attribute("axis")
-    number = 0 if axis is None else node.axis(int(axis), len(shape))
-    rows = (math.prod(shape), 1) if axis is None else (shape[number], math.prod(shape) // shape[number])
+    dimension = 0 if axis is None else node.axis(int(axis), len(shape))
+    rows = (math.prod(shape), 1) if axis is None else (shape[dimension], math.prod(shape) // shape[dimension])
     if rows[1] > _MAX_COLUMNS:
         raise node.refusal(f"subtensors of at most {_MAX_COLUMNS} elements are compared, got {rows[1]}")
-    total, order, group, starts = yield from node.computed(*_grouped(_rows(node, number, rows)))
+    total, order, group, starts = yield from node.computed(*_grouped(_rows(node, dimension, rows)))
     count = as_integer(total.item())
     order_now, group_now = node.expression(order), node.expression(group)
     begins = cast(reshaped(dml.slice(node.expression(starts), (0, 0), (count, 1)), (count,)), DataType.INT32)
@@ -229,7 +232,7 @@ def unique(node: OnnxNode) -> Steps:
         )
     x = reshaped(node.tensor(0), (rows[0],) if axis is None else shape)
     where = reshaped(first, (*(1,) * (len(x.sizes) - 1), count))
-    parts = directml.gather(x, where, axis=number, index_dimensions=1)
+    parts = directml.gather(x, where, axis=dimension, index_dimensions=1)
     return [node.valued(parts), *(node.valued(cast(indices, DataType.INT64)) for indices in (first, inverse, often))]
 
 

@@ -22,9 +22,9 @@ def reshape(node: OnnxNode) -> OnnxValue:
     sizes = list(node.host_integers(1)) if node.version >= 5 else list(node.integers("shape") or ())
     shape = node.shape(0)
     if not node.flag("allowzero"):
-        if any(size == 0 and number >= len(shape) for number, size in enumerate(sizes)):
+        if any(size == 0 and index >= len(shape) for index, size in enumerate(sizes)):
             raise node.refusal(f"a size 0 must copy a dimension of the input, got {sizes} for {list(shape)}")
-        sizes = [shape[number] if size == 0 else size for number, size in enumerate(sizes)]
+        sizes = [shape[index] if size == 0 else size for index, size in enumerate(sizes)]
     known = math.prod(size for size in sizes if size != -1)
     if sizes.count(-1) == 1 and known:
         sizes[sizes.index(-1)] = math.prod(shape) // known
@@ -167,7 +167,7 @@ def column_to_image(node: OnnxNode) -> OnnxValue:
 @operator("Concat")
 def concat(node: OnnxNode) -> OnnxValue:
     """Concatenate tensors along an axis; empty ones add nothing, and may have another rank."""
-    values = [node.value(number) for number in range(len(node))]
+    values = [node.value(index) for index in range(len(node))]
     rank = len(values[0].shape)
     axis = node.axis(node.integer("axis", 1), rank)
     others = [value.shape[:axis] + value.shape[axis + 1 :] for value in values if len(value.shape) == rank]
@@ -195,7 +195,7 @@ def split(node: OnnxNode) -> list[OnnxValue]:
 def slice_(node: OnnxNode) -> Steps | OnnxValue:
     """Take ranges along axes, with steps forwards or backwards."""
     shape = node.shape(0)
-    if node.version >= 10 and any(node.value(number).array is None for number in (1, 2)):
+    if node.version >= 10 and any(node.value(index).array is None for index in (1, 2)):
         return _slice_on_device(node)
     if node.version < 10:
         starts, ends, axes, steps = node.integers("starts"), node.integers("ends"), node.integers("axes"), None
@@ -250,14 +250,14 @@ def _slice_on_device(node: OnnxNode) -> Steps:
     # Clipped first, or a start far beyond the end becomes one within when it is cast.
     starts = dml.cast(dml.clip(node.tensor(1), -(2**31), 2**31 - 1), DataType.INT32)
     x = node.tensor(0)
-    for number, (axis, length, step) in enumerate(zip(axes, known_lengths, steps, strict=True)):
+    for index, (axis, length, step) in enumerate(zip(axes, known_lengths, steps, strict=True)):
         size = shape[axis]
         if length == size:
             if step < 0:
                 strides = [-1 if dimension == axis else 1 for dimension in range(len(shape))]
                 x = dml.slice(x, (0,) * len(shape), x.sizes, strides)
             continue
-        first = dml.slice(starts, (number,), (1,))
+        first = dml.slice(starts, (index,), (1,))
         zero = node.constant([0], DataType.INT32)
         from_end = dml.add(first, node.size(size, DataType.INT32))
         first = dml.max(dml.if_(dml.less_than(first, zero), from_end, first), zero)
@@ -298,8 +298,8 @@ def pad(node: OnnxNode) -> OnnxValue:
     before, behind = [0] * len(shape), [0] * len(shape)
     if len(pads) != 2 * len(axes):
         raise node.refusal(f"pads must have {2 * len(axes)} numbers, got {len(pads)}")
-    for number, axis in enumerate(axes):
-        before[axis], behind[axis] = pads[number], pads[number + len(axes)]
+    for index, axis in enumerate(axes):
+        before[axis], behind[axis] = pads[index], pads[index + len(axes)]
     filler = node.number("value") if node.version < 11 else 0
     if node.has(2) and node.value(2).shape in ((), (1,)):
         filler = node.host(2).reshape(-1)[0].item()

@@ -212,10 +212,10 @@ def _svm_classifier(node: OnnxNode) -> PreparedAttributes:
     rows = coefficients[: (classes - 1) * count].reshape(classes - 1, count)
     class_of = np.repeat(np.arange(classes), counts)
     weights, votes = np.zeros((count, len(pairs)), np.float32), np.zeros((len(pairs), classes), np.float32)
-    for number, (low, high) in enumerate(pairs):
-        weights[class_of == low, number] = rows[high - 1, class_of == low]
-        weights[class_of == high, number] = rows[low, class_of == high]
-        votes[number, [low, high]] = 1, -1
+    for index, (low, high) in enumerate(pairs):
+        weights[class_of == low, index] = rows[high - 1, class_of == low]
+        weights[class_of == high, index] = rows[low, class_of == high]
+        votes[index, [low, high]] = 1, -1
     arrays |= {
         "vectors": _columns(node, _floats(node, "support_vectors"), count, "support_vectors"),
         "coefficients": weights,

@@ -158,7 +158,7 @@ def fused_gemm(node: OnnxNode) -> OnnxValue:
 @operator("FusedMatMul", "TransposeMatMul", "FusedMatMulActivation", domain=MICROSOFT)
 def fused_matmul(node: OnnxNode) -> OnnxValue:
     """Multiply stacks of matrices, either seen with dimensions exchanged; scale; then an activation."""
-    (a, left), (b, right) = (_factor(node, number, letter) for number, letter in enumerate("AB"))
+    (a, left), (b, right) = (_factor(node, index, letter) for index, letter in enumerate("AB"))
     result, shape = product(node, a, left, b, right)
     alpha = node.number("alpha", 1.0)
     result = result if alpha == 1 else result * alpha
@@ -167,9 +167,9 @@ def fused_matmul(node: OnnxNode) -> OnnxValue:
     return node.valued(result, shape)
 
 
-def _factor(node: OnnxNode, number: int, letter: str) -> tuple[Tensor, Shape]:
+def _factor(node: OnnxNode, index: int, letter: str) -> tuple[Tensor, Shape]:
     """Return a factor, transposed as the node's attributes say, and its shape."""
-    factor, shape = node.tensor(number), node.shape(number)
+    factor, shape = node.tensor(index), node.shape(index)
     rank = len(shape)
     if rank < 2:
         return factor, shape
@@ -190,7 +190,7 @@ def einsum(node: OnnxNode) -> OnnxValue:
     """Multiply the operands one after the other; sum over labels that neither a later operand nor the result names."""
     terms, result = _parsed(node)
     operands = [
-        _diagonal(node, node.tensor(number), labels, len(node.shape(number))) for number, labels in enumerate(terms)
+        _diagonal(node, node.tensor(index), labels, len(node.shape(index))) for index, labels in enumerate(terms)
     ]
     data_type = operands[0][0].data_type
     if len(terms) > 2 or (len(terms) == 2 and (set(terms[0]) ^ set(terms[1])) - set(result)):
@@ -202,8 +202,8 @@ def einsum(node: OnnxNode) -> OnnxValue:
                 raise node.refusal(f"sizes of {label!r} must be equal, got {sizes[label]} and {size}")
             sizes[label] = max(size, sizes[label])
     total, labels = operands[0]
-    for number, (other, others) in enumerate(operands[1:], 1):
-        later = {label for _, rest in operands[number + 1 :] for label in rest} | set(result)
+    for index, (other, others) in enumerate(operands[1:], 1):
+        later = {label for _, rest in operands[index + 1 :] for label in rest} | set(result)
         total, labels = _contracted(node, (total, labels), (other, others), later)
     total, labels = _summed(total, labels, set(result))
     total = cast(total, data_type)
@@ -222,11 +222,11 @@ def _parsed(node: OnnxNode) -> tuple[list[Labels], Labels]:
         re.fullmatch(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*", term) for term in (*terms, right)
     ):
         raise node.refusal(f"equation must have a term for each of {len(node)} inputs, got {text!r}")
-    extra = [len(node.shape(number)) - len(term.replace("...", "")) for number, term in enumerate(terms)]
+    extra = [len(node.shape(index)) - len(term.replace("...", "")) for index, term in enumerate(terms)]
     if any(count < 0 or (count and "..." not in term) for count, term in zip(extra, terms, strict=True)):
         raise node.refusal(f"terms must name all dimensions of their inputs, got {text!r}")
     most = max(extra, default=0)
-    rest = [f"...{number}" for number in range(most)]
+    rest = [f"...{index}" for index in range(most)]
 
     def labels(term: str, count: int) -> Labels:
         before, dots, behind = term.partition("...")
@@ -263,7 +263,7 @@ def _diagonal(node: OnnxNode, x: Tensor, labels: Labels, rank: int) -> tuple[Ten
 
 def _summed(x: Tensor, labels: Labels, needed: set[str]) -> tuple[Tensor, Labels]:
     """Return an operand summed over the labels that nothing needs."""
-    axes = [number for number, label in enumerate(labels) if label not in needed]
+    axes = [index for index, label in enumerate(labels) if label not in needed]
     if not axes:
         return x, labels
     rest = [(label, size) for label, size in zip(labels, x.sizes, strict=True) if label in needed]

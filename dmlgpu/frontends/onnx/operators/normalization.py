@@ -27,9 +27,9 @@ from dmlgpu.tensors.calls import widened
 from dmlgpu.tensors.tensor import Tensor
 
 
-def per_channel(node: OnnxNode, number: int, rank: int) -> Tensor:
+def per_channel(node: OnnxNode, index: int, rank: int) -> Tensor:
     """Return an input of one element per channel or pixel, with the dimensions of {N, C, ...}."""
-    tensor = node.tensor(number)
+    tensor = node.tensor(index)
     if len(tensor.sizes) > 1:
         return reshaped(tensor, (1, *tensor.sizes))
     return reshaped(tensor, (1, tensor.sizes[0], *(1,) * (rank - 2)) if rank > 1 else tensor.sizes)
@@ -41,9 +41,9 @@ def batch_normalization(node: OnnxNode) -> OnnxValue | Sequence[Result]:
     x = node.tensor(0)
     if len(x.sizes) < 2:
         x = reshaped(x, (x.sizes[0], 1))
-    if node.flag("training_mode") or any(node.wants(number) for number in range(1, 5)):
+    if node.flag("training_mode") or any(node.wants(index) for index in range(1, 5)):
         return _training(node, x)
-    scale, bias, mean, variance = (cast(per_channel(node, number, len(x.sizes)), x.data_type) for number in range(1, 5))
+    scale, bias, mean, variance = (cast(per_channel(node, index, len(x.sizes)), x.data_type) for index in range(1, 5))
     result = directml.batch_normalization(
         x, mean, variance, scale, bias, spatial=True, epsilon=node.number("epsilon", 1e-5)
     )
@@ -52,7 +52,7 @@ def batch_normalization(node: OnnxNode) -> OnnxValue | Sequence[Result]:
 
 def _training(node: OnnxNode, x: Tensor) -> Sequence[Result]:
     """Normalize channels by the batch's statistics; return the running ones, and the batch's own before version 14."""
-    scale, bias, mean, variance = (per_channel(node, number, len(x.sizes)) for number in range(1, 5))
+    scale, bias, mean, variance = (per_channel(node, index, len(x.sizes)) for index in range(1, 5))
     wide = widened(x)
     trained = directml.batch_normalization_training(
         wide, cast(scale, wide.data_type), cast(bias, wide.data_type), epsilon=node.number("epsilon", 1e-5)
@@ -263,7 +263,7 @@ def group_normalization(node: OnnxNode) -> Sequence[Result]:
     wide = cast(wide, DataType.FLOAT32) if x.data_type is DataType.FLOAT16 else wide
     result = directml.mean_variance_normalization2(wide, axes=(2, 3, 4), epsilon=node.number("epsilon", 1e-5))
     each = (1, groups, channels // groups, 1, 1)
-    scale, bias = (reshaped(node.tensor(number), each) for number in (1, 2))
+    scale, bias = (reshaped(node.tensor(index), each) for index in (1, 2))
     scale, bias = (cast(parameter, wide.data_type) for parameter in (scale, bias))
     result = dml.add(dml.multiply(result, broadcast_to(scale, grouped)), broadcast_to(bias, grouped))
     if node.flag("activation"):
@@ -275,9 +275,9 @@ def group_normalization(node: OnnxNode) -> Sequence[Result]:
     return results
 
 
-def _per_picture(node: OnnxNode, number: int, x: Tensor, last: bool) -> Tensor:
+def _per_picture(node: OnnxNode, index: int, x: Tensor, last: bool) -> Tensor:
     """Return an input of the sizes of x or one of an element per channel, for all images or for each."""
-    parameter = node.tensor(number)
+    parameter = node.tensor(index)
     if len(parameter.sizes) < 4:
         pictures, channels = (1, *parameter.sizes)[-2:]
         parameter = reshaped(parameter, (pictures, 1, 1, channels) if last else (pictures, channels, 1, 1))
@@ -287,13 +287,13 @@ def _per_picture(node: OnnxNode, number: int, x: Tensor, last: bool) -> Tensor:
 @operator("EmbedLayerNormalization", domain=MICROSOFT)
 def embed_layer_normalization(node: OnnxNode) -> Sequence[Result]:
     """Add the embeddings of words, positions and segments, and normalize; also the number of unmasked words."""
-    for number in (0, 2, 3):
-        node.check_rank(number, 2)
+    for index in (0, 2, 3):
+        node.check_rank(index, 2)
     words, (batch, length) = node.tensor(0), node.shape(0)
-    for number, table, name in ((0, 2, "input_ids"), (1, 4, "segment_ids"), (8, 3, "position_ids")):
-        if node.has(number) and node.has(table):
+    for index, table, name in ((0, 2, "input_ids"), (1, 4, "segment_ids"), (8, 3, "position_ids")):
+        if node.has(index) and node.has(table):
             node.check_rank(table, 2)
-            node.check_range(number, 0, node.shape(table)[0] - 1, name)
+            node.check_range(index, 0, node.shape(table)[0] - 1, name)
     total = _embedded(node, 2, words, (batch, length))
     if node.has(8):
         positions = node.tensor(8)
@@ -307,9 +307,9 @@ def embed_layer_normalization(node: OnnxNode) -> Sequence[Result]:
     return [result, _mask_index(node, batch) if node.wants(1) else None, total if node.wants(2) else None]
 
 
-def _embedded(node: OnnxNode, number: int, indices: Tensor, shape: Sequence[int]) -> Tensor:
+def _embedded(node: OnnxNode, index: int, indices: Tensor, shape: Sequence[int]) -> Tensor:
     """Return the rows of a table at indices."""
-    table = node.tensor(number)
+    table = node.tensor(index)
     rank = len(shape)
     rows = directml.gather(
         reshaped(table, (*(1,) * (rank - 1), *table.sizes)),

@@ -26,12 +26,12 @@ def _optimized(node: OnnxNode, states: int, step: Step) -> list[OnnxValue]:
     if len(node) < 2 or (len(node) - 2) % (states + 2):
         raise node.refusal(f"inputs must be rate, count, and {states + 2} for each tensor, got {len(node)}")
     count = (len(node) - 2) // (states + 2)
-    rate, steps = (reshaped(node.tensor(number), (1,)) for number in (0, 1))
+    rate, steps = (reshaped(node.tensor(index), (1,)) for index in (0, 1))
     steps = cast(steps, DataType.FLOAT32)
     results = []
-    for number in range(count):
-        inputs = [node.tensor(2 + part * count + number) for part in range(states + 2)]
-        shape = node.shape(2 + number)
+    for index in range(count):
+        inputs = [node.tensor(2 + part * count + index) for part in range(states + 2)]
+        shape = node.shape(2 + index)
         results.append([node.valued(tensor, shape) for tensor in step(inputs, rate, steps)])
     return [value for group in zip(*results, strict=True) for value in group]
 

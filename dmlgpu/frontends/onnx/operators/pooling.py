@@ -71,10 +71,10 @@ def max_pool(node: OnnxNode) -> tuple[OnnxValue, OnnxValue | None]:
 def _column_major(indices: Tensor, spatial: Shape) -> Tensor:
     """Return indices of images' elements, converted from row-major to column-major within each image."""
     total = number_like(indices, 0)
-    for number in reversed(range(len(spatial))):
-        place = spread(dml.modulus_floor, indices, spatial[number])
-        indices = divide(subtract(indices, place), spatial[number])
-        total = add(multiply(place, math.prod(spatial[:number])), total)
+    for index in reversed(range(len(spatial))):
+        place = spread(dml.modulus_floor, indices, spatial[index])
+        indices = divide(subtract(indices, place), spatial[index])
+        total = add(multiply(place, math.prod(spatial[:index])), total)
     return add(total, multiply(indices, math.prod(spatial)))
 
 

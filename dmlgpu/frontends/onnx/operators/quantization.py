@@ -96,7 +96,7 @@ def quantization(node: OnnxNode, scale: int, zero_point: int, sizes: Shape, axis
         entries = shape
     if node.integer("block_size") and len(shape) == len(sizes):
         axis = node.axis(axis, len(sizes))
-        blocks = tuple(node.integer("block_size") if number == axis else 1 for number in range(len(sizes)))
+        blocks = tuple(node.integer("block_size") if index == axis else 1 for index in range(len(sizes)))
     else:
         blocks = tuple(size if count == 1 else 1 for count, size in zip(entries, sizes, strict=False))
     if len(entries) != len(sizes) or any(
@@ -242,10 +242,10 @@ def dynamic_quantize_linear(node: OnnxNode) -> tuple[OnnxValue, OnnxValue, OnnxV
     )
 
 
-def real(node: OnnxNode, number: int) -> Tensor:
+def real(node: OnnxNode, index: int) -> Tensor:
     """Return an input, dequantized by the two inputs after it."""
-    x = node.tensor(number)
-    return dequantized(x, quantization(node, number + 1, number + 2, x.sizes))
+    x = node.tensor(index)
+    return dequantized(x, quantization(node, index + 1, index + 2, x.sizes))
 
 
 def stored(node: OnnxNode, x: Tensor, scale: int, shape: Sequence[int], like: int = 0) -> OnnxValue:
@@ -260,7 +260,7 @@ def qlinear_add(node: OnnxNode) -> OnnxValue:
     """Add."""
     (a, b), shape = node.broadcast(node.value(0), node.value(3))
     scalar = (1,) * len(a.sizes)
-    numbers = [None if not node.has(number) else reshaped(node.tensor(number), scalar) for number in (1, 4, 6, 2, 5, 7)]
+    numbers = [None if not node.has(index) else reshaped(node.tensor(index), scalar) for index in (1, 4, 6, 2, 5, 7)]
     a_scale, b_scale, scale, *zeros = numbers
     if a_scale is None or b_scale is None or scale is None:
         raise node.refusal("scales must be given")
@@ -272,7 +272,7 @@ def qlinear_add(node: OnnxNode) -> OnnxValue:
 @operator("QLinearMul", domain=MICROSOFT)
 def qlinear_multiply(node: OnnxNode) -> OnnxValue:
     """Multiply."""
-    values = [node.valued(real(node, number), node.shape(number)) for number in (0, 3)]
+    values = [node.valued(real(node, index), node.shape(index)) for index in (0, 3)]
     (a, b), shape = node.broadcast(*values)
     return stored(node, dml.multiply(a, b), 6, shape)
 
@@ -280,7 +280,7 @@ def qlinear_multiply(node: OnnxNode) -> OnnxValue:
 @operator("QLinearWhere", domain=MICROSOFT)
 def qlinear_where(node: OnnxNode) -> OnnxValue:
     """Select elements of one tensor or the other."""
-    values = [node.value(0), *(node.valued(real(node, number), node.shape(number)) for number in (1, 4))]
+    values = [node.value(0), *(node.valued(real(node, index), node.shape(index)) for index in (1, 4))]
     (condition, a, b), shape = node.broadcast(*values)
     return stored(node, dml.if_(condition, a, b), 7, shape, like=1)
 
@@ -307,11 +307,11 @@ def qlinear_softmax(node: OnnxNode) -> OnnxValue:
 @operator("QLinearConcat", domain=MICROSOFT)
 def qlinear_concat(node: OnnxNode) -> OnnxValue:
     """Join tensors along an axis: inputs are the output's scale and zero point, then each tensor with its own."""
-    numbers = range(2, len(node), 3)
+    indices = range(2, len(node), 3)
     axis = node.axis(node.integer("axis"), len(node.shape(2)))
-    parts = [real(node, number) for number in numbers if not node.value(number).is_empty]
+    parts = [real(node, index) for index in indices if not node.value(index).is_empty]
     if not parts:
-        shapes = [node.shape(number) for number in numbers]
+        shapes = [node.shape(index) for index in indices]
         total = sum(shape[axis] for shape in shapes)
         return node.known(np.zeros((*shapes[0][:axis], total, *shapes[0][axis + 1 :]), node.data_type(2).numpy))
     joined = parts[0] if len(parts) == 1 else dml.join(parts, axis)
@@ -343,7 +343,7 @@ def qlinear_average_pool(node: OnnxNode) -> OnnxValue:
     whole = with_dimensions(x, max(rank, 4))
     scalar = (1,) * len(whole.sizes)
     scale, zero, output_scale, output_zero = (
-        reshaped(node.tensor(number), scalar) if node.has(number) else None for number in range(1, 5)
+        reshaped(node.tensor(index), scalar) if node.has(index) else None for index in range(1, 5)
     )
     if scale is None or output_scale is None:
         raise node.refusal("scales must be given")
@@ -375,7 +375,7 @@ def gather_block_quantized(node: OnnxNode) -> OnnxValue:
         shape = (*shape[:-1], 2 * shape[-1])
         data = bits_as(data, shape, DataType.UINT4)
     node.check_indices(1, shape[axis])
-    blocks = tuple(block if number == along else 1 for number in range(rank))
+    blocks = tuple(block if index == along else 1 for index in range(rank))
     scale = node.tensor(2)
     if scale.sizes != tuple(-(-size // count) for size, count in zip(shape, blocks, strict=True)):
         raise node.refusal(f"scales of shape {list(scale.sizes)} do not fit {list(shape)} in blocks of {block}")
@@ -399,12 +399,12 @@ def _dequantized_slices(node: OnnxNode, axis: int, along: int, bits: int, block:
     """Gather packed slices, their scales and their zero points, and dequantize only these."""
     shape, scales = node.shape(0), node.shape(2)
     elements = (*shape[:-1], shape[-1] * 8 // bits)
-    fits = tuple(-(-size // block) if number == along else size for number, size in enumerate(elements))
+    fits = tuple(-(-size // block) if index == along else size for index, size in enumerate(elements))
     if scales != fits:
         raise node.refusal(f"scales of shape {list(scales)} do not fit {list(elements)} in blocks of {block}")
     node.check_indices(1, shape[axis])
     data_type = DataType.UINT4 if bits == 4 else DataType.UINT8
-    parts = [gathered(node, number, axis) for number in (0, 2, 3) if node.has(number)]
+    parts = [gathered(node, index, axis) for index in (0, 2, 3) if node.has(index)]
     data, scale, *zero_points = (node.expression(part) for part in parts)
     along += len(node.shape(1)) - 1 if along > axis else 0
     sizes = (*parts[0].shape[:-1], parts[0].shape[-1] * 8 // bits)
@@ -413,5 +413,5 @@ def _dequantized_slices(node: OnnxNode, axis: int, along: int, bits: int, block:
     else:
         middle = node.constant([[1 << (bits - 1)]], data_type)
         zero = reshaped(middle, (1,) * len(sizes)).broadcast_to(scale.sizes)
-    blocks = tuple(block if number == along else 1 for number in range(len(sizes)))
+    blocks = tuple(block if index == along else 1 for index in range(len(sizes)))
     return node.valued(dequantized(bits_as(data, sizes, data_type), Quantization(scale, zero, blocks)), sizes)

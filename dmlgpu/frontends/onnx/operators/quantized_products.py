@@ -59,38 +59,38 @@ class Factors:
             return broadcast_to(matrices, (*(1,) * (2 - len(self.stack)), *matrices.sizes))
         return reshaped(matrices, (1, math.prod(self.stack), *matrices.sizes[-2:]))
 
-    def parameter(self, node: OnnxNode, number: int, *, of_rows: bool) -> Tensor | None:
+    def parameter(self, node: OnnxNode, index: int, *, of_rows: bool) -> Tensor | None:
         """Return a scale or zero point that is one element, or has one per row of A or column of B; else None.
 
         ``spread`` takes those that differ between matrices.
         """
-        if not node.has(number):
+        if not node.has(index):
             return None
-        shape, count = node.shape(number), self.a.sizes[-2] if of_rows else self.b.sizes[-1]
+        shape, count = node.shape(index), self.a.sizes[-2] if of_rows else self.b.sizes[-1]
         if math.prod(shape) not in (1, count) or (len(shape) > 1 and math.prod(shape) != 1):
             return None
         size = math.prod(shape)
-        return reshaped(node.tensor(number), (1, 1, size, 1) if of_rows else (1, 1, 1, size))
+        return reshaped(node.tensor(index), (1, 1, size, 1) if of_rows else (1, 1, 1, size))
 
-    def spread(self, node: OnnxNode, number: int, *, of_rows: bool) -> Tensor:
+    def spread(self, node: OnnxNode, index: int, *, of_rows: bool) -> Tensor:
         """Return a scale or zero point that broadcasts with the product in four dimensions."""
-        plain = self.parameter(node, number, of_rows=of_rows)
+        plain = self.parameter(node, index, of_rows=of_rows)
         if plain is not None:
             return plain
-        shape = node.shape(number)
+        shape = node.shape(index)
         sizes = (*self.stack, self.a.sizes[-2], 1) if of_rows else (*self.stack, 1, self.b.sizes[-1])
         if len(shape) > len(sizes) or any(
             has not in (1, want) for has, want in zip(reversed(shape), reversed(sizes), strict=False)
         ):
-            raise node.refusal(f"input {number} must broadcast to {list(sizes)}, got {list(shape)}")
-        return self._placed(broadcast_to(node.tensor(number), sizes))
+            raise node.refusal(f"input {index} must broadcast to {list(sizes)}, got {list(shape)}")
+        return self._placed(broadcast_to(node.tensor(index), sizes))
 
     def is_plain(self, node: OnnxNode, rows: tuple[int, ...], columns: tuple[int, ...]) -> bool:
         """Return whether all of these inputs that are present have one element, or one per row or column."""
         return all(
-            not node.has(number) or self.parameter(node, number, of_rows=of_rows) is not None
-            for numbers, of_rows in ((rows, True), (columns, False))
-            for number in numbers
+            not node.has(index) or self.parameter(node, index, of_rows=of_rows) is not None
+            for indices, of_rows in ((rows, True), (columns, False))
+            for index in indices
         )
 
     def sums(self, node: OnnxNode, a_zero: int, b_zero: int) -> Tensor:
@@ -153,13 +153,13 @@ def qlinear_matmul(node: OnnxNode) -> OnnxValue:
         )
         return node.valued(result, factors.shape)
     result = converted(factors.sums(node, 2, 5), FLOAT32)
-    rows, columns, whole = (
-        broadcast_to(converted(factors.spread(node, number, of_rows=of_rows), FLOAT32), result.sizes)
-        for number, of_rows in ((1, True), (4, False), (6, True))
+    rows, columns, output = (
+        broadcast_to(converted(factors.spread(node, index, of_rows=of_rows), FLOAT32), result.sizes)
+        for index, of_rows in ((1, True), (4, False), (6, True))
     )
     result = dml.multiply(result, dml.multiply(rows, columns))
     zero = broadcast_to(factors.spread(node, 7, of_rows=True), result.sizes)
-    by = Quantization(whole, zero, (1,) * len(result.sizes))
+    by = Quantization(output, zero, (1,) * len(result.sizes))
     return node.valued(quantized(result, by, zero.data_type), factors.shape)
 
 
@@ -176,17 +176,17 @@ def _scaled(node: OnnxNode, factors: Factors, sums: Tensor, *scales: int) -> Ten
     """Return sums times the scales of A and B, of the scales' type."""
     kind = node.data_type(scales[0])
     rows, columns = (
-        broadcast_to(converted(factors.spread(node, number, of_rows=number == scales[0]), FLOAT32), sums.sizes)
-        for number in scales
+        broadcast_to(converted(factors.spread(node, index, of_rows=index == scales[0]), FLOAT32), sums.sizes)
+        for index in scales
     )
     return converted(dml.multiply(converted(sums, FLOAT32), dml.multiply(rows, columns)), kind)
 
 
-def _with_bias(node: OnnxNode, product: Tensor, shape: Shape, number: int) -> Tensor:
-    if not node.has(number):
+def _with_bias(node: OnnxNode, product: Tensor, shape: Shape, index: int) -> Tensor:
+    if not node.has(index):
         return product
     product = reshaped(product, shape)
-    return dml.add(product, broadcast_to(node.tensor(number), product.sizes))
+    return dml.add(product, broadcast_to(node.tensor(index), product.sizes))
 
 
 @operator("DynamicQuantizeMatMul", domain=MICROSOFT)
@@ -211,11 +211,11 @@ def qgemm(node: OnnxNode) -> OnnxValue:
     """
     if node.has(7) != node.has(8):
         raise node.refusal("y_scale and y_zero_point must be given together")
-    for number in (0, 3):
-        node.check_rank(number, 2)
+    for index in (0, 3):
+        node.check_rank(index, 2)
     a, b = (
-        transposed(node.tensor(number), (1, 0)) if node.flag(name) else node.tensor(number)
-        for number, name in ((0, "transA"), (3, "transB"))
+        transposed(node.tensor(index), (1, 0)) if node.flag(name) else node.tensor(index)
+        for index, name in ((0, "transA"), (3, "transB"))
     )
     factors = Factors(node, a, a.sizes, b, b.sizes)
     alpha = node.number("alpha", 1.0)
@@ -260,17 +260,17 @@ def matmul_bits(node: OnnxNode) -> OnnxValue:
 
 def _column_pieces(node: OnnxNode, columns: int) -> list[tuple[OnnxNode, int]]:
     """Return nodes of MatMulNBits with pieces of the columns that fit bindings, and how many columns each has."""
-    numbers = [number for number in (1, 2, 3) if node.has(number)]
-    count = max(node.piece_count(number) for number in numbers)
-    weights = [node.value(number) for number in numbers]
+    indices = [index for index in (1, 2, 3) if node.has(index)]
+    count = max(node.piece_count(index) for index in indices)
+    weights = [node.value(index) for index in indices]
     if count == 1 or count > columns or any(not w.is_weight or w.shape[:1] != (columns,) for w in weights):
         return [(node, columns)]
     cut = [weight.cut(0, count) for weight in weights]
     pieces = []
     for parts in zip(*cut, strict=True):
         inputs = list(node.inputs)
-        for number, part in zip(numbers, parts, strict=True):
-            inputs[number] = part
+        for index, part in zip(indices, parts, strict=True):
+            inputs[index] = part
         pieces.append((node.replaced(inputs), parts[0].shape[0]))
     return pieces
 
@@ -325,15 +325,15 @@ def _parts(node: OnnxNode, x: Tensor, filters: int) -> tuple[Tensor, Tensor, Sli
     return with_dimensions(x, 4), with_dimensions(weights, 4), window.with_leading(4 - len(x.sizes)), shape
 
 
-def _parameter(node: OnnxNode, number: int) -> Tensor | None:
+def _parameter(node: OnnxNode, index: int) -> Tensor | None:
     """Return a scale, zero point or bias as {1, 1, 1, 1} or, one for each channel of the output, {1, C, 1, 1}."""
-    if not node.has(number):
+    if not node.has(index):
         return None
-    return reshaped(node.tensor(number), (1, math.prod(node.shape(number)), 1, 1))
+    return reshaped(node.tensor(index), (1, math.prod(node.shape(index)), 1, 1))
 
 
-def _float_scale(node: OnnxNode, number: int) -> Tensor:
-    return converted(reshaped(node.tensor(number), (1, math.prod(node.shape(number)), 1, 1)), DataType.FLOAT32)
+def _float_scale(node: OnnxNode, index: int) -> Tensor:
+    return converted(reshaped(node.tensor(index), (1, math.prod(node.shape(index)), 1, 1)), DataType.FLOAT32)
 
 
 @operator("ConvInteger", since=10)

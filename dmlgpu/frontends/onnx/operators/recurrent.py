@@ -68,8 +68,8 @@ class _Layer:
             raise node.refusal(f"direction must be one of {', '.join(_DIRECTIONS)}, got {direction!r}")
         if node.has(4) and node.data_type(4) is not DataType.INT32:
             raise node.refusal(f"sequence_lens must be of INT32, got {node.data_type(4).name}")
-        for number in range(3):
-            node.check_rank(number, 3)
+        for index in range(3):
+            node.check_rank(index, 3)
         self.x = self._turned(0)
         if node.has(4):
             node.check_range(4, 0, node.shape(0)[self.batch_first], "sequence_lens")
@@ -89,14 +89,14 @@ class _Layer:
             "direction": _DIRECTIONS[direction],
         }
 
-    def _turned(self, number: int) -> Tensor:
+    def _turned(self, index: int) -> Tensor:
         """Return an input of 3 dimensions, the first two exchanged if the batch comes first."""
-        tensor = self.node.tensor(number)
+        tensor = self.node.tensor(index)
         return _raised(dml.identity(transposed(tensor, (1, 0, 2))) if self.batch_first else tensor)
 
-    def state(self, number: int) -> Tensor | None:
+    def state(self, index: int) -> Tensor | None:
         """Return an initial state, None if it is absent."""
-        return self._turned(number) if self.node.has(number) else None
+        return self._turned(index) if self.node.has(index) else None
 
     def outputs(self, sequence: Tensor | None, *states: Tensor | None) -> list[Result]:
         """Return ONNX's outputs: the hidden states of all time steps, and the last states."""
@@ -171,17 +171,17 @@ def dynamic_quantize_lstm(node: OnnxNode) -> list[Result]:
     both stand for is computed here.
     """
     weights = [_dequantized(node, weight, scale) for weight, scale in ((1, 8), (2, 10))]
-    rest = [node.value(number) if node.has(number) else None for number in range(3, 8)]
+    rest = [node.value(index) if node.has(index) else None for index in range(3, 8)]
     return lstm(node.replaced([node.value(0), *weights, *rest]))
 
 
-def _dequantized(node: OnnxNode, number: int, scale: int) -> OnnxValue:
+def _dequantized(node: OnnxNode, index: int, scale: int) -> OnnxValue:
     """Return weights {directions, inputs, gates} as floats {directions, gates, inputs}, LSTM's layout.
 
     Scale and zero point, the input after it, are one for a direction, or for each of its gates.
     """
-    node.check_rank(number, 3)
-    directions, _, gates = node.shape(number)
+    node.check_rank(index, 3)
+    directions, _, gates = node.shape(index)
     for parameter in (scale, scale + 1):
         shape = node.shape(parameter) if node.has(parameter) else (directions,)
         if shape not in ((directions,), (directions, gates), (directions, 1)):
@@ -190,7 +190,7 @@ def _dequantized(node: OnnxNode, number: int, scale: int) -> OnnxValue:
             )
     entries = (directions, 1, math.prod(node.shape(scale)) // directions)
     zero = reshaped(node.tensor(scale + 1), entries) if node.has(scale + 1) else None
-    x = node.tensor(number)
+    x = node.tensor(index)
     blocks = tuple(size if count == 1 else 1 for count, size in zip(entries, x.sizes, strict=True))
     floats = dequantized(x, Quantization(reshaped(node.tensor(scale), entries), zero, blocks))
     return node.valued(dml.identity(transposed(floats, (0, 2, 1))))

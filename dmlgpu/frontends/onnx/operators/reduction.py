@@ -93,7 +93,7 @@ def extreme(node: OnnxNode) -> OnnxValue:
     function = directml.argmax if node.op_type == "ArgMax" else directml.argmin
     indices = function(node.tensor(0), axes=(axis,), axis_direction=direction, output_type=DataType.INT64)
     keeps = node.flag("keepdims", True)
-    result = tuple(1 if number == axis else size for number, size in enumerate(shape) if keeps or number != axis)
+    result = tuple(1 if index == axis else size for index, size in enumerate(shape) if keeps or index != axis)
     return node.valued(indices, result)
 
 

@@ -89,7 +89,7 @@ def resize(node: OnnxNode) -> OnnxValue:
     sizes, scales = _target(node)
     if 0 in sizes:
         return node.known(np.zeros(sizes, node.data_type(0).numpy))
-    if any(number <= 0 for number in (*sizes, *scales)):
+    if any(factor <= 0 for factor in (*sizes, *scales)):
         raise node.refusal(f"sizes and scales must be positive, got {list(sizes)} and {scales}")
     # operator set 10 leaves the rounding open; its example and onnxruntime round up where an axis shrinks
     roundings = ["ceil" if old and scale < 1 else rounding for scale in scales]
@@ -105,8 +105,8 @@ def _axes(node: OnnxNode, sizes: Shape, scales: list[float], roundings: list[str
     if how == "tf_crop_and_resize":
         chosen = node.axes(node.integers("axes") or range(len(shape)), len(shape))
         region = node.host_numbers(1, 2 * len(chosen))
-        for number, axis in enumerate(chosen):
-            begins[axis], ends[axis] = region[number], region[number + len(chosen)]
+        for index, axis in enumerate(chosen):
+            begins[axis], ends[axis] = region[index], region[index + len(chosen)]
     return [
         ResizedAxis(size, output_size, scale, how, rounding, (begin, end))
         for size, output_size, scale, rounding, begin, end in zip(
@@ -172,12 +172,12 @@ def _by_axis(node: OnnxNode, axes: list[ResizedAxis], mode: str) -> Tensor:
     if mode != "nearest" and data_type is not DataType.FLOAT32:
         x = dml.cast(x, DataType.FLOAT32)
     sizes = [axis.size for axis in axes]
-    for number in sorted(range(len(axes)), key=lambda number: axes[number].output_size / axes[number].size):
-        axis = axes[number]
+    for index in sorted(range(len(axes)), key=lambda number: axes[number].output_size / axes[number].size):
+        axis = axes[index]
         if axis.size == axis.output_size and axis.scale == 1 and axis.region == (0, 1):
             continue
-        rows = reshaped(x, (1, math.prod(sizes[:number]), axis.size, math.prod(sizes[number + 1 :])))
-        sizes[number] = axis.output_size
+        rows = reshaped(x, (1, math.prod(sizes[:index]), axis.size, math.prod(sizes[index + 1 :])))
+        sizes[index] = axis.output_size
         if mode == "nearest":
             where = node.constant(nearest(axis).reshape(1, 1, 1, -1), DataType.INT32)
             x = directml.gather(rows, where, axis=2, index_dimensions=1)
@@ -275,7 +275,7 @@ def affine_grid(node: OnnxNode) -> OnnxValue:
     for axis, (factor, size) in enumerate(zip(reversed(factors), spatial, strict=True)):
         steps = max(size - 1, 1) if aligned else size
         coordinates = (1 - (2 * np.arange(size)[::-1] + (not aligned)) / steps).astype(np.float32)
-        along = [size if number == axis + 1 else 1 for number in range(count + 2)]
+        along = [size if index == axis + 1 else 1 for index in range(count + 2)]
         grid = add(grid, multiply(factor, node.constant(coordinates.reshape(along), DataType.FLOAT32)))
     return node.valued(cast(grid, node.data_type(0)), shape)
 
@@ -283,8 +283,8 @@ def affine_grid(node: OnnxNode) -> OnnxValue:
 @operator("DeformConv", since=19)
 def deformable_convolution(node: OnnxNode) -> OnnxValue:
     """Convolve with samples at coordinates that offsets move, weighted by a mask."""
-    for number in range(3):
-        node.check_rank(number, 4)
+    for index in range(3):
+        node.check_rank(index, 4)
     x, filters = node.tensor(0), node.tensor(1)
     batch, channels, *spatial = x.sizes
     groups, count = node.integer("offset_group", 1), len(spatial)
@@ -296,9 +296,9 @@ def deformable_convolution(node: OnnxNode) -> OnnxValue:
     steps = np.stack(np.meshgrid(*map(np.arange, window.sizes), indexing="ij")).reshape(count, taps, 1)
     corners = np.stack(np.meshgrid(*map(np.arange, sizes), indexing="ij")).reshape(count, 1, pixels)
     coordinates = []
-    for number, offset in enumerate(moved):
-        start = corners[number] * window.strides[number] - window.start[number]
-        where = (start + steps[number] * window.dilations[number]).astype(np.float32)
+    for index, offset in enumerate(moved):
+        start = corners[index] * window.strides[index] - window.start[index]
+        where = (start + steps[index] * window.dilations[index]).astype(np.float32)
         moved_by = add(offset, node.constant(where[None], DataType.FLOAT32))
         coordinates.append(reshaped(moved_by, (batch * groups, taps * pixels)))
     split = reshaped(x, (batch * groups, channels // groups, *spatial))

@@ -63,7 +63,7 @@ def scatter_elements(node: OnnxNode) -> OnnxValue:
     reduction, shape = _reduction(node), node.shape(0)
     axis = node.axis(node.integer("axis"), len(shape))
     node.check_indices(1, shape[axis])
-    x, where, updates = (node.tensor(number) for number in range(3))
+    x, where, updates = (node.tensor(index) for index in range(3))
     bounds = where.sizes
     extent = (*bounds[:axis], shape[axis], *bounds[axis + 1 :])
     head = x if extent == shape else dml.slice(x, (0,) * len(shape), extent)
@@ -87,7 +87,7 @@ def _in_place(x: Tensor, head: Tensor) -> Tensor:
         rest = x.sizes[axis] - head.sizes[axis]
         if rest:
             extent = [*head.sizes[:axis], rest, *head.sizes[axis + 1 :]]
-            begin = [head.sizes[axis] if number == axis else 0 for number in range(len(extent))]
+            begin = [head.sizes[axis] if index == axis else 0 for index in range(len(extent))]
             head = dml.join([head, dml.slice(x, begin, extent)], axis)
     return head
 
@@ -135,7 +135,7 @@ def _combined(node: OnnxNode, x: Tensor, where: Tensor, updates: Tensor, reducti
 @operator("ScatterND")
 def scatter_nd(node: OnnxNode) -> OnnxValue:
     """Write slices into a copy at tuples of indices."""
-    shapes, reduction = [node.shape(number) for number in range(3)], _reduction(node)
+    shapes, reduction = [node.shape(index) for index in range(3)], _reduction(node)
     if not shapes[0] or not shapes[1] or not 1 <= shapes[1][-1] <= len(shapes[0]):
         raise node.refusal(f"indices must name 1 to {len(shapes[0])} dimensions, got shape {list(shapes[1])}")
     shape, tuples = shapes[0], shapes[1][-1]

@@ -28,7 +28,7 @@ _PLAIN = 13
 @operator("SequenceConstruct", of_containers=True)
 def construct(node: OnnxNode) -> OnnxValue:
     """Return the inputs as a sequence."""
-    items = [node.value(number) for number in range(len(node))]
+    items = [node.value(index) for index in range(len(node))]
     return _sequence(items, items[0])
 
 
@@ -103,7 +103,7 @@ def split(node: OnnxNode) -> Steps:
         raise node.refusal(f"a tensor is split into at most {MAX_ITEMS} tensors, got {len(sizes)}")
     if not sizes:
         return _sequence([], tensor)
-    names = [f"piece {number}" for number in range(len(sizes))]
+    names = [f"piece {index}" for index in range(len(sizes))]
     nodes = [_node("Split", ["tensor", "sizes"], names, axis=axis)]
     values = {"tensor": tensor, "sizes": node.known(np.array(sizes, np.int64))}
     if not node.has(1) and not node.flag("keepdims", True):
@@ -117,7 +117,7 @@ def joined(
     node: OnnxNode, items: Sequence[OnnxValue], axis: int, *, is_new: bool
 ) -> Generator[NeedsBranch, list[OnnxValue], list[OnnxValue]]:
     """Return tensors joined along an axis or a new one."""
-    names = [f"item {number}" for number in range(len(items))]
+    names = [f"item {index}" for index in range(len(items))]
     values, nodes = dict(zip(names, items, strict=True)), []
     if is_new:
         values["axes"] = node.known(np.array([axis], np.int64))
@@ -132,11 +132,11 @@ def _sequence(items: Sequence[OnnxValue], like: OnnxValue) -> OnnxSequence:
     return OnnxSequence((), like.data_type, like.coded, items=tuple(items))
 
 
-def _position(node: OnnxNode, number: int, count: int, *, may_be_end: bool = False) -> int:
+def _position(node: OnnxNode, index: int, count: int, *, may_be_end: bool = False) -> int:
     """Return an input that is a position among ``count``, the last one if it is absent."""
-    position = plain_array(node.host(number)).reshape(-1) if node.has(number) else np.array([-1])
+    position = plain_array(node.host(index)).reshape(-1) if node.has(index) else np.array([-1])
     if position.size != 1:
-        raise node.refusal(f"the position must be one integer, got shape {list(node.shape(number))}")
+        raise node.refusal(f"the position must be one integer, got shape {list(node.shape(index))}")
     if not count and not may_be_end:
         raise node.refusal("the sequence has no tensors")
     Bounds(-count, count if may_be_end else count - 1, f"{node}: position").check(position)

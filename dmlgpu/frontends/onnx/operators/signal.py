@@ -79,8 +79,8 @@ def short_time_fourier_transform(node: OnnxNode) -> OnnxValue:
 @operator("MelWeightMatrix", since=17, host=range(5))
 def mel_weight_matrix(node: OnnxNode) -> OnnxValue:
     """Return triangular weights that sum frequencies into mel bands, computed on the host."""
-    bands, length, rate = (node.host_integer(number) for number in range(3))
-    low, high = (node.host_number(number) for number in (3, 4))
+    bands, length, rate = (node.host_integer(index) for index in range(3))
+    low, high = (node.host_number(index) for index in (3, 4))
     if bands < 0 or length < 1 or rate < 1 or bands * length > MAX_ELEMENTS // 64:
         raise node.refusal(
             f"length and rate must be positive, bands at least 0, and not too many, got {bands}, {length}, {rate}"

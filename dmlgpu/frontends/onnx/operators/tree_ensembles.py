@@ -116,7 +116,7 @@ def _listed_nodes(node: OnnxNode, kind: str) -> Nodes:
         _integers(node, f"nodes_{name}", count)
         for name in ("treeids", "nodeids", "featureids", "truenodeids", "falsenodeids")
     )
-    numbers = {mode.encode(): number for number, mode in enumerate(MODES)}
+    numbers = {mode.encode(): index for index, mode in enumerate(MODES)}
     kinds = np.array([numbers[mode] for mode in modes])
     inner = kinds != MODES.index("LEAF")
     weights = _floats(node, f"{kind}_weights")
@@ -192,7 +192,7 @@ def _members(node: OnnxNode, kinds: Array, values: Array | None) -> dict[int, Ar
     sets = np.split(values, np.flatnonzero(np.isnan(values)))
     if len(sets) < len(numbers):
         raise node.refusal(f"membership_values must have {len(numbers)} sets, got {len(sets)}")
-    return {number: np.unique(part[~np.isnan(part)]) for number, part in zip(numbers, sets, strict=False)}
+    return {node: np.unique(part[~np.isnan(part)]) for node, part in zip(numbers, sets, strict=False)}
 
 
 def _prepared(node: OnnxNode, nodes: Nodes, targets: int, aggregate: str, **attributes: Any) -> PreparedAttributes:
@@ -354,7 +354,7 @@ def _aggregated(node: OnnxNode, *names: str) -> list[Tensor]:
     totals: list[Tensor | None] = [None] * len(names)
     for first in range(0, turns * turn, turn):
         at = walk.leaves(roots[:, first : first + turn])
-        for number, name in enumerate(names):
+        for index, name in enumerate(names):
             table = node.array(name)
             width = table.sizes[1]
             aggregate = node.text("aggregate") if name == "leaves" else "MAX"
@@ -363,8 +363,8 @@ def _aggregated(node: OnnxNode, *names: str) -> list[Tensor]:
             )
             weights = reshaped(weights, (rows, groups, turn, width))
             reduced = dml.reduce(weights, _REDUCTIONS.get(aggregate, ReduceFunction.MAX), axes=(2,))
-            previous = totals[number]
-            totals[number] = reduced if previous is None else _COMBINED[aggregate](previous, reduced)
+            previous = totals[index]
+            totals[index] = reduced if previous is None else _COMBINED[aggregate](previous, reduced)
     return [total for total in totals if total is not None]
 
 

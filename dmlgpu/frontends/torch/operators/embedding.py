@@ -30,16 +30,16 @@ def summed_rows(rows: Tensor, indices: Tensor, count: int) -> Tensor:
 
     Few rows are summed by a product with a matrix of zeros and ones, many in segments of equal indices after sorting.
     """
-    number = indices.sizes[0]
+    n = indices.sizes[0]
     if not rows.size:
         return filled(rows, (count, *rows.sizes[1:]))
-    if number * count <= _LARGEST_MATRIX:
+    if n * count <= _LARGEST_MATRIX:
         places = sequence(count, 0, 1, indices.data_type, rows.device).expand_dims(1)
         marks = (places == indices.expand_dims(0)).astype(rows.data_type)
         return marks @ rows
     keys, order = ordered(indices)
     wide = widened(rows._taken(order, 0, "index_add"))
-    if number >= 2 * _BLOCK * count:
+    if n >= 2 * _BLOCK * count:
         return _summed_segments(wide, keys, count).astype(rows.data_type)
     (sums,) = _scanned((wide,), keys, _added)
     return _last_of_segments(sums, keys, count).astype(rows.data_type)
@@ -172,11 +172,11 @@ def embedding_bag(
     indices."""
     indices, offsets = (part.astype(DataType.INT64) for part in (indices, offsets))
     bags, width = offsets.sizes[0] - include_last_offset, weight.sizes[1]
-    number = indices.sizes[0]
-    if not number or not bags:
+    n = indices.sizes[0]
+    if not n or not bags:
         empty = filled(offsets, (bags,))
-        return filled(weight, (bags, width)), filled(offsets, (number,)), empty, filled(offsets, (bags, width))
-    bag_of = searchsorted(offsets[:bags].copy(), sequence(number, 0, 1, DataType.INT64, weight.device), "right") - 1
+        return filled(weight, (bags, width)), filled(offsets, (n,)), empty, filled(offsets, (bags, width))
+    bag_of = searchsorted(offsets[:bags].copy(), sequence(n, 0, 1, DataType.INT64, weight.device), "right") - 1
     is_counted = indices != padding_idx
     counts = summed_rows(is_counted.astype(DataType.FLOAT32).expand_dims(1), bag_of, bags)
     sizes = counts.squeeze(1).astype(DataType.INT64)

@@ -148,7 +148,7 @@ def nll_loss_backward(
     shares, classes, axis = _shares(x, target, weight, ignore_index)
     share = -shares * (gradient / total_weight if reduction == _MEAN else gradient)
     numbers = sequence(x.sizes[axis], 0, 1, DataType.INT64, x.device)
-    numbers = numbers.expand_dims(tuple(number for number in range(x.ndim) if number != axis))
+    numbers = numbers.expand_dims(tuple(index for index in range(x.ndim) if index != axis))
     if x.ndim == 1:
         marks = classes.reshape(1) == numbers
         return share.reshape(1).broadcast_to(x.sizes)._chosen(marks, 0.0)

@@ -29,7 +29,7 @@ def _normalized(
     x: Tensor, sizes: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Normalize `x` over the axes in which `sizes` is 1, then scale and shift; return also mean and variance."""
-    ones, zeros = (filled(x, (1,) * x.ndim, number).broadcast_to(tuple(sizes)) for number in (1, 0))
+    ones, zeros = (filled(x, (1,) * x.ndim, index).broadcast_to(tuple(sizes)) for index in (1, 0))
     is_per_channel = all(part is None or part.sizes == tuple(sizes) for part in (weight, bias))
     outputs: Any = directml.batch_normalization_training(
         x,

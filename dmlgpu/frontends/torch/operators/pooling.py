@@ -49,7 +49,7 @@ def _elements(x: Tensor, windows: PoolingWindows) -> list[Tensor]:
     """Return, for each place in a window, a view of the elements of all windows of planes."""
     views = []
     for place in itertools.product(*map(range, windows.kernel)):
-        starts = [number * step for number, step in zip(place, windows.dilation, strict=True)]
+        starts = [index * step for index, step in zip(place, windows.dilation, strict=True)]
         parts = zip(starts, windows.counts, windows.stride, strict=True)
         views.append(x[(..., *(slice(start, start + (count - 1) * step + 1, step) for start, count, step in parts))])
     return views

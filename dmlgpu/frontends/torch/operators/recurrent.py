@@ -15,7 +15,7 @@ from dmlgpu.tensors.tensor import Tensor
 def _parts(x: Tensor, count: int) -> list[Tensor]:
     """Return equal parts of the last axis."""
     width = x.sizes[-1] // count
-    return [x[..., number * width : (number + 1) * width] for number in range(count)]
+    return [x[..., index * width : (index + 1) * width] for index in range(count)]
 
 
 def _sum(x: Tensor, *addends: Tensor | None) -> Tensor:

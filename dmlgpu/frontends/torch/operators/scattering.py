@@ -145,7 +145,7 @@ def combined(x: Any, axis: int, index: Any, updates: Any, reduce: str, include_s
 
 def _corner(x: Any, sizes: tuple[int, ...], axis: int | None = None) -> Any:
     """Return the first elements along every axis but one."""
-    return x[tuple(slice(None) if number == axis else slice(0, size) for number, size in enumerate(sizes))]
+    return x[tuple(slice(None) if index == axis else slice(0, size) for index, size in enumerate(sizes))]
 
 
 def _with_corner(x: Any, part: Any) -> Any:

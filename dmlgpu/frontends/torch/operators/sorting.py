@@ -166,7 +166,7 @@ def _changes(x: Any, axis: int) -> np.ndarray[Any, Any]:
     if size < 2:
         return np.zeros(0, bool)
     differs = directml.element_wise_logical_not(_part(x, axis, 1, size) == _part(x, axis, 0, size - 1))
-    others = [number for number in range(x.ndim) if number != axis]
+    others = [index for index in range(x.ndim) if index != axis]
     mask: np.ndarray[Any, Any] = (ops.any(differs, axis=others) if others else differs).numpy()
     return mask
 
@@ -202,12 +202,12 @@ _MAX_COLUMNS = 4096
 def _lexicographic(x: Any, axis: int) -> Any:
     """Return the order of slices along an axis by their elements, the first one first: stable sorts, last one first."""
     count = x.sizes[axis]
-    columns = x.transpose(axis, *(number for number in range(x.ndim) if number != axis)).reshape(count, x.size // count)
+    columns = x.transpose(axis, *(index for index in range(x.ndim) if index != axis)).reshape(count, x.size // count)
     if columns.sizes[1] > _MAX_COLUMNS:
         raise Unsupported(f"unique slices of more than {_MAX_COLUMNS} elements")
     order: Any = None
-    for number in range(columns.sizes[1] - 1, -1, -1):
-        column = columns[:, number]
+    for index in range(columns.sizes[1] - 1, -1, -1):
+        column = columns[:, index]
         places = _ordered(column if order is None else column._taken(order, 0, "unique"), 0)[1].astype(DataType.INT32)
         order = places if order is None else order._taken(places, 0, "unique")
     return order

@@ -292,9 +292,9 @@ def hurwitz_zeta(order: int, x: Any) -> Any:
     power = directml.element_wise_constant_pow(end, exponent=-float(order))
     total = total + power * end * (1 / (order - 1)) + power * 0.5
     factor, falling = float(order), power / end
-    for number, bernoulli in enumerate(_BERNOULLI, 1):
-        total = total + falling * (bernoulli / math.factorial(2 * number) * factor)
-        factor *= (order + 2 * number - 1) * (order + 2 * number)
+    for k, bernoulli in enumerate(_BERNOULLI, 1):
+        total = total + falling * (bernoulli / math.factorial(2 * k) * factor)
+        factor *= (order + 2 * k - 1) * (order + 2 * k)
         falling = falling / (end * end)
     return total
 

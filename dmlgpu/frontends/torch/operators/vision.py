@@ -32,9 +32,9 @@ def suppressed(boxes: torch.Tensor, scores: torch.Tensor, iou_threshold: float) 
     common = (high - low).clamp(min=0).prod(2)
     overlaps = (common > iou_threshold * (areas[:, None] + areas[None, :] - common)).cpu().numpy()
     stays = np.ones(len(overlaps), bool)
-    for number, row in enumerate(overlaps):
-        if stays[number]:
-            stays[number + 1 :] &= ~row[number + 1 :]
+    for index, row in enumerate(overlaps):
+        if stays[index]:
+            stays[index + 1 :] &= ~row[index + 1 :]
     return order[torch.from_numpy(np.flatnonzero(stays)).to(boxes.device)]
 
 
