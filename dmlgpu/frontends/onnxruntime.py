@@ -6,7 +6,7 @@
     (logits,) = session.run(["logits"], {"x": array})
 
 Sessions run on one device, DirectML's operators on a GPU. Execution providers, threads, memory arenas and optimization
-levels are accepted and have no effect. What would change results or needs native pointers raises NotSupported.
+levels are accepted and have no effect. Options that would change results or need native pointers raise NotSupported.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Array: TypeAlias = NDArray[Any]
 ProviderNames: TypeAlias = Sequence[str | tuple[str, Mapping[str, Any]]]
 
 PROVIDER = "DmlExecutionProvider"
-"""The name that onnxruntime gives to DirectML; the only provider of these sessions."""
+"""onnxruntime's name of DirectML; the only provider of these sessions."""
 
 __all__ = [
     "ExecutionMode",
@@ -364,13 +364,13 @@ class InferenceSession:
         return [NodeArg.of(declared) for declared in self._declared.variable]
 
     def get_modelmeta(self) -> ModelMetadata:
-        """Return what the model file says of itself."""
+        """Return the metadata of the model file."""
         if self._metadata is None:
             self._metadata = ModelMetadata.of(parsed(self._source))
         return self._metadata
 
     def get_session_options(self) -> SessionOptions:
-        """Return the options that the session was made with."""
+        """Return the options of the session."""
         return self._options
 
     def get_providers(self) -> list[str]:
@@ -437,7 +437,7 @@ class InferenceSession:
         def work() -> None:
             try:
                 results, error = self.run(output_names, input_feed, run_options), ""
-            except Exception as failure:  # handed to the callback, as onnxruntime does
+            except Exception as failure:  # passed to the callback, as onnxruntime does
                 results, error = [], str(failure)
             callback(results, user_data, error)
 

@@ -1,4 +1,4 @@
-"""Options of onnxruntime's sessions and runs, and what models say of themselves: ``dmlgpu.onnxruntime`` has them."""
+"""Options of onnxruntime's sessions and runs, and metadata of models; exported by ``dmlgpu.onnxruntime``."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class SessionOptions:
 
 @dataclass(slots=True)
 class RunOptions:
-    """Options of a run: accepted, without effect."""
+    """Options of a run, which are accepted and have no effect."""
 
     log_severity_level: int = -1
     log_verbosity_level: int = 0
@@ -152,7 +152,7 @@ class NodeArg:
 
 @dataclass(frozen=True)
 class ModelMetadata:
-    """What the model file says of itself."""
+    """Metadata of a model file."""
 
     custom_metadata_map: dict[str, str]
     description: str

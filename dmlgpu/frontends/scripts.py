@@ -1,4 +1,4 @@
-"""Run a script that imports the module of another library, which dmlgpu stands in for."""
+"""Run a script that imports the module of another library, which dmlgpu replaces."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from types import ModuleType, TracebackType
 from dmlgpu.runtime.adapters import ADAPTER_VARIABLE
 
 NO_SCRIPT = 2
-"""Python's exit code where a script cannot be read."""
+"""Python's exit code if a script cannot be read."""
 
 
 def run_script(
@@ -25,7 +25,7 @@ def run_script(
         description: Sentence that ``--help`` prints.
         module: Name under which the script imports the module.
         load: Returns the module; called once the adapter is chosen.
-        arguments: Those of the command line; None takes ``sys.argv``.
+        arguments: Command-line arguments; None takes ``sys.argv``.
 
     Returns:
         The exit code.
@@ -55,7 +55,7 @@ def run_script(
 
 
 def _main_module(path: str, loader: SourceFileLoader) -> ModuleType:
-    """Return the script's module, with what Python puts there."""
+    """Return the script's module with the attributes that Python sets."""
     module = ModuleType("__main__")
     vars(module).update(
         __annotations__={}, __builtins__=sys.modules["builtins"], __cached__=None, __file__=path, __loader__=loader

@@ -169,7 +169,7 @@ class _ModelExecution:
     # -- results ----------------------------------------------------------------------------------------------------
 
     def _expect_shapes(self) -> None:
-        """Note the tensors as which resources are first used, for those shown before anything is written to them."""
+        """Record the tensor of the first use of each resource, for resources that are shown before they are written."""
         used = [
             user.initial_inputs for user in self.model.dispatchables.values() if isinstance(user, TableDispatchable)
         ]

@@ -85,7 +85,7 @@ def _exists(path: Path) -> bool:
 
 
 IMAGE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg"})
-"""File names that stand for pictures."""
+"""Suffixes of image files."""
 
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 _TYPES = (DataType.FLOAT32, DataType.FLOAT16)
@@ -175,8 +175,8 @@ def image_bytes(array: NDArray[Any], suffix: str, path: str) -> bytes:
     """Return an image as the bytes of a file.
 
     Args:
-        array: (1, channels, height, width), 0 to 1; what lies outside is cut off.
-        suffix: The file's, which says the format.
+        array: (1, channels, height, width), 0 to 1; other values are clipped.
+        suffix: Suffix of the file, which selects the format.
         path: Where in the model, for messages.
     """
     pillow = _pillow(JsonNode(None, path))

@@ -42,20 +42,20 @@ def nearest(word: str, candidates: Collection[str]) -> str:
 
 
 def listing(words: Collection[str]) -> str:
-    """Return the words quoted, as a list to read: ``'a', 'b' or 'c'``."""
+    """Quote and list the words for a message: ``'a', 'b' or 'c'``."""
     quoted = [repr(word) for word in words]
     return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}" if quoted else "none"
 
 
 def quoted(text: str) -> str:
-    """Return a text of the model's as messages quote it; the beginning of a long one."""
+    """Quote a string of the model for a message; long strings are truncated."""
     return repr(abridged(text))
 
 
 def child_path(path: str, key: str) -> str:
     """Return the path of a member: ``$.resources.A``, or ``$.resources["my buffer"]`` for other than identifiers.
 
-    Of a long key it has the beginning.
+    Long keys are truncated.
     """
     key = abridged(key)
     return f"{path}.{key}" if _IDENTIFIER.match(key) else f"{path}[{json.dumps(key)}]"
@@ -73,7 +73,7 @@ def _is_unicode(text: str) -> bool:
 def shown(value: Any) -> str:
     """Describe a value in JSON's terms, with the value itself if it is short.
 
-    Python refuses to write integers of more than 4,300 digits: long ones come as their number of bits.
+    Python cannot format integers of more than 4,300 digits; such an integer is described by its number of bits.
     """
     if isinstance(value, Mapping):
         return "an object"
@@ -223,7 +223,7 @@ def parse_array(node: JsonNode, data_type: DataType) -> NDArray[Any]:
         try:
             return _convert(values, data_type)
         except OverflowError:
-            pass  # Some element is out of range: the slow way names it.
+            pass  # Some element is out of range: parse one by one to name it.
     return _convert([parse_scalar(element, data_type) for element in node.elements()], data_type)
 
 
@@ -245,7 +245,7 @@ def parse_enum(node: JsonNode, members: type[E], prefix: str) -> E:
     Args:
         node: A string.
         members: The enumeration.
-        prefix: What DirectML puts in front of every name, ``"DML_REDUCE_FUNCTION_"``.
+        prefix: Prefix of every name in DirectML, ``"DML_REDUCE_FUNCTION_"``.
     """
     return members[_member_name(node, list(members.__members__), prefix)]
 
@@ -312,7 +312,7 @@ def parse_json(raw: bytes, source: str) -> Any:
 
     Args:
         raw: The text in UTF-8, with or without a byte order mark.
-        source: What to call the text in messages, its file name.
+        source: Name of the text in messages, its file name.
     """
     try:
         text = raw.decode("utf-8-sig")
@@ -325,7 +325,7 @@ def parse_json(raw: bytes, source: str) -> Any:
         _fail(source, text, error.pos, f"malformed JSON: {error.msg}")
     except RecursionError as error:
         raise ModelError(source, "malformed JSON: nested too deeply") from error
-    except ValueError as error:  # the only other one: Python refuses integers of more digits
+    except ValueError as error:  # Python rejects integers of too many digits; no other ValueError is possible
         digits = sys.get_int_max_str_digits()
         raise ModelError(source, f"malformed JSON: an integer has more than {digits:,} digits") from error
 

@@ -122,7 +122,7 @@ def _dispatch(node: JsonNode, resources: Mapping[str, Resource], dispatchables: 
     dispatchable = lookup(node.require("dispatchable", "a dispatch command"), dispatchables, "dispatchable")
     if isinstance(dispatchable, ShaderDispatchable):
         return parse_shader_dispatch(node, dispatchable, resources)
-    thread_groups(node.get("threadGroupCount"))  # only shaders have them; elsewhere they are ignored
+    thread_groups(node.get("threadGroupCount"))  # only shaders have them; others ignore them
     if isinstance(dispatchable, OnnxDispatchable):
         return parse_onnx_dispatch(node, dispatchable, resources)
     bindings = node.require("bindings", "a dispatch command")

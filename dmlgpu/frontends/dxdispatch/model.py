@@ -20,7 +20,7 @@ from dmlgpu.runtime.shader_source import ShaderBinding
 
 @dataclass(frozen=True)
 class BoundTensor(Range[str]):
-    """A tensor and its bytes in the resource whose name stands for the buffer."""
+    """A tensor and its byte range in the resource that serves as its buffer."""
 
     tensor: TensorDesc
 
@@ -52,7 +52,7 @@ class TableDispatchable:
         inputs: Bind points in the order of the operator's fields, or of the graph's inputs.
         outputs: likewise.
         flags: How to compile it.
-        initial_inputs: What is bound at initialization: the tensors with OWNED_BY_DML.
+        initial_inputs: Tensors bound at initialization: those with OWNED_BY_DML.
     """
 
     name: str

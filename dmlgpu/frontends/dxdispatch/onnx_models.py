@@ -1,4 +1,4 @@
-"""ONNX models in a model: free dimensions, bindings by name, those that are implicit."""
+"""ONNX models in a model: free dimensions, named and implicit bindings."""
 
 from __future__ import annotations
 

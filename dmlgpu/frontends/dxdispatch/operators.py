@@ -103,7 +103,7 @@ def _describe(schema: OperatorSchema, fields: JsonNode, fused: bool) -> Operator
 
 
 def located(error: InvalidDescription, fields: JsonNode) -> ModelError:
-    """Return the complaint about a description as one about the model.
+    """Convert an error about a description into an error about the model.
 
     Args:
         error: Names a field in Python, ``input_tensors[1].sizes[0]``.
@@ -128,7 +128,7 @@ def _parse_member(member: JsonNode, field: FieldSchema, schema: OperatorSchema, 
 
 
 def _check_counts(schema: OperatorSchema, fields: JsonNode) -> None:
-    """Check the counts of arrays, which are optional but must be right."""
+    """Check the optional counts of arrays against their lengths."""
     for field in schema.python_fields:
         if field.count_field is None or (count := fields.get(field.count_field)) is None:
             continue

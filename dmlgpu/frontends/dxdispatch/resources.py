@@ -61,12 +61,12 @@ class InitialValues:
 
     @property
     def byte_count(self) -> int:
-        """Bytes that the elements take."""
+        """Size of the elements in bytes."""
         return -(-self.count * (self.data_type.bits or 8) // 8)
 
     @property
     def memory(self) -> int:
-        """Bytes that making the elements takes, and packing those of 4 bits."""
+        """Bytes of memory needed to create the elements and to pack 4-bit ones."""
         return max(2, 32 // (self.data_type.bits or 8)) * self.byte_count
 
     def to_bytes(self) -> NDArray[np.uint8]:
@@ -85,7 +85,7 @@ class Resource:
 
     Attributes:
         name: The model's name for it.
-        values: What it holds at the start.
+        values: Its initial values.
         offset: Byte at which the initial values begin.
         size: Its size in bytes: ``sizeInBytes``, else the end of the initial values.
         deferred: Whether it has no memory of its own: it becomes the output of an ONNX model that it is bound to.
@@ -217,7 +217,8 @@ def _from_constant(source: JsonNode, data_type: DataType) -> InitialValues:
 
 
 def _from_sequence(source: JsonNode, data_type: DataType) -> InitialValues:
-    """Start, start + delta ...: accumulated in the data type itself, with the rounding and wrapping of DxDispatch."""
+    """Return start, start + delta, ..., accumulated in the data type itself, with the rounding and wrapping of
+    DxDispatch."""
     count = _value_count(source)
     start, delta = (_element(source, key, data_type) for key in ("valueStart", "valueDelta"))
 
@@ -278,7 +279,7 @@ def _from_npy(source: JsonNode, path: Path, data_type: DataType) -> InitialValue
 
 
 def _check_header(source: JsonNode, path: Path) -> None:
-    """Refuse a .npy file whose header promises more than the file holds: NumPy takes memory for all of it at once."""
+    """Reject a .npy file whose header announces more data than the file has: NumPy would allocate all of it at once."""
     with path.open("rb") as stream:
         try:
             version = np.lib.format.read_magic(stream)
@@ -287,7 +288,7 @@ def _check_header(source: JsonNode, path: Path) -> None:
             promised = math.prod(shape) * dtype.itemsize
         except OSError:
             raise
-        except Exception as error:  # NumPy lets its parser of Python's syntax fail as it will
+        except Exception as error:  # NumPy does not catch the errors of the Python parser that it uses
             raise source.error(f"{quoted(str(path))} is not a .npy file of numbers: {abridged(str(error))}") from error
         held = os.fstat(stream.fileno()).st_size - stream.tell()
     if any(type(size) is not int or not 0 <= size <= UINT32_MAX for size in shape):

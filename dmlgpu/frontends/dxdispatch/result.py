@@ -59,7 +59,7 @@ class Dispatched:
     Attributes:
         dispatchable: Its name.
         cpu: Milliseconds on the host of each iteration, by the number of repetitions in it.
-        gpu: Milliseconds between the device's timestamps likewise; empty if there are none.
+        gpu: Milliseconds between the device's timestamps, likewise; empty if the device has none.
         warmup: How many samples at the start count as cold, one hot sample left at least.
     """
 
@@ -83,7 +83,7 @@ class Dispatched:
         return samples[: max(min(len(samples) - 1, self.warmup), 0)]
 
     def hot(self, samples: tuple[float, ...]) -> tuple[float, ...]:
-        """Return the samples after those."""
+        """Return the samples after the cold ones."""
         return samples[len(self.cold(samples)) :]
 
     def details(self, *, each: bool) -> str:
@@ -155,7 +155,7 @@ def report(event: Event, verbosity: int = 0) -> str | None:
     """Return the text that DxDispatch prints for an event, or None if it prints nothing.
 
     Args:
-        event: What happened.
+        event: The event.
         verbosity: 0 shows the median of hot samples; 1 initialization, cold and hot samples; 2 each sample, too.
     """
     if isinstance(event, Initialized) and verbosity < 1:
@@ -269,5 +269,5 @@ def timed(
             break
         if rest and (limit is not None or len(cpu) < options.iterations):
             sleep(rest)
-    # A driver whose timestamps were once impossible has none that count.
+    # Ignore all timestamps of a driver that returned an impossible one.
     return Dispatched(name, tuple(cpu), tuple(gpu) if len(gpu) == len(cpu) else (), options.warmup_samples)

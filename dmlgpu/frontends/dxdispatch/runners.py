@@ -60,7 +60,7 @@ class DispatchRunner(ABC):
 
 
 def graph_of(desc: OperatorDesc, name: str) -> GraphDesc:
-    """Return a graph of one operator, whose inputs have the operator's numbers; absent outputs are omitted."""
+    """Return a graph of one operator, whose inputs have the operator's indices; absent outputs are omitted."""
     inputs = [index for index, slot in enumerate(desc.inputs) if slot.tensor is not None]
     outputs = [index for index, slot in enumerate(desc.outputs) if slot.tensor is not None]
     return GraphDesc(
@@ -77,7 +77,7 @@ class TableRunner(DispatchRunner):
     """An operator or a graph, compiled and initialized, with the binding table of its dispatches.
 
     Attributes:
-        own: Buffers that it needs in addition to the resources; the caller releases them.
+        own: Buffers in addition to the resources; the caller releases them.
     """
 
     def __init__(self, device: Device, dispatchable: TableDispatchable, buffers: Buffers, own: list[Buffer]):

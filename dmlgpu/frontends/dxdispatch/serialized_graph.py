@@ -33,7 +33,7 @@ from dmlgpu.frontends.dxdispatch.operators import parse_operator, parse_operator
 
 
 class MalformedBuffer(ValueError):
-    """Bytes that are no FlatBuffer."""
+    """The bytes are not a valid FlatBuffer."""
 
 
 class FlatBuffer:
@@ -71,7 +71,7 @@ class FlatBuffer:
         return position + int(self.number(position, "I"))
 
     def vector(self, position: int, element: int) -> tuple[int, int]:
-        """Return where the elements of a vector begin and how many there are; ``element`` is the bytes of one."""
+        """Return the position and number of the elements of a vector; ``element`` is the size of one in bytes."""
         count = int(self.number(position, "I"))
         self._left -= count
         if position + 4 + count * element > len(self._data) or self._left < 0:
@@ -98,8 +98,8 @@ class FlatTable:
     """A table of a FlatBuffer. Absent fields are None or a default.
 
     Attributes:
-        buffer: Where it lies.
-        position: The byte at which it begins.
+        buffer: The buffer that contains it.
+        position: Its first byte.
     """
 
     buffer: FlatBuffer
@@ -169,7 +169,7 @@ _SCALAR_BYTES = 8
 
 
 class _Kind(IntEnum):
-    """Types of attributes: the numbers of the format's union."""
+    """Types of attributes, as numbered by the format's union."""
 
     NONE = 0
     ACTIVATION = 1
@@ -205,7 +205,7 @@ def read_graph(data: bytes, name: str, weights: Callable[[str], bytes]) -> Seria
 
     Args:
         data: The file.
-        name: What to call it in messages.
+        name: Name in messages.
         weights: Returns the bytes of the weight file of a constant, by the constant's name.
     """
     try:

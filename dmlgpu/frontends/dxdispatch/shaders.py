@@ -19,7 +19,7 @@ PORTING = (
     "var<storage, read_write>, cbuffer var<uniform>, numthreads @workgroup_size, -D an override), and give it as type "
     "'wgsl' with 'sourcePath', 'entryPoint' and 'constants'; the commands stay as they are"
 )
-"""How to bring a model with HLSL over, in one sentence."""
+"""Advice for models with HLSL shaders."""
 
 _KEYS = ("type", "sourcePath", "entryPoint", "constants")
 
@@ -30,7 +30,7 @@ def parse_shader(name: str, node: JsonNode, access: FileAccess) -> ShaderDispatc
     """Return a dispatchable of type ``wgsl``.
 
     Raises:
-        ModelError: A key, the file or a declaration in it is not as it must be.
+        ModelError: If a key, the file or a declaration in it is invalid.
         MissingFile: If there is no such file.
     """
     node.allow(_KEYS, "a WGSL dispatchable")
@@ -58,7 +58,7 @@ def parse_shader(name: str, node: JsonNode, access: FileAccess) -> ShaderDispatc
 
 
 def _entry_point(node: JsonNode, source: JsonNode, known: Sequence[str]) -> str:
-    """Return the function to run: the one that is named, or the only one."""
+    """Return the entry point: the named one, or the only one."""
     named = node.get("entryPoint")
     if named is None and len(known) == 1:
         return known[0]
@@ -115,7 +115,7 @@ def parse_shader_dispatch(
 
 
 def _range(member: JsonNode, resources: Mapping[str, Resource], *, whole: bool) -> Range[str]:
-    """Return the bytes that a binding gives: what the resource's initial values take, or all of it."""
+    """Return the byte range of a binding: the initial values of the resource, or all of it."""
     if isinstance(member.value, list | tuple):
         if len(member.value) != 1:
             raise member.error(f"must be one resource, got {len(member.value)}")

@@ -36,7 +36,7 @@ _FLOATS = (_FLOAT, _BFLOAT16)
 
 
 def widened(words: NDArray[np.uint16]) -> NDArray[np.float32]:
-    """Return the elements of BFLOAT16 that lie in words, as float32."""
+    """Convert BFLOAT16 elements, given as words, to float32."""
     return (words.astype(np.uint32) << 16).view(np.float32)
 
 
@@ -57,7 +57,7 @@ class ScaledHalves:
 
     @classmethod
     def of(cls, shape: tuple[int, int], words: Callable[[slice], NDArray[np.uint16]]) -> ScaledHalves:
-        """Return a matrix of BFLOAT16 whose rows a function returns as words."""
+        """Return a BFLOAT16 matrix, given a function that returns its rows as words."""
         rows, inner = shape
 
         def scales(span: slice) -> NDArray[np.float32]:
@@ -205,7 +205,7 @@ class _ScaledMatrices:
         self._after: _Added = defaultdict(list)
 
     def scale(self, name: str) -> bool:
-        """Give a matrix scales; return whether all that read it can be given them."""
+        """Scale a matrix; return whether all its readers can apply the scales."""
         readers = [(self._kind(node, place), node) for node, place in self._readers[name]]
         if name in self._outputs or not readers or not all(kind for kind, _ in readers):
             return False

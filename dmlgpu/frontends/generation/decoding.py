@@ -30,7 +30,7 @@ class Decoding(Protocol):
     """Runs prompts and tokens on a device. Prompts are lists of token ids, or features for the encoder.
 
     Attributes:
-        memory: What the model needs of the device's memory.
+        memory: Device memory that the model needs.
         takes_features: Whether prompts are arrays of features.
     """
 
@@ -48,10 +48,11 @@ class Decoding(Protocol):
         """Return the tokens of the decoder before the answer."""
 
     def prepare(self, prompts: Sequence[Any], cached: list[int]) -> int:
-        """Make caches for prompts; return how many tokens of the only one they have. ``cached`` is in them now."""
+        """Prepare the caches for prompts, given the ``cached`` tokens; return how many tokens of a single prompt they
+        hold."""
 
     def prefill(self, prompts: Sequence[Any], reused: int) -> Scores:
-        """Run the prompts, without the tokens that the caches have; return the scores of the next tokens."""
+        """Run the prompts except for cached tokens; return the scores of the next tokens."""
 
     def step(self, tokens: Tensor) -> Scores:
         """Run the next tokens {batch, 1}; return the scores of those after them."""
@@ -96,7 +97,7 @@ class CachedDecoding:
 
     @property
     def most_prompt(self) -> int:
-        """Maximum number of tokens of a prompt, which leaves room for another one."""
+        """Maximum number of tokens of a prompt; leaves room for one more token."""
         return self.context - 1
 
     def features_of(self, prompt: Any) -> None:
@@ -118,7 +119,7 @@ class CachedDecoding:
         return outputs[LOGITS], outputs[BEST]
 
     def prepare(self, prompts: Sequence[Sequence[int]], cached: list[int]) -> int:
-        """Make caches for a number of rows; return how many tokens of the prompt they have."""
+        """Prepare the caches for a number of rows; return how many tokens of the prompt they hold."""
         rows = len(prompts)
         self._replay = None
         self._ones = self._integers([1] * rows)
@@ -193,7 +194,7 @@ class CachedDecoding:
         return {name: output for name, output in outputs.items() if isinstance(output, Tensor)}
 
     def _chunk_size(self, needed: int, most: int) -> int:
-        """Return the number of tokens of a run: one of few, so that few shapes are compiled."""
+        """Round up the number of tokens of a run, so that few shapes are compiled."""
         size = 1 if needed == 1 else SMALLEST_CHUNK
         while size < needed and 2 * size <= most:
             size *= 2

@@ -42,10 +42,10 @@ _IDS = ("input_ids", "decoder_input_ids")
 _CACHE = re.compile(r"(?:past_key_values|past|present)\.(\d+)\.(decoder|encoder)\.(key|value)")
 _ADDED = "step.suppressed"
 _SUPPRESSED = -1e30
-"""Added to logits of tokens that an answer must not have."""
+"""Added to the logits of suppressed tokens."""
 
 _CacheKey: TypeAlias = tuple[bool, int, str]
-"""Whether a cache is of the encoder's states, its layer, and its part: key or value."""
+"""Identity of a cache: whether it holds the encoder's states, its layer, and ``key`` or ``value``."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class EncoderDecoderNetwork:
         start: Tokens that begin an answer.
         encoder: Network from prompts to states.
         cross: Network from states to the caches of keys and values of all layers.
-        decoder: Network of one token. Weights that several networks have are the same objects.
+        decoder: Network of one token. Networks share the objects of equal weights.
         caches: Those of the decoder's tokens.
         cross_caches: Those of the encoder's states.
         vocabulary: Number of logits.
@@ -161,7 +161,8 @@ class EncoderDecoderNetwork:
         return sum(cache.row_bytes for cache in self.caches)
 
     def cache_bytes(self, context: int) -> int:
-        """Return the bytes of all caches of a prompt; those of the encoder's states, of equal size, are not copied."""
+        """Return the bytes of all caches of a prompt; those of the encoder's states have the same size and are not
+        copied."""
         return (2 * context + self.settings.prompt_length) * self.row_bytes
 
     @property
@@ -298,7 +299,7 @@ class EncodedDecoding:
         return list(self._network.start)
 
     def prepare(self, prompts: Sequence[Any], cached: list[int]) -> int:
-        """Check what the caches of the prompts need. They are made from the beginning."""
+        """Check the sizes of the prompts' caches. They start empty."""
         self.memory = MemoryNeed.of(self._network, self._context, len(prompts))
         self.memory.check(self._label, self._device)
         return 0
@@ -337,7 +338,7 @@ class EncodedDecoding:
         """Run the next tokens; the caches grow."""
         network, count = self._network, self._count
         inputs = {TOKENS: tokens, **_inputs_of({_PLACES: np.array([count])}, network.decoder)}
-        self._count = 0  # after an exception, the caches are not those of the tokens
+        self._count = 0  # after an exception, the caches do not match the tokens
         if count == 0:
             for cache in network.caches:
                 inputs[cache.past] = np.zeros((tokens.shape[0], cache.heads, 0, cache.head_size), cache.dtype)

@@ -29,7 +29,7 @@ _NETWORKS = (
 )
 _MERGED = "decoder_model_merged.onnx"
 _ENCODER_DECODER = (("encoder_model.onnx",), ("decoder_model.onnx", _MERGED), ("decoder_with_past_model.onnx", _MERGED))
-"""Files of a model with an encoder, each with the one that can stand for it."""
+"""Files of a model with an encoder, each with its alternative."""
 
 _PYTORCH = ("*.safetensors", "pytorch_model*.bin")
 _MAX_JSON_BYTES = 256 << 20
@@ -43,7 +43,7 @@ _SIZES = {
     "kv_heads": ("num_key_value_heads", "num_kv_heads", "num_attention_heads", "n_head", "num_heads", "n_heads"),
     "hidden": ("hidden_size", "n_embd", "d_model"),
 }
-"""Names of each size in a config.json; the first one that is there counts."""
+"""Names of each size in a config.json; the first one present counts."""
 
 _DECODER_SIZES = {
     "context_length": ("max_target_positions", *_SIZES["context_length"]),
@@ -88,7 +88,7 @@ def read(source: str | os.PathLike[str], context: int | None = None) -> Language
 
 
 def _advice(path: Path) -> str:
-    """Return what to pass instead of something that is no folder."""
+    """Return advice for a path that is not a folder."""
     source = f"source must be a folder with {_GENAI} or config.json, or a .gguf file"
     if not path.exists():
         return f"{source}, got {str(path)!r}, which does not exist; models are not downloaded"
@@ -118,7 +118,7 @@ def _genai(folder: Path) -> LanguageModel:
 
 
 def _parts(folder: Path, pipeline: object) -> list[NetworkPart]:
-    """Return the parts of a split decoder that compute a token: those for prompts alone are other forms of them."""
+    """Return the parts of a split decoder that compute a token: those only for prompts are other forms of them."""
     stages = [stage for entry in pipeline for stage in entry.items()] if _is_pipeline(pipeline) else []
     parts = []
     for name, stage in stages:
@@ -276,7 +276,7 @@ def _chat_template(folder: Path, settings: Mapping[str, Any]) -> str:
         except (OSError, UnicodeDecodeError) as error:
             raise ModelError(folder.name, f"chat_template.jinja cannot be read: {error}") from None
     template = settings.get("chat_template")
-    if isinstance(template, list):  # several by name
+    if isinstance(template, list):  # several templates, by name
         named = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
         template = named.get("default")
     return template if isinstance(template, str) else ""

@@ -209,7 +209,7 @@ class Generator:
 
     @property
     def memory(self) -> MemoryNeed:
-        """What the model needs of the device's memory, as estimated."""
+        """Estimated device memory that the model needs."""
         return self._decoding.memory
 
     @property
@@ -479,7 +479,7 @@ class Generator:
         statistics.prompt_tokens = sum(len(prompt) for prompt in prompts if isinstance(prompt, list))
         answers = self.answers = [[] for _ in prompts]
         start = time.perf_counter()
-        cached, self._cached = self._cached, []  # after an exception, nothing is known of the caches
+        cached, self._cached = self._cached, []  # after an exception, the content of the caches is unknown
         reused = statistics.reused_tokens = self._decoding.prepare(prompts, cached)
         statistics.memory = self.memory
         fed = [self._decoding.history(prompt) for prompt in prompts]
@@ -526,7 +526,7 @@ def _duration(seconds: float) -> str:
 
 
 def _read(tokens: Tensor) -> Readback:
-    """Start to read tokens."""
+    """Start reading tokens."""
     readback: Readback = tokens.buffer.read_async(0, 4 * tokens.sizes[0])
     return readback
 

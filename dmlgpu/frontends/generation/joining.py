@@ -1,4 +1,4 @@
-"""Networks that are split over several files, as one; and weights that several files have, once."""
+"""Join networks that are split over several files, and share their equal weights."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class NetworkPart:
 
     Attributes:
         path: The file.
-        renamed: Names by which later parts read its outputs, if they differ from the outputs' own.
+        renamed: Names by which later parts read its outputs, if different.
     """
 
     path: Path

@@ -1,4 +1,4 @@
-"""What a language model consists of, independent of the file format it came from."""
+"""The parts of a language model, independent of its file format."""
 
 from __future__ import annotations
 

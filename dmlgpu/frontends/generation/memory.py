@@ -1,4 +1,4 @@
-"""What a language model needs of a device's memory."""
+"""Device memory that a language model needs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def default_context(config: LanguageConfig) -> int:
 
 @dataclass(frozen=True)
 class MemoryNeed:
-    """Bytes of device memory that a model needs, estimated from the sizes of its tensors.
+    """Device memory of a model in bytes, estimated from the sizes of its tensors.
 
     Attributes:
         context: Tokens that the caches have room for.
@@ -44,7 +44,7 @@ class MemoryNeed:
 
     @classmethod
     def of(cls, network: StepNetwork | EncoderDecoderNetwork, context: int, batch: int = 1) -> MemoryNeed:
-        """Return what a network needs.
+        """Estimate the memory of a network.
 
         Args:
             network: The network.
@@ -61,7 +61,7 @@ class MemoryNeed:
         )
 
     def at(self, context: int) -> MemoryNeed:
-        """Return the same for another context."""
+        """Return the estimate for another context."""
         factor = context / self.context
         return replace(
             self, context=context, caches=int(self.caches * factor), largest_cache=int(self.largest_cache * factor)

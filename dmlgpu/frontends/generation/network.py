@@ -55,7 +55,7 @@ _FLOAT = TensorProto.FLOAT
 _PRODUCTS = ("MatMul", "Gemm", "MatMulNBits", "FusedMatMul")
 _MAX_INTEGERS = 4
 _INTEGER_LEVELS = (0, 4)
-"""Values of accuracy_level that leave the type of rows open, or allow 8-bit integers; others need a type of floats."""
+"""Values of accuracy_level that allow 8-bit integers; others require floats."""
 
 _AFTER_PRODUCTS = ("Cast", "Identity", "Mul", "Div", "Add", "Sub", "Tanh")
 
@@ -126,7 +126,7 @@ class StepNetwork:
 
     @property
     def cache_kind(self) -> str:
-        """How the caches change, as text."""
+        """Text that describes how the caches change."""
         return "a row per token of the context" if self.is_fixed else "grow by concatenation; the last rows are kept"
 
 
@@ -146,7 +146,7 @@ def as_step(
         config: Its sizes, which must agree with the network's.
         cache: Format of its caches; None keeps that of the network.
         weights: Initializers that are in none of its files, by name.
-        context: Number of positions; tables of rotary embeddings are cut to it. None keeps them.
+        context: Number of positions; tables of rotary embeddings are truncated to it. None keeps them.
         has_integer_activations: Whether rows of products with quantized weights are rounded to integers.
 
     Raises:
@@ -199,7 +199,7 @@ def _round_activations(graph: GraphProto, name: str) -> None:
 def _cut_tables(
     graph: GraphProto, folder: Path | None, weights: Mapping[str, OnnxValue], rows: int
 ) -> dict[str, OnnxValue]:
-    """Cut tables of cosines and sines, which have rows for all that the model allows; return them by name."""
+    """Truncate tables of cosines and sines, which have rows for the whole context; return them by name."""
     tables: set[str] = set()
     others: set[str] = set()
     for node in all_nodes(graph):
@@ -391,7 +391,7 @@ class _Rewriting:
         return self._node("Reshape", [numbers, self._constant(sizes, np.int64)], name)
 
     def _fixed_attention(self) -> None:
-        """Give GroupQueryAttention the number of tokens, at most as many as leave room for the new ones."""
+        """Pass GroupQueryAttention the number of tokens, limited so that the new ones fit."""
         room = self._node("Sub", ["step.rows", "step.new"], "step.room")
         self._node("Min", [PAST, room], "step.before")
         less = self._node("Sub", ["step.new", self._constant(1)], "step.new.less")
@@ -523,14 +523,14 @@ class _Rewriting:
         return node.op_type == "Gather" and tensor is not None and not tensor.dims
 
     def _tensor(self, name: str) -> TensorProto | None:
-        """Return a constant; None if it is none."""
+        """Return the value of a constant; None for other tensors."""
         producer = self._producers.get(name)
         if producer is not None and producer.op_type == "Constant":
             return next((attribute.t for attribute in producer.attribute if attribute.name == "value"), None)
         return self._initializers.get(name)
 
     def _integers(self, name: str) -> list[int] | None:
-        """Return the elements of a small constant; None if it is none."""
+        """Return the elements of a small constant; None for other tensors."""
         tensor = self._tensor(name)
         if tensor is None or tensor.data_location == TensorProto.EXTERNAL or math.prod(tensor.dims) > _MAX_INTEGERS:
             return None

@@ -20,7 +20,7 @@ _LARGEST = 3.4e38
 """Bound of numbers on the device, which are float32."""
 
 _MIN_TEMPERATURE = 1e-6
-"""Temperatures below it give the same tokens; divided logits would overflow."""
+"""Lower temperatures give the same tokens, but divided logits would overflow."""
 
 _MIN_POSITIVE = 1e-30
 
@@ -87,7 +87,7 @@ class Sampler:
 
     Args:
         device: Where the logits are.
-        vocabulary: Their number.
+        vocabulary: Number of logits.
     """
 
     def __init__(self, device: Device, vocabulary: int):
@@ -145,11 +145,11 @@ class Sampler:
                 logits, places = ops.topk(logits, top, axis=1)
             weights = ops.softmax(logits, axis=1)
             sums = ops.cumsum(weights, axis=1)
-            if nucleus:  # a token counts if those before it do not reach the sum
+            if nucleus:  # a token counts unless those before it reach the sum
                 weights = ops.where(sums - weights < numbers[1:2].reshape(1, 1), weights, 0.0)
                 sums = ops.cumsum(weights, axis=1)
             threshold = generator.random((logits.shape[0], 1)) * ops.sum(weights, axis=1, keepdims=True)
-            # Sums are rounded: the last token that counts has all of the rest.
+            # Sums are rounded: the last token that counts gets the remainder.
             below = ops.sum((sums <= threshold).astype("float32"), axis=1, keepdims=True)
             last = ops.sum((weights > 0).astype("float32"), axis=1, keepdims=True) - 1.0
             if places is None:

@@ -1,4 +1,4 @@
-"""Weights of several networks, once."""
+"""Weights shared between networks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Converted = TypeVar("_Converted")
 
 
 class SharedWeights:
-    """Weights of several networks; those with equal elements are one."""
+    """Weights of several networks; equal ones share an object."""
 
     def __init__(self) -> None:
         self._by_sample: dict[tuple[Any, ...], list[OnnxValue]] = {}
@@ -41,7 +41,7 @@ class SharedWeights:
         return value
 
     def converted(self, value: OnnxValue, convert: Callable[[NDArray[Any]], _Converted]) -> _Converted:
-        """Return what a function of the package makes of the elements of a value of ``of``, once for all networks."""
+        """Apply a function of the package to a value of ``of``, once for all networks."""
         key = id(value), convert
         if key not in self._converted:
             assert value.array is not None
@@ -56,6 +56,6 @@ def _raw(value: OnnxValue) -> NDArray[np.uint8]:
 
 
 def _sample(value: OnnxValue) -> bytes:
-    """Return bytes by which most different arrays differ, so that few are compared as a whole."""
+    """Return a sample of bytes in which different arrays usually differ, to avoid full comparisons."""
     raw = _raw(value)
     return raw[:: max(1, raw.size // _SAMPLED)].tobytes()

@@ -25,13 +25,13 @@ Message = Mapping[str, Any]
 
 _UNFINISHED = "\N{REPLACEMENT CHARACTER}"
 _BYTE = re.compile("<0x[0-9A-Fa-f]{2}>")
-"""Name of a token that stands for a byte, in tokenizers that have such tokens for characters that they lack."""
+"""Name of a token for a byte, which some tokenizers use for characters without a token."""
 
 
 class TextStream:
     """Pieces of text from the tokens of an answer.
 
-    The pieces continue the text of the prompt: together, they are what the tokenizer makes of all tokens. A piece is
+    The pieces continue the text of the prompt: together, they equal the tokenizer's text of all tokens. A piece is
     returned when no further token can change it. The last character waits while it may lack bytes, and a run of byte
     tokens waits for its end, because an invalid byte makes replacement characters of all of them.
 
@@ -64,11 +64,11 @@ class TextStream:
         return ""
 
     def finish(self) -> str:
-        """Return the text that was held back."""
+        """Return the remaining text."""
         return "" if self.stopped else self._released(self._next(last=True), last=True)
 
     def _next(self, *, last: bool) -> str:
-        """Return the text that was not returned yet, without a character that may lack bytes."""
+        """Return the new text, except for a last character that may be incomplete."""
         text = self._decoded(self._tokens)
         complete = text if last else text.removesuffix(_UNFINISHED)
         piece = self._beyond(complete)
@@ -81,7 +81,7 @@ class TextStream:
         return piece
 
     def _beyond(self, text: str) -> str:
-        """Return the part of a text that was not returned yet. It begins where the prompt's text is completed."""
+        """Return the new part of a text. It begins where the prompt's text ends."""
         pairs = zip(self._shown, text, strict=False)
         end = min(len(self._shown), len(text))
         return text[next((place for place, (before, after) in enumerate(pairs) if before != after), end) :]
@@ -147,7 +147,7 @@ def conversation(template: str, messages: Sequence[Message], names: Mapping[str,
     try:
         plain = [_plain_message(message) for message in messages]
         return compiled.render(messages=plain, tools=None, documents=None, add_generation_prompt=True, **names)
-    except Exception as error:  # a template raises whatever it likes
+    except Exception as error:  # a template may raise any exception
         raise InvalidArgument(f"{label}: the chat template rejects the messages: {abridged(str(error))}") from None
 
 
@@ -180,7 +180,7 @@ _REASONING = ("reasoning_content", "thinking", "reasoning")
 
 
 def _environment() -> ImmutableSandboxedEnvironment:
-    """Return what a template may use: the names, filters, tags and whitespace of Transformers."""
+    """Return an environment with the names, filters, tags and whitespace rules of Transformers."""
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, "jinja2.ext.loopcontrols"]
     )
@@ -195,7 +195,7 @@ def _environment() -> ImmutableSandboxedEnvironment:
 
 
 class _Generation(Extension):
-    """``{% generation %} ... {% endgeneration %}``, which marks what the assistant says for training."""
+    """``{% generation %} ... {% endgeneration %}``, which marks the assistant's text for training."""
 
     tags = {"generation"}  # noqa: RUF012 - as the base class declares it
 
@@ -248,7 +248,7 @@ def _reject(message: str) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value of the types of JSON, whose methods are safe; in place of another object, the name of its type."""
+    """Convert a value to JSON types, whose methods are safe; other objects become the names of their types."""
     if isinstance(value, Mapping):
         return {_plain(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -256,7 +256,7 @@ def _plain(value: Any) -> Any:
         return list(items) if isinstance(value, list) else tuple(items)
     if isinstance(value, np.generic):
         return _plain(value.item())
-    for kind in (str, int, float):  # of an enumeration, for example
+    for kind in (str, int, float):  # such as a member of an enumeration
         if isinstance(value, kind) and not isinstance(value, bool):
             return getattr(kind, f"__{kind.__name__}__")(value)
     return value if value is None or isinstance(value, bool) else f"<{type(value).__name__}>"

@@ -18,12 +18,12 @@ from dmlgpu.tensors.tensor import Tensor
 
 @dataclass(frozen=True)
 class Results:
-    """What attention computes.
+    """Results of attention.
 
     Attributes:
         output: {batch, rows, heads * size}.
         key, value: All keys and values, {batch, heads, rows, size}; None if they are not requested.
-        scores: The requested stage of the scores, {batch, heads, rows, keys}; None if none is.
+        scores: The requested stage of the scores, {batch, heads, rows, keys}; None for none.
     """
 
     output: Tensor
@@ -173,7 +173,7 @@ def numbered(node: OnnxNode, count: int, axis: int) -> Tensor:
 
 
 def hidden_where(condition: Tensor, value: float, data_type: DataType) -> Tensor:
-    """Return a bias: a value where a 4-D condition holds, 0 elsewhere."""
+    """Return a bias: a value under a 4-D mask, 0 elsewhere."""
     graph = condition.graph
     numbers = [graph.constant([number], data_type).broadcast_to(condition.sizes) for number in (value, 0)]
     return dml.if_(condition, *numbers)
@@ -215,7 +215,7 @@ class AttentionPositions:
 
     @classmethod
     def of(cls, node: OnnxNode, rows: int, keys: int, before: int | Tensor) -> AttentionPositions:
-        """Return positions of queries after a number of keys: one number, or one per sequence {batch, 1, 1, 1}."""
+        """Return the positions after a number of earlier keys, which may differ between sequences: {batch, 1, 1, 1}."""
         row = numbered(node, rows, 2)
         if isinstance(before, Tensor):
             sizes = (before.sizes[0], 1, rows, 1)
@@ -225,11 +225,11 @@ class AttentionPositions:
         return cls(row, numbered(node, keys, 3))
 
     def no_later(self, more: int = 0) -> Tensor:
-        """Return where keys are at most this many positions after the query: 1 of UINT8."""
+        """Return a mask (UINT8) of the keys at most this many positions after the query."""
         return self._compared(self.query + more if more else self.query, dml.greater_than_or_equal)
 
     def no_earlier(self, less: int) -> Tensor:
-        """Return where keys are at most this many positions before the query: 1 of UINT8."""
+        """Return a mask (UINT8) of the keys at most this many positions before the query."""
         return self._compared(self.query - less, dml.less_than_or_equal)
 
     def _compared(self, bound: Tensor, compare: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
@@ -258,7 +258,7 @@ def causal_bias(node: OnnxNode, rows: int, keys: int, before: int, data_type: Da
 
 
 def everywhere(conditions: Sequence[Tensor]) -> Tensor:
-    """Return where all conditions hold, broadcast."""
+    """Return the conjunction of masks, broadcast."""
     sizes = broadcast_shapes(*(condition.sizes for condition in conditions))
     result, *rest = conditions
     for condition in rest:

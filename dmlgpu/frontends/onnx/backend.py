@@ -42,7 +42,7 @@ class OnnxBackendModel(BackendRep):
 
 
 def _as_input(value: Any) -> Any:
-    """Return an input as ``Session.run`` takes it: an array; sequences and None as they are."""
+    """Convert an input for ``Session.run``: to an array, except for sequences and None."""
     return value if value is None or isinstance(value, list | tuple) else np.asarray(value)
 
 

@@ -1,6 +1,6 @@
 """Compare every node of a model on a device with the reference, and with onnxruntime or ONNX's reference.
 
-Where onnxruntime differs, ONNX's reference decides who is right.
+If onnxruntime differs, ONNX's reference decides which result is right.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Divergence:
         node: Name of the node; empty for an output of the whole model.
         op_type: Operator.
         output: Name of the output.
-        against: What it differs from: ``reference``, ``onnxruntime`` or ``onnx``.
+        against: The other implementation: ``reference``, ``onnxruntime`` or ``onnx``.
         error: Largest difference.
         inputs: Inputs of the node, as the device computed them.
         actual, expected: The output on the device, and of the other implementation.
-        witness: If onnxruntime differs, with whom ONNX's reference agrees: ``dmlgpu``, ``onnxruntime``, ``both`` (it
-            lies between) or ``neither``. Else empty, also if it cannot run the model.
+        witness: If onnxruntime differs, the side that ONNX's reference agrees with: ``dmlgpu``, ``onnxruntime``,
+            ``both`` (it lies between) or ``neither``. Empty otherwise, or if the reference cannot run the model.
         cause: A known cause; else empty.
     """
 
@@ -75,7 +75,7 @@ class ModelCheck:
 
     @property
     def faults(self) -> tuple[Divergence, ...]:
-        """Differences, without those from onnxruntime in which ONNX's reference agrees with dmlgpu."""
+        """Differences, except those from onnxruntime for which ONNX's reference agrees with dmlgpu."""
         return tuple(divergence for divergence in self.divergences if divergence.witness != "dmlgpu")
 
     def __repr__(self) -> str:
@@ -120,7 +120,7 @@ def check(
         try:
             others[name] = run(opened, inputs)
             against[name] = ""
-        except Exception as error:  # whatever others raise for what they do not support
+        except Exception as error:  # other implementations raise any exception for unsupported nodes
             if isinstance(error, DmlError):
                 raise
             against[name] = " ".join(str(error).split())[:200]
@@ -169,7 +169,7 @@ def _tensors(values: Mapping[str, Any]) -> dict[str, Array]:
 
 
 def _witness(divergence: Divergence, output: Any, rtol: float, atol: float) -> str:
-    """Return with whom ONNX's reference agrees about an output."""
+    """Return the side that ONNX's reference agrees with about an output."""
     if output is None:
         return ""
     agrees = {

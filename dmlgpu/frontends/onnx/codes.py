@@ -1,6 +1,6 @@
-"""Elements of types that DirectML lacks as float32 and back: bfloat16, floats of 8 and 4 bits, integers of 2 bits.
+"""Convert element types that DirectML lacks to float32 and back: bfloat16, 8- and 4-bit floats, 2-bit integers.
 
-bfloat16 is computed with in float32, and rounded once per node. The other types are converted, moved, and quantized.
+bfloat16 is computed in float32 and rounded once per node. The other types are only converted, moved, and quantized.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def widened(node: OnnxNode) -> OnnxNode:
 
 def narrowed(node: OnnxNode, value: OnnxValue) -> OnnxValue:
     """Return a float32 result as bfloat16."""
-    if value.codes is not None:  # an input, as it is
+    if value.codes is not None:  # an input, unchanged
         return value.codes
     if value.array is not None:
         held, data_type, coded = as_coded(_as_type(np.asarray(value.array), TensorProto.BFLOAT16))
@@ -75,7 +75,8 @@ def narrowed(node: OnnxNode, value: OnnxValue) -> OnnxValue:
 
 
 def floats_of(value: OnnxValue) -> OnnxValue:
-    """Return a value with codes as float32; others as they are. What the host knows is converted on the host, once."""
+    """Convert a value with codes to float32; return other values unchanged. Known elements are converted on the host,
+    once."""
     if not value.has_codes:
         return value
     if value.floats is None and value.array is not None:
@@ -115,7 +116,7 @@ def encoded(load: Load, x: Tensor, coded: int, *, saturates: bool = True, roundi
         load: Returns a weight as an expression of the graph.
         x: The elements.
         coded: ONNX's number of the type.
-        saturates: Whether floats of 8 bits end at the largest number, instead of NaN or infinity.
+        saturates: Whether 8-bit floats saturate at the largest number, instead of NaN or infinity.
         rounding: Of FLOAT8E8M0: ``up``, ``down`` or ``nearest``.
     """
     if not is_float_code(coded):
@@ -136,7 +137,7 @@ def encoded(load: Load, x: Tensor, coded: int, *, saturates: bool = True, roundi
 
 
 def same_bits(like: Tensor, number: int) -> Tensor:
-    """Return a number of UINT32 in the sizes of a tensor."""
+    """Return a UINT32 constant broadcast to the sizes of a tensor."""
     return dml.fill_value_constant(like.graph, like.sizes, UINT32, number)
 
 

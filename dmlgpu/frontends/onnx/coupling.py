@@ -38,7 +38,7 @@ def coupled(node: OnnxNode, label: OnnxValue, pairwise: Tensor) -> Generator[Any
 
     Args:
         node: The node.
-        label: A value that is computed before the loop and needed after it.
+        label: A value computed before the loop and needed after it.
         pairwise: Probability of the first class of each pair {rows, pairs}, in the order of ``combinations``.
     """
     classes = round((1 + (1 + 8 * pairwise.sizes[1]) ** 0.5) / 2)

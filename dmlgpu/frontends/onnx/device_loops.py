@@ -43,19 +43,19 @@ MAX_GATHERED = 16 << 20
 """Maximum bytes of a scan output per submission, unless one iteration has more."""
 
 MIN_TRIPS = 4
-"""Minimum number of iterations for which it pays to bind the body twice."""
+"""Minimum number of iterations for which binding the body twice pays off."""
 
 WORD = 4
-"""Bytes of which copies between buffers move a multiple."""
+"""Granularity of copies between buffers, in bytes."""
 
 
 class NotRecorded(Exception):
-    """Iterations need something between them that only the host can do."""
+    """The iterations need host work between them."""
 
 
 @dataclass(frozen=True)
 class SequenceSlice:
-    """A sequence along the first axis, of which every iteration reads another element."""
+    """A sequence along the first axis; each iteration reads one element."""
 
     sequence: Tensor
     backward: bool
@@ -122,7 +122,7 @@ class RecordedTrips:
                 self._on_host[slot] = state
             elif state.slot in self._place_of_slot:
                 self._moving[slot] = self._place_of_slot[state.slot]
-            elif state.slot not in (None, slot):  # None: a constant, which the first trip left
+            elif state.slot not in (None, slot):  # None: a constant, which the first iteration returned
                 raise NotRecorded
         self._values = {slot: self._array(slot) for slot in self._on_host if slot or not self.numbered}
         self._check_outputs()
@@ -162,7 +162,7 @@ class RecordedTrips:
             raise NotRecorded
 
     def _bind(self) -> None:
-        """Bind the body twice, to memory that is taken for these trips."""
+        """Bind the body twice, to memory allocated for these iterations."""
         prepared, take = self._segment.prepared, self._session.pool.take
         outputs: list[list[Buffer | None]] = [[], []]
         for place, desc in enumerate(prepared.outputs):
@@ -288,7 +288,7 @@ class RecordedTrips:
         return goes_on
 
     def _uploaded(self, slot: int, arrays: list[Array]) -> Buffer:
-        """Return memory that holds the values of a slot in a batch, one after the other."""
+        """Upload the values of a slot for a batch, one after the other."""
         size, kind = _padded(self.inputs[slot]), self.inputs[slot].data_type.numpy
         raw = np.zeros((len(arrays), size), np.uint8)
         for row, array in zip(raw, arrays, strict=True):
@@ -299,12 +299,12 @@ class RecordedTrips:
         return buffer
 
     def _element(self, slot: int, trip: int) -> tuple[Buffer, int]:
-        """Return a sequence and the number of its element that a trip reads."""
+        """Return a sequence and the index of the element that an iteration reads."""
         part = self.slices[slot]
         return part.sequence.buffer, part.sequence.shape[0] - 1 - trip if part.backward else trip
 
     def _result(self, output: Output, turn: int) -> Buffer:
-        """Return the memory that holds an output of a trip that read the states of a turn."""
+        """Return the memory of an output of an iteration that read the states of a turn."""
         assert output.slot is not None
         place = self._place_of_slot.get(output.slot)
         return self._memory(output.slot, turn) if place is None else self._output(1 - turn, place)
@@ -323,10 +323,10 @@ class RecordedTrips:
 
 
 def _computed(output: Output, host: HostOnly) -> Array:
-    """Return an output that the host has.
+    """Return an output that is known on the host.
 
     Raises:
-        OnDevice: It depends on what the device computes.
+        OnDevice: If it depends on results of the device.
     """
     if output.recipe is not None:
         return output.recipe(host)

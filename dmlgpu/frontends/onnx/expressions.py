@@ -31,12 +31,12 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
 
 
 def has_sizes(expression: Tensor, sizes: Sequence[int]) -> bool:
-    """Return whether an expression has these sizes. Symbolic ones are compared only if there are as many."""
+    """Return whether an expression has these sizes. Symbolic sizes are compared only if the ranks are equal."""
     return len(expression.sizes) == len(sizes) and expression.sizes == tuple(sizes)
 
 
 def broadcast_to(expression: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Return an expression with these sizes, repeated by strides of 0 if it has 1 or no dimension."""
+    """Broadcast an expression to these sizes by strides of 0."""
     return expression if has_sizes(expression, sizes) else expression.broadcast_to(sizes)
 
 
@@ -54,7 +54,7 @@ def transposed(expression: Tensor, order: Sequence[int]) -> Tensor:
 
 
 def unowned(expression: Tensor) -> Tensor:
-    """Return a tensor for an operator that takes no OWNED_BY_DML input: a weight is copied once, at initialization."""
+    """Return a tensor for an operator that rejects OWNED_BY_DML inputs: a weight is copied once, at initialization."""
     return dml.identity(expression) if expression.desc.owned_by_dml else expression
 
 
@@ -73,7 +73,7 @@ def number_like(like: Tensor, number: float, data_type: DataType | None = None) 
 
 
 def same(like: Tensor, number: Number) -> Tensor:
-    """Return a number as a tensor of the type and sizes of another, which has at least 8 bits to an element."""
+    """Return a number as a tensor of the type and sizes of another, whose elements have at least 8 bits."""
     return like.graph.constant(np.array([number], like.data_type.numpy)).broadcast_to(like.sizes)
 
 
@@ -109,7 +109,7 @@ def choose(condition: Tensor, a: Tensor | float, b: Tensor | float) -> Tensor:
 
 
 def cast(x: Tensor, data_type: DataType) -> Tensor:
-    """Return elements in a type, as they are if they have it."""
+    """Cast elements to a type; return a tensor of that type unchanged."""
     return x if x.data_type is data_type else dml.cast(x, data_type)
 
 
@@ -124,7 +124,7 @@ def taken(x: Tensor, where: Tensor) -> Tensor:
 
 
 def doublings(count: Tensor) -> Tensor:
-    """Return how often 1 must be doubled to reach each number {n} of INT32, {n, 1}.
+    """Return how often 1 must be doubled to reach each INT32 number: {n} to {n, 1}.
 
     The host reads this instead of the numbers, so that few values lead to different graphs.
     """

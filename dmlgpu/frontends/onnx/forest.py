@@ -59,10 +59,10 @@ class Nodes:
         values: Thresholds, in the type that the test computes in.
         modes: Indices into ``MODES``.
         tracks: Whether NaN makes the test true.
-        true, false: Numbers of the children; of a leaf anything.
-        roots: Numbers of the roots.
+        true, false: Indices of the children; undefined for a leaf.
+        roots: Indices of the roots.
         leaves, targets, weights: Of each weight, the leaf, the target and the number to add.
-        members: Sorted sets of BRANCH_MEMBER by number of the node.
+        members: Sorted sets of BRANCH_MEMBER by index of the node.
     """
 
     features: Array
@@ -117,7 +117,7 @@ def forest_of(nodes: Nodes) -> Forest:
     tests = np.array([_TESTS.get(mode, LEQ) for mode in MODES])[nodes.modes]
     exchanged = np.array([mode in _EXCHANGED for mode in MODES])[nodes.modes]
     first, second = (np.where(exchanged, *pair) for pair in ((nodes.true, nodes.false), (nodes.false, nodes.true)))
-    # Of NaN every comparison is false but the one of BRANCH_NEQ.
+    # Every comparison with NaN is false except BRANCH_NEQ.
     nan_is_true = nodes.tracks | (nodes.modes == MODES.index("BRANCH_NEQ"))
     goes_true = np.where(exchanged, ~nan_is_true, nan_is_true) & is_branch
     records = np.concatenate([nodes.roots, np.stack([first[branches], second[branches]], 1).reshape(-1)])
@@ -174,7 +174,7 @@ def _search_members(nodes: Nodes) -> None:
 
     def search(like: int, members: Array) -> tuple[str, Any, int, int]:
         """Return mode, value and children of the root of a search."""
-        if len(members) <= 1:  # of no members, a comparison that is never true
+        if len(members) <= 1:  # an empty set becomes a comparison that is never true
             value = members[0] if len(members) else np.nan
             return "BRANCH_EQ", value, int(nodes.true[like]), int(nodes.false[like])
         middle = len(members) // 2
@@ -196,7 +196,7 @@ def _search_members(nodes: Nodes) -> None:
 
 
 def positions(trees: Array, ids: Array, of_trees: Array, of_ids: Array) -> Array:
-    """Return the positions of nodes that are named by tree and number.
+    """Return the positions of nodes named by tree and id.
 
     Args:
         trees, ids: Names of all nodes.
@@ -284,7 +284,7 @@ def leaves_of(nodes: Nodes, forest: Forest, targets: int, neutral: float) -> Lea
 
 
 def _trees_of(forest: Forest, count: int) -> Array | None:
-    """Return the number of the tree of each record; None if trees share records."""
+    """Return the index of the tree of each record; None if trees share records."""
     trees = np.full(len(forest.words), -1)
     frontier = np.arange(count)
     trees[frontier] = frontier

@@ -54,7 +54,7 @@ def compute(node: OnnxNode) -> list[OnnxValue | None] | None:
 
 
 def _results(node: OnnxNode, function: Function, arrays: Sequence[Any]) -> list[Any]:
-    """Return what the function of a node computes."""
+    """Return the results of a node's function."""
     with np.errstate(all="ignore"):
         try:
             result = function(node, arrays)
@@ -64,7 +64,7 @@ def _results(node: OnnxNode, function: Function, arrays: Sequence[Any]) -> list[
 
 
 def _known(node: OnnxNode, results: Sequence[Any]) -> list[OnnxValue | None] | None:
-    """Return outputs with elements that are known; None if they are too many."""
+    """Return outputs with known elements; None if there are too many."""
     known = [node.known(array) for array in results]
     return list(known) if all(map(_is_small, known)) else None
 
@@ -109,7 +109,7 @@ def give_recipes(node: OnnxNode, results: Sequence[OnnxValue | None]) -> None:
     if depth > MAX_DEEP or any(recipe is not None and recipe[1] is None for recipe in recipes):
         return
     if node.op_type == "Split" and node.has(1) and is_symbolic(node.value(1).array):
-        return  # it reads the sizes of its pieces, which a run would not know
+        return  # it reads the sizes of its pieces, which are unknown in a run
     function = _FUNCTIONS[node.op_type]
     node = node.alone()
 
@@ -374,14 +374,14 @@ def _is_boolean(array: Any) -> bool:
 
 
 def _objects(array: Any) -> Any:
-    """Return integers as Python's or symbolic ones, which NumPy computes with by Python's operators."""
+    """Convert integers to Python objects, plain or symbolic, so that NumPy computes with Python's operators."""
     if array is None or _is_boolean(array):
         return array
     return array.numbers if is_symbolic(array) else array.astype(object)
 
 
 def _has_symbolic_extent(node: OnnxNode, arrays: Sequence[Any]) -> bool:
-    """Return whether a Slice takes a symbolic number of elements, of positions up to a sequence length for example."""
+    """Return whether a Slice takes a symbolic number of elements, such as positions up to a sequence length."""
     shape, slices = arrays[0].shape, _slices(node, arrays)
     return any(
         type(slice_extent(shape[axis], start, end, step)[1]) is SymbolicNumber for axis, start, end, step in slices

@@ -76,7 +76,7 @@ def read_inputs(path: Path, inputs: Sequence[Declared], options: PictureOptions)
         try:
             with np.load(path, allow_pickle=False) as arrays:
                 return dict(arrays.items())
-        except Exception as error:  # a broken archive raises what zipfile and zlib raise
+        except Exception as error:  # a damaged archive raises exceptions of zipfile and zlib
             raise InvalidArgument(f"cannot be read: {error}") from None
     if len(inputs) != 1:
         names = ", ".join(declared.name for declared in inputs) or "none"

@@ -22,7 +22,7 @@ from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.tensor import Tensor
 
 MAX_ITERATIONS = 2**24
-"""Most iterations of a loop."""
+"""Maximum number of iterations of a loop."""
 
 
 class BodyRunner(Placing, Protocol):
@@ -46,7 +46,7 @@ class NeedsBranch:
 
     Attributes:
         graph: The body.
-        why: Why the host decides; empty if it does not, or was said before.
+        why: Why the host decides; empty if it does not, or if it was already reported.
         values: Values of names: inputs of the body, and others that stay valid until its end.
     """
 
@@ -131,7 +131,7 @@ def iterate(
     """Run the body of a Loop; return its final states and scan outputs."""
     gathered: list[list[RunInput]] = [[] for _ in range(len(graph.output) - 1 - len(states))]
     done = 0
-    refused: RunStage | None = None  # not asked again after every trip
+    refused: RunStage | None = None  # do not try again after every iteration
     while goes_on and done < count:
         if done >= MAX_ITERATIONS:
             raise NotSupported(f"Loop: at most {MAX_ITERATIONS} iterations are run")

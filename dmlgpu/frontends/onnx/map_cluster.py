@@ -63,7 +63,7 @@ def announce() -> tuple[tuple[str, str], list[tuple[int, str, bool]]]:
 
 
 def announce_task() -> Callable[[], Any]:
-    """``announce`` for a worker that may have another dmlgpu, or none."""
+    """Return ``announce`` for a worker that may have another version of dmlgpu, or none."""
 
     # Defined in no module, it is sent by value: Dask drops a worker that cannot import what it receives.
     def ask() -> Any:
@@ -92,7 +92,7 @@ def start(job: str, adapter: MapAdapter, options: MapOptions) -> None:
     """
     own = _job(job)
     with own.busy.setdefault(adapter.index, threading.Lock()):
-        _job(job)  # which may have ended meanwhile
+        _job(job)  # the job may have ended meanwhile
         if adapter.index not in own.workers:
             own.workers[adapter.index] = AdapterWorker(own.model, adapter, options)
         own.workers[adapter.index].start()
@@ -117,7 +117,7 @@ def forget(job: str) -> None:
     if ended is not None:
         for index, worker in list(ended.workers.items()):
             worker.interrupt()
-            with ended.busy[index]:  # once nobody waits for its answer
+            with ended.busy[index]:  # once no caller waits for its answer
                 worker.close()
         ended.folder.cleanup()
 
@@ -272,7 +272,7 @@ class Recruiter:
     def _adapters_of(self, address: str, future: Future) -> list[ClusterWorker]:
         try:
             theirs, listed = future.result(RESULT_LIMIT)
-        except Exception as error:  # whatever another version, or none, of dmlgpu raises
+        except Exception as error:  # another version of dmlgpu, or none, may raise any exception
             self._warn(f"{address} gets no batches: {type(error).__name__}: {error}")
             return []
         if theirs != versions():

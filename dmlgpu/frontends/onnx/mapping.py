@@ -301,7 +301,7 @@ def map_cluster(
 
 @dataclass(frozen=True)
 class MappedSession:
-    """What ``Session.map`` needs of its session.
+    """The parts of a session that ``Session.map`` needs.
 
     Attributes:
         model: The model.

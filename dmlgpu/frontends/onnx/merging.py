@@ -74,7 +74,7 @@ def _of_packed(attention: NodeProto, packed: str) -> NodeProto:
 
 
 def _kind(node: NodeProto, constants: Mapping[str, OnnxValue]) -> Hashable:
-    """Return a key that nodes share if they can be merged; a key of its own for others."""
+    """Return a key that is equal for nodes that can be merged, and unique for other nodes."""
     if len(node.input) > _GROUP_ORDER and node.input[_GROUP_ORDER]:
         return node.output[0]
     attributes = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}

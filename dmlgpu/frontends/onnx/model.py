@@ -51,7 +51,7 @@ _ADVICE = {
     **dict.fromkeys(("ai.onnx.ml.ZipMap", "ai.onnx.ml.CastMap", "ai.onnx.ml.DictVectorizer"), _MAPS_ADVICE),
     **dict.fromkeys(("ai.onnx.ml.CategoryMapper", "ai.onnx.ml.LabelEncoder"), STRINGS_ADVICE),
 }
-"""What to do about operators that are not supported."""
+"""Advice about unsupported operators."""
 
 _MAX_BYTES = 2**31
 _ON_HOST = ("Constant", "Shape", "Size")
@@ -146,7 +146,7 @@ class OnnxModel:
         weights: Initializers and other constants, including those of bodies.
         folded: Nodes replaced by ``weights``.
         declared_outputs: Declarations of the outputs.
-        source: What it was read from.
+        source: Its source.
     """
 
     name: str
@@ -327,7 +327,7 @@ def _check_versions(proto: ModelProto, name: str) -> None:
 
 
 def _since(op_type: str, version: int) -> int:
-    """Return since which version of ONNX's operator set an operator has been as it is; 0 if there is none."""
+    """Return the operator set version that defined an operator in its current form; 0 if there is none."""
     schema = schema_of("", op_type, version)
     return 0 if schema is None else schema.since_version
 
@@ -370,7 +370,7 @@ def _parsed(source: Source) -> tuple[ModelProto, Path | None, str]:
         raise InvalidArgument(f"load: source must be a path, bytes or a ModelProto, got {type(source).__name__}")
     try:
         proto = onnx.load_model_from_string(bytes(source))
-    except Exception:  # protobuf has an exception of its own per implementation
+    except Exception:  # each implementation of protobuf has its own exception
         raise ModelError(name, f"is not an ONNX model, or is truncated{lfs_advice(bytes(source[:64]))}") from None
     proto = _with_text_names(proto, name)
     _use_plain_domains(proto)
@@ -403,7 +403,7 @@ def _with_text_names(proto: ModelProto, model: str) -> ModelProto:
 def check(proto: ModelProto) -> None:
     """Raise ModelError for problems found by ONNX's checker: cycles, duplicate names, missing attributes."""
     try:
-        # A function may have operators of other versions than the model's.
+        # A function may use other operator set versions than the model.
         onnx.checker.check_model(_checkable(proto), skip_opset_compatibility_check=True)
     except Exception as error:  # ValidationError, and ValueError beyond 2 GiB
         raise ModelError("model", abridged(" ".join(str(error).split()))) from None
@@ -505,7 +505,7 @@ def declared(info: ValueInfoProto) -> Declared:
     """Return the declaration of an input or output.
 
     Raises:
-        NotSupported: If it is not of tensors of a type that DirectML has.
+        NotSupported: If it is not made of tensors of a type that DirectML has.
     """
     what = f"{abridged(info.name)!r}"
     value_type, kinds = info.type, []

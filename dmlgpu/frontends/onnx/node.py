@@ -48,7 +48,7 @@ class OnnxNode:
         inputs: Its inputs; None for an absent optional input.
         arrays: Weights that were prepared from its attributes, by name.
         first: Index of the first node that it adds to the graph under construction.
-        bounds: Inputs whose elements each run checks if the host knows them, with their ranges.
+        bounds: Inputs with their allowed ranges; each run checks elements that are known on the host.
     """
 
     def __init__(
@@ -244,7 +244,7 @@ class OnnxNode:
         return [self.expression(piece) for piece in value.cut(axis, count)]
 
     def piece_count(self, index: int) -> int:
-        """Return in how many pieces a weight fits the adapter's bindings; 1 for other inputs."""
+        """Return the number of pieces of a weight that fit the adapter's bindings; 1 for other inputs."""
         value, limit = self.value(index), self.builder.device.backend.target.max_binding_size
         if value.array is None or not value.is_weight:
             return 1
@@ -345,14 +345,14 @@ class OnnxNode:
     # ---- results ----------------------------------------------------------------------------------------------------
 
     def valued(self, expression: Tensor, shape: Sequence[int] | None = None, *, coded: int = 0) -> OnnxValue:
-        """Return an expression as an output of a shape, by default its sizes; as many elements."""
+        """Return an expression as an output; its shape defaults to the expression's sizes."""
         shape = expression.sizes if shape is None else tuple(shape)
         sizes = shape or (1,)
         expression = reshaped(expression, sizes)
         return OnnxValue(shape, expression.data_type, coded, expression=expression)
 
     def known(self, array: Array) -> OnnxValue:
-        """Return an output that the host knows."""
+        """Return an output whose elements are known on the host."""
         elements: Any = array if is_symbolic(array) else np.asarray(array)
         return OnnxValue.of_array(elements)
 
@@ -400,7 +400,7 @@ class OnnxNode:
         return axes
 
     def refusal(self, reason: str) -> NotSupported:
-        """Return the error that the node is not supported, to be raised."""
+        """Return the exception for an unsupported case of the node."""
         return NotSupported(f"{self}: {reason}")
 
 
@@ -412,8 +412,7 @@ def checked_shape(node: OnnxNode, shape: Sequence[int]) -> Shape:
 
 
 def slice_range(size: int, start: int, end: int, step: int) -> range:
-    """Return the positions that a Slice takes of a dimension; backward slices start at the first element at the
-    earliest.
+    """Return the positions that a Slice takes from a dimension; backward slices never start before the first element.
 
     Raises:
         ValueError: If the step is 0.
@@ -423,7 +422,7 @@ def slice_range(size: int, start: int, end: int, step: int) -> range:
 
 
 def slice_extent(size: int, start: int, end: int, step: int) -> tuple[int, int]:
-    """Return the first position and the number of positions of ``slice_range``; of symbolic sizes too."""
+    """Return the first position and the number of positions of ``slice_range``; supports symbolic sizes."""
     if not size:
         return 0, 0
     start, end = (place + size if place < 0 else place for place in (start, end))

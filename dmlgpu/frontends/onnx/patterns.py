@@ -1,6 +1,6 @@
 """Runs of a graph for inputs that differ in sizes alone: it is translated once on symbols, other sizes follow.
 
-The first input shapes of a kind (the same ranks and types) are translated as they are. From the second ones on, the
+The first input shapes of a kind (the same ranks and types) are translated as they are. From the second shapes on, the
 sizes in which they differ are symbols (``common.symbols``): a ``StagePattern`` has the graph of a run with expressions
 for sizes, and guards that say for which sizes it is right. For other input shapes of the kind, the expressions are
 evaluated; the stage equals that of a translation. If the host reads elements, the integers among them are symbols of
@@ -103,7 +103,7 @@ class SizedSegment(Segment):
             pattern = self._pattern
             try:
                 self._compiled = pattern.segment.graph.device._compile_sized(pattern.network.desc, self._sized)
-            except NotSupported:  # the graph says which node is the cause
+            except NotSupported:  # the graph names the failing node
                 return super().compiled
             self.store.users.add(self._compiled)
         return self._compiled
@@ -142,8 +142,8 @@ class SegmentPattern:
     def sized(
         self, integers: Sequence[int], sizes: Sequence[tuple[int, ...]], translated: Callable[[], RunStage]
     ) -> SizedSegment:
-        """Return the segment for some sizes; arguments are those of ``SizedSegment``. It is the same for the same
-        integers: not all depend on all sizes and outcomes."""
+        """Return the segment for some sizes; arguments are those of ``SizedSegment``. Equal integers give the same
+        object, since a segment may not depend on all sizes and outcomes."""
         key = tuple(integers)
         segment = self._sized.get(key)
         if segment is None:
@@ -170,8 +170,8 @@ class StagePattern:
 
     Args:
         stage: The stage.
-        recording: Of the sizes.
-        known: Number of its guards that earlier stages test.
+        recording: Recording of the sizes.
+        known: Number of guards that earlier stages test.
     """
 
     def __init__(self, stage: RunStage, recording: Recording, known: int):
@@ -187,15 +187,15 @@ class StagePattern:
         self._replay = recording.replay(numbers, known=known)
 
     def fits(self, values: Sequence[int]) -> bool:
-        """Return whether the stage is right for values of the symbols, if those before it are."""
+        """Return whether the stage is valid for values of the symbols, given that earlier stages are."""
         return self._replay(values) is not None
 
     def stage(self, values: Sequence[int], translate: Callable[[], RunStage]) -> RunStage | None:
-        """Return the stage for values of the symbols; None if a translation gives another one.
+        """Return the stage for values of the symbols; None if a translation would differ.
 
         Args:
             values: The values.
-            translate: Translates for these sizes.
+            translate: Returns the translation for these sizes.
         """
         numbers = self._replay(values)
         if numbers is None:
@@ -223,7 +223,7 @@ class RunPattern:
 
     Attributes:
         stages: Patterns of the stages; more are added by the run that records them.
-        structures: Of the outcomes between them.
+        structures: Structures of the outcomes between them.
     """
 
     def __init__(self) -> None:
@@ -231,12 +231,12 @@ class RunPattern:
         self.structures: list[Outcome] = []
 
     def values(self, sizes: Sequence[int], outcomes: Outcomes, known: int) -> list[int] | None:
-        """Return the values of the symbols of the stage after outcomes; None if a stage before it is not right.
+        """Return the values of the symbols of the stage after outcomes; None if an earlier stage is not valid.
 
         Args:
             sizes: Values of the symbols of sizes.
             outcomes: The outcomes.
-            known: Number of stages that are known to be right.
+            known: Number of stages that are known to be valid.
         """
         if len(outcomes) >= len(self.stages) or [*map(_structure, outcomes)] != self.structures[: len(outcomes)]:
             return None
@@ -252,8 +252,8 @@ class StageRecorder:
     """Adds stages to a pattern while a run takes place.
 
     Args:
-        translated: Stages for symbolic sizes, of which none was requested.
-        recording: Of the symbols.
+        translated: Stages for symbolic sizes; none requested yet.
+        recording: Recording of the symbols.
     """
 
     def __init__(self, translated: Stages, recording: Recording):
@@ -261,7 +261,7 @@ class StageRecorder:
         self._translated, self._recording = translated, recording
 
     def record(self, outcomes: Outcomes) -> RunPattern:
-        """Record the stages up to that after outcomes, whose integers become symbols; return the pattern."""
+        """Record the stages up to the one after outcomes, whose integers become symbols; return the pattern."""
         pattern, recording = self.pattern, self._recording
         while len(pattern.stages) <= len(outcomes):
             sent: Any = None
@@ -304,7 +304,7 @@ class RunKind:
 
 
 class PatternedRun:
-    """A run, whose stages follow from patterns where they can.
+    """A run whose stages come from patterns if possible.
 
     Args:
         kind: Its kind.
@@ -321,7 +321,7 @@ class PatternedRun:
         self._recorder: StageRecorder | None = None
 
     def stage(self, outcomes: Outcomes) -> RunStage | None:
-        """Return the stage after the outcomes of those before it; None if it is to be translated as it is."""
+        """Return the stage after the outcomes of earlier stages; None if it is translated without patterns."""
         with symbols.postponed() if self._is_first else contextlib.nullcontext():
             return self._stage(outcomes)
 
@@ -346,8 +346,8 @@ class PatternedRun:
     def _followed(
         self, pattern: RunPattern, sizes: Sequence[int], outcomes: Outcomes, known: int = 0
     ) -> RunStage | None:
-        """Return the stage of a pattern after outcomes, of which some stages are known to be right; None if it is not
-        right."""
+        """Return the stage of a pattern after outcomes, given the number of stages known to be valid; None if it is not
+        valid."""
         values = pattern.values(sizes, outcomes, known)
         if values is None:
             return None
@@ -358,7 +358,7 @@ class PatternedRun:
         return stage
 
     def _recorded(self, sizes: Sequence[Any], recording: Recording, outcomes: Outcomes) -> RunPattern:
-        """Return a new pattern with the stages up to that after outcomes; this run adds those that follow."""
+        """Record a new pattern with the stages up to the one after outcomes; this run adds the later ones."""
         symbolic = iter(sizes)
         shaped = [
             None if tensor is None else replace(tensor, shape=tuple(next(symbolic) for _ in tensor.shape))
@@ -382,7 +382,7 @@ class RunPatterns:
         self._kinds: Cache[Hashable, RunKind] = Cache(_KINDS)
 
     def run(self, inputs: Inputs) -> PatternedRun | None:
-        """Return what gives the stages of a run on inputs; None if all are to be translated as they are."""
+        """Return the source of the stages of a run on inputs; None if all are translated without patterns."""
         sizes = [size for tensor in inputs if tensor is not None for size in tensor.shape]
         if 0 in sizes:
             return None
@@ -431,7 +431,7 @@ def _with_integers(structure: Any, integers: Iterator[Any]) -> Any:
 
 
 def _varying(inputs: Inputs, shapes: DeclaredShapes) -> list[Hashable]:
-    """Return of each size of the inputs its name, which tells it from others, or its place; None if it is a number."""
+    """Return the name or place of each symbolic size of the inputs; None for a fixed size."""
     varying: list[Hashable] = []
     for index, (tensor, shape) in enumerate(zip(inputs, shapes, strict=False)):
         for axis, size in enumerate(() if tensor is None else shape or (0,) * len(tensor.shape)):

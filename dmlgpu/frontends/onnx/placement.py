@@ -1,4 +1,4 @@
-"""Where each node of a model was computed, and by which kernels."""
+"""Placement of a model's nodes: where each was computed, and by which kernels."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Placed:
 
 
 class Placing(Protocol):
-    """Knows where nodes were computed; implemented by everything that runs a body."""
+    """A source of placements; implemented by everything that runs a body."""
 
     @property
     def placement(self) -> tuple[Placement, ...]:
@@ -144,7 +144,7 @@ class NodeKernels:
 
 
 _OTHER = re.compile("^(done by the weights of|done by|the same as) ")
-"""Notes of passes that refer to the node which does the work."""
+"""Prefix of notes of passes that name the node which does the work."""
 
 
 def _function(desc: OperatorDesc) -> str:

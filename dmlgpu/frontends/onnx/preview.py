@@ -1,4 +1,4 @@
-"""Which nodes will run where, determined without running the model."""
+"""Preview of placements, without running the model."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Preview:
 
 
 def preview(source: Source, device: Device, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Preview:
-    """Determine which nodes of a model would run where.
+    """Determine where each node of a model would run.
 
     Args:
         source: As for ``load``.

@@ -58,7 +58,7 @@ class Translator:
         function: Returns the outputs, or is a generator that does.
         host: Returns the indices of inputs that must be known on the host, if present.
         prepare: Returns weights in place of attributes, when the model is read; None if attributes stay.
-        of_containers: Whether it moves values in and out of sequences and optionals, and computes nothing.
+        of_containers: Whether it only moves values in and out of sequences and optionals.
     """
 
     since: int
@@ -140,8 +140,7 @@ def operator(
             that compute such an input run before the function is called.
         prepare: Function of a node without inputs that returns weights in place of its attributes. It is called once,
             when the model is read; ``OnnxNode.array`` returns the weights.
-        of_containers: Whether the function moves values in and out of sequences and optionals, and computes nothing
-            itself.
+        of_containers: Whether the function only moves values in and out of sequences and optionals.
     """
 
     def register(function: _Function) -> _Function:
@@ -169,7 +168,7 @@ def is_control(node: NodeProto) -> bool:
 
 
 def names(domain: str = "") -> tuple[str, ...]:
-    """Return the operators of a domain that have a function."""
+    """Return the supported operators of a domain."""
     _load()
     return tuple(sorted(name for its, name in _TRANSLATORS if its == domain))
 
@@ -181,7 +180,7 @@ def plain_domain(domain: str) -> str:
 
 @cache
 def _load() -> None:
-    """Import every module of ``operators/``, which registers what it has."""
+    """Import every module of ``operators/``, which registers its functions."""
     package = importlib.import_module("dmlgpu.frontends.onnx.operators")
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{module.name}")

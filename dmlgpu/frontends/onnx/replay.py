@@ -1,4 +1,4 @@
-"""Repetition of a run with other elements, without checks, allocations and bindings."""
+"""Repeat a run with other elements, without checks, allocations and bindings."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class RunReplay:
 
     Args:
         device: Device of the session.
-        segment: What the run computed.
+        segment: The segment that the run computed.
         inputs: Tensors of the inputs of the run, by slot.
         slots: Slots of the inputs, by name.
         outputs: Tensors of the requested outputs, by name, and their indices among those of the segment.
-        in_place: Memory of the outputs that are computed in that of an input, by number.
+        in_place: Memory of outputs that are computed in place of an input, by output index.
     """
 
     def __init__(

@@ -110,7 +110,7 @@ def with_normalized_filters(
 
 
 def _is_plain(node: NodeProto) -> bool:
-    """Return whether a normalization uses the statistics that it is given, per channel."""
+    """Return whether a normalization uses given statistics, per channel."""
     attributes = {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
     alone = not any(node.output[1:])
     return (
@@ -166,17 +166,17 @@ def _label_of(node: NodeProto) -> str:
 
 @dataclass(frozen=True)
 class Place:
-    """The graph, body or function whose nodes are inlined.
+    """A graph, body or function whose nodes are inlined.
 
     Attributes:
-        versions: Of operator sets.
+        versions: Operator set versions.
         path: Prefix of names that are defined here; empty in the main graph, whose names stay.
         label: Prefix of nodes' names.
         names: New names by old ones.
         targets: New names of a function's outputs that no node has defined yet.
-        attributes: Of the function's call, and its defaults.
-        calls: The functions around.
-        depth: Of how many bodies and functions.
+        attributes: Attributes of the function's call, and defaults.
+        calls: The enclosing functions.
+        depth: Nesting depth of bodies and functions.
     """
 
     versions: Versions
@@ -308,7 +308,7 @@ class Inliner:
         defaults = self._attributes(function.attribute_proto, inner, proto.op_type, label)
         inner = replace(inner, attributes={attribute.name: attribute for attribute in (*defaults, *attributes)})
         yield from self.nodes(function.node, inner)
-        for formal, actual in inner.targets.items():  # outputs that no node of the function computes: inputs
+        for formal, actual in inner.targets.items():  # outputs that no node computes are inputs
             source = inner.names.get(formal, formal)
             identity = NodeProto(op_type="Identity", name=f"{label}/{formal}", input=[source], output=[actual])
             mark_version(identity, 1)
@@ -339,7 +339,7 @@ class Inliner:
         what = f"{op_type} {abridged(label)!r}"
         if graph.sparse_initializer:
             raise NotSupported(f"{what}: sparse initializers are not supported")
-        # Placement names the nodes in the body of a loop behind the loop's name.
+        # Placement prefixes the nodes in the body of a loop by the loop's name.
         prefix = place.label if op_type == "If" else ""
         depth = _deeper(place, what)
         inner = replace(place, path=label, label=prefix, names=place.names.new_child(), targets={}, depth=depth)
@@ -364,7 +364,7 @@ class Inliner:
         return new
 
     def _unique(self, name: str) -> str:
-        """Return a name that is unique in the model: this one, or with a number."""
+        """Make a name unique in the model, if needed by a suffix."""
         candidate = name
         while candidate in self._taken:
             self._repeated[name] += 1
@@ -374,7 +374,7 @@ class Inliner:
 
 
 def _check_attributes(node: NodeProto, version: int, what: str) -> None:
-    """Raise a ModelError unless attributes, which a call filled in, are there and of the types of the schema."""
+    """Raise a ModelError unless the attributes filled in by a call are present and of the schema's types."""
     schema: Any = schema_of(node.domain, node.op_type, version)
     attributes = {attribute.name: attribute for attribute in node.attribute}
     for name, formal in schema.attributes.items() if schema is not None else ():
@@ -404,12 +404,12 @@ def _deeper(place: Place, what: str) -> int:
 
 @dataclass(frozen=True)
 class FunctionBody:
-    """The body of a function at one place: attributes are filled in.
+    """The body of a function at a call, with attributes filled in.
 
     Attributes:
         nodes: In order.
         inputs, outputs: names.
-        versions: Of the operator sets that the nodes are of.
+        versions: Operator set versions of the nodes.
         weights: Tensors of the body by name.
     """
 

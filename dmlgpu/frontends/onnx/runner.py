@@ -30,19 +30,19 @@ STAGE_BYTES = 256 << 20
 ``KEPT_RUNS`` runs are kept even if they are larger. Laid-out weights do not count, since all shapes share them."""
 
 KEPT_RUNS = 4
-"""Runs of different shapes whose stages are kept, however large they are."""
+"""Number of different shapes whose stages are kept regardless of their size."""
 
 MAX_BODIES = 64
 """Maximum number of cached loop bodies."""
 
 _MAX_COMPARED = 4096
-"""Maximum size of weights that are compared by their elements."""
+"""Maximum size of weights that are compared by elements."""
 
 StageKey: TypeAlias = "tuple[tuple[tuple[Shape, DataType, str] | None, ...], tuple[Outcome, ...]]"
 
 
 class _SlotMismatchError(Exception):
-    """A stage reads other slots than the earlier stages of a run filled, since what they know on the host differs."""
+    """A stage reads slots that earlier stages of the run did not fill, since other values were known on the host."""
 
 
 class Runner:
@@ -63,7 +63,7 @@ class Runner:
         self._is_body, self._strict = is_body, strict
         self._stages: Cache[StageKey, RunStage] = Cache(CacheLimits(MAX_STAGES, STAGE_BYTES))
         self._bodies: Cache[Hashable, tuple[Runner, NodeProto]] = Cache(CacheLimits(MAX_BODIES, MAX_BODIES))
-        # Where kernels never have constants, the first shape loses little if it shares those of all others.
+        # If kernels never have constants, sharing them with all shapes costs the first shape little.
         shares_all = device._state.backend.specializer.policy is Specialize.NEVER
         shapes = graph.shapes if shares_all else ()
         self._patterns: RunPatterns | None = RunPatterns(_weakly(self._translated), shapes or None)
@@ -208,7 +208,7 @@ class Runner:
 
 
 def _weakly(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method without a reference to its runner: a cycle would keep the memory of a dropped session."""
+    """Wrap a method with a weak reference to its runner: a cycle would keep the memory of a dropped session."""
     reference = weakref.WeakMethod(method)
 
     def call(*arguments: Any) -> Any:

@@ -18,7 +18,7 @@ TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 """Transforms of scores; TreeEnsemble numbers them so."""
 
 _NEGLIGIBLE = 1e-7
-"""Magnitude of scores that SOFTMAX_ZERO takes for 0."""
+"""Magnitude up to which SOFTMAX_ZERO treats scores as 0."""
 
 _WINITZKI = 0.147
 """Constant of Winitzki's approximation of the inverse error function, as onnxruntime has it."""
@@ -72,7 +72,7 @@ def _probit(scores: Tensor) -> Tensor:
     half = logarithm * 0.5 + 2 / (np.pi * _WINITZKI)
     product = logarithm * (1 / _WINITZKI)
     root = dml.sqrt(dml.subtract(dml.multiply(half, half), product))
-    # root - half, of which the first form does not cancel
+    # root - half, in a form that does not cancel
     difference = choose(
         dml.greater_than(half, same(half, 0)),
         dml.divide(dml.negate(product), dml.add(half, root)),
@@ -121,7 +121,7 @@ def of_both(score: Tensor, transform: str, *, is_probability: bool) -> Tensor:
     Args:
         score: The score.
         transform: Of the scores. onnxruntime leaves the second column of PROBIT undefined; here it is 0.
-        is_probability: Whether both scores add up to 1, and not to 0.
+        is_probability: Whether both scores sum to 1; else to 0.
     """
     if transform == "PROBIT":
         return dml.join([transformed(score, transform), same(score, 0)], 1)

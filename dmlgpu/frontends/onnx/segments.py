@@ -43,7 +43,7 @@ MAX_FETCHED = 1 << 20
 """Maximum bytes of results that are read without becoming tensors."""
 
 MAX_NUMBERS = 64
-"""Maximum size of a tensor of integers that become symbols of a pattern when the host reads them."""
+"""Maximum size of an integer tensor whose elements become symbols of a pattern when the host reads them."""
 
 Written: TypeAlias = "tuple[tuple[int, str], ...]"
 """Slots that a segment fills, with the names of the values in them."""
@@ -51,7 +51,7 @@ Written: TypeAlias = "tuple[tuple[int, str], ...]"
 
 @dataclass(eq=False)
 class RunInput:
-    """An input of a run: its shape and type (``OnnxValue.coded``), and where it is."""
+    """An input of a run: its shape, its type (``OnnxValue.coded``) and its content."""
 
     shape: Shape
     data_type: DataType
@@ -60,7 +60,7 @@ class RunInput:
 
     @property
     def signature(self) -> tuple[Shape, DataType, str]:
-        """What the translation depends on. The type has a name here, because integers of outcomes count as sizes."""
+        """Facts that the translation depends on. The type is a name, because integers of outcomes count as sizes."""
         return self.shape, self.data_type, type_name(self.coded)
 
 
@@ -168,7 +168,7 @@ class Slots:
 
 
 def _as_numbers(array: Array) -> Array:
-    """Return an array as the device has it: booleans are UINT8."""
+    """Convert an array to its form on the device: booleans to UINT8."""
     return array.astype(np.uint8) if array.dtype == np.bool_ else array
 
 
@@ -181,7 +181,7 @@ class Segment:
         graph: The graph.
         outputs: Its outputs, then required but unused outputs of operators.
         feeds: Slot of each input of the graph, None for a weight.
-        weights: Number of the weight of each input of the graph, None for a slot.
+        weights: Key of the weight of each input of the graph, None for a slot.
         fills: Slot of each of ``outputs``.
         store: The weights.
     """
@@ -229,7 +229,7 @@ class Segment:
 
     @property
     def clears(self) -> bool:
-        """Whether elements of the outputs may stay as they are, which must be zeros then."""
+        """Whether some elements of the outputs are not written and must be zero beforehand."""
         origins = [self.graph.nodes[output.origin.number].desc for output in self.all_outputs]
         return any(isinstance(desc, OperatorDesc) and leaves_untouched(desc) for desc in origins)
 
@@ -309,7 +309,7 @@ class Segment:
             slots.put(slot, Tensor._packed(target, data_type, sizes))
 
     def _in_place(self, sources: Sequence[Tensor | None], donated: Collection[int]) -> dict[int, Buffer]:
-        """Return the memory of the outputs that are computed in that of an input, by number."""
+        """Return the memory of the outputs that are computed in place of an input, by output index."""
         prepared, reads = self.prepared, self.reads
         if not donated or prepared.clears:
             return {}
@@ -376,8 +376,8 @@ def _layout_key(program: Program, weights: Sequence[int | None]) -> Hashable:
     """Return a key of the contents of a persistent resource, equal for programs that lay out weights alike.
 
     Args:
-        program: Of a graph.
-        weights: Number of the weight of each input; None for other inputs.
+        program: Program of a graph.
+        weights: Key of the weight of each input; None for other inputs.
     """
 
     def source(slot: Slot) -> Hashable:
@@ -409,7 +409,7 @@ class Read:
     recipes: Sequence[Recipe]
 
     def run(self, slots: Slots) -> Outcome:
-        """Return those of each: a few integers as a tuple, else bytes."""
+        """Return the elements of each: a few integers as a tuple, else bytes."""
         return tuple(_outcome_of(recipe(slots)) for recipe in self.recipes)
 
 
@@ -423,7 +423,7 @@ class Decide:
     """Apply a function to elements, whose result determines shapes.
 
     Attributes:
-        recipes: Of the elements.
+        recipes: Recipes of the elements.
         function: The function.
         numbers: Its further arguments: integers, which may be symbolic.
     """
@@ -443,7 +443,7 @@ class Fill:
 
     Attributes:
         slot: Target slot.
-        make: Returns them.
+        make: Returns the elements.
         node: Name of the node that reads them.
     """
 
@@ -457,7 +457,7 @@ class Fill:
 
 
 class SymbolicFill:
-    """Integers that depend on sizes alone, which the host computes for every run, so that graphs do not have them.
+    """Integers that depend only on sizes; the host computes them in every run, so that graphs are independent of them.
 
     Args:
         slot: Target slot.
@@ -473,7 +473,7 @@ class SymbolicFill:
 
 
 class OnDevice(Exception):
-    """An element is on the device and cannot be read."""
+    """An element is on the device and must not be read."""
 
 
 class HostOnly:
@@ -545,10 +545,10 @@ class RunStage:
         checks: Checks before it.
         fills: Elements generated before it.
         sizes: Values of symbolic numbers that its checks and its action need, by index of their node.
-        before: Slots that the segments of earlier stages fill. The stage continues runs that filled these.
+        before: Slots that earlier stages must have filled.
         written: Slots that its segment fills.
-        containers: Numbers of elements of those outputs of the model that are sequences, by number; None for an
-            optional without an element. Their elements are among ``outputs``, in order.
+        containers: Element counts of the outputs that are sequences, by output index; None for an optional without an
+            element. Their elements are among ``outputs``, in order.
     """
 
     segment: Segment | None

@@ -94,9 +94,9 @@ class _CompileWatch:
 
     Attributes:
         progress: The callback.
-        number, count: As of ``CompileProgress``.
+        number, count: As in ``CompileProgress``.
         latest: Seconds that the previous shapes took; None for the first ones.
-        start: When those of this number began.
+        start: Time at which the current shapes began.
     """
 
     progress: Callable[[CompileProgress], Any]
@@ -144,7 +144,7 @@ class Session:
         model: Result of ``model.read``.
         device: Where the model runs.
         strict: Whether to reject nodes that need host decisions.
-        weights: Where constants are uploaded; sessions on one device with the same may share arrays.
+        weights: Store of uploaded constants; sessions on one device may share it.
     """
 
     def __init__(self, model: OnnxModel, device: Device, strict: bool = False, *, weights: Weights | None = None):
@@ -486,7 +486,7 @@ class Session:
         return {name: by_name[name] for name in requested}
 
     def _runner_of(self, counts: Mapping[str, int | None]) -> Runner:
-        """Return the runner for numbers of elements of inputs that are sequences or optionals."""
+        """Return the runner for the element counts of inputs that are sequences or optionals."""
         key = tuple(counts.items())
         runner = self._runners.get(key)
         if runner is None:
@@ -496,7 +496,7 @@ class Session:
         return runner
 
     def _donated(self, runner: Runner, inputs: Mapping[str, Any]) -> list[int]:
-        """Return the numbers of the inputs whose memory is not needed after a run."""
+        """Return the indices of the inputs whose memory is not needed after a run."""
         return [
             index
             for index, name in enumerate(runner.inputs)
@@ -511,7 +511,7 @@ class Session:
     # ---- inputs -----------------------------------------------------------------------------------------------------
 
     def _run_inputs(self, inputs: Mapping[str, Any]) -> tuple[list[RunInput | None], dict[str, int | None]]:
-        """Return the tensors of the inputs, and the numbers of elements of those that are sequences or optionals."""
+        """Return the tensors of the inputs, and the element counts of sequences and optionals."""
         if not isinstance(inputs, Mapping):
             raise InvalidArgument(f"{self._label}: inputs must be a mapping from names to arrays, got {shown(inputs)}")
         declared = (*self.inputs, *self._model.variable)

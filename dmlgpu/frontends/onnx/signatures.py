@@ -34,7 +34,7 @@ def schema_of(domain: str, name: str, version: int) -> onnx.defs.OpSchema | None
 
 @dataclass(frozen=True)
 class FormalInput:
-    """An input as a schema has it.
+    """An input of a schema.
 
     Attributes:
         name: Name.
@@ -58,8 +58,7 @@ def _formal_inputs(domain: str, name: str, version: int) -> tuple[FormalInput, .
 
 
 def formal_inputs(node: OnnxNode) -> list[tuple[OnnxValue | None, FormalInput]]:
-    """Return the inputs with those of the schema, the last of which may stand for several; nothing if ONNX has no such
-    operator."""
+    """Pair the inputs with those of the schema, whose last one may be variadic; empty if ONNX has no such operator."""
     formals = _formal_inputs(node.proto.domain, node.op_type, node.version)
     pairs = enumerate(node.inputs if formals else ())
     return [(value, formals[min(index, len(formals) - 1)]) for index, value in pairs]
@@ -105,7 +104,7 @@ _MOVING = frozenset(
         *("Transpose", "Trilu", "Unsqueeze", "Where"),
     )
 )
-"""Operators whose results are elements of their inputs, unchanged or cast, or constants."""
+"""Operators whose results are constants, or elements of their inputs, unchanged or cast."""
 
 _MOVING_FEATURES = frozenset(
     (
@@ -113,7 +112,7 @@ _MOVING_FEATURES = frozenset(
         *("TreeEnsemble", "TreeEnsembleRegressor"),
     )
 )
-"""Those of ai.onnx.ml, and those that only compare."""
+"""Operators of ai.onnx.ml, and those that only compare."""
 
 
 def check_doubles(node: OnnxNode, values: Iterable[OnnxValue | None], what: str) -> None:
@@ -155,7 +154,7 @@ def typed_outputs(node: OnnxNode, results: Result | Sequence[Result]) -> list[On
 
 
 def outputs_like(node: OnnxNode, element: int) -> list[bool]:
-    """Return for each output whether its type variable stands for a type, since an input of it has that type."""
+    """Return for each output whether its type is that of an input, by a type variable."""
     schema = schema_of(node.proto.domain, node.op_type, node.version)
     if schema is None:
         raise node.refusal(f"inputs of {type_name(element)} are not supported")
@@ -216,7 +215,7 @@ def inferred(
             if attribute.name in onnx.defs.get_schema(op_type).attributes
         )
     schema = schema_of(proto.domain, proto.op_type, version)
-    if schema is not None:  # some inferences take no account of defaults
+    if schema is not None:  # some inference functions ignore defaults
         usual = {
             name: attribute.default_value
             for name, attribute in schema.attributes.items()
@@ -240,7 +239,7 @@ def inferred(
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid(proto.domain, version)])
     try:
         return [_declared(output) for output in shape_inference.infer_shapes(model).graph.output]
-    except (shape_inference.InferenceError, IndexError):  # an invalid node, which the operator's function refuses
+    except (shape_inference.InferenceError, IndexError):  # an invalid node, which the operator's function rejects
         return [None] * len(outputs)
 
 

@@ -32,12 +32,12 @@ from dmlgpu.tensors.tensor import Tensor
 
 @dataclass(frozen=True)
 class SlidingWindow:
-    """Windows over spatial dimensions, one number each.
+    """Windows over spatial dimensions; each attribute has one number per dimension.
 
     Attributes:
-        sizes: Of the kernel.
-        strides: From one window to the next.
-        dilations: Between elements of a window.
+        sizes: Sizes of the kernel.
+        strides: Distances between windows.
+        dilations: Distances between elements of a window.
         start, end: Padding before and after the input.
     """
 
@@ -48,7 +48,7 @@ class SlidingWindow:
     end: Shape
 
     def outputs(self, spatial: Shape, ceil: bool = False) -> Shape:
-        """Return how many windows there are along each dimension."""
+        """Return the number of windows along each dimension."""
         counts = []
         for size, kernel, stride, dilation, before, behind in zip(
             spatial, self.sizes, self.strides, self.dilations, self.start, self.end, strict=True
@@ -56,7 +56,7 @@ class SlidingWindow:
             room = size + before + behind - (dilation * (kernel - 1) + 1)
             count = (-(-room // stride) if ceil else room // stride) + 1
             if ceil and (count - 1) * stride >= size + before:
-                count -= 1  # a window that would begin in the padding behind
+                count -= 1  # a window that would begin in the end padding
             counts.append(count)
         return tuple(counts)
 
@@ -123,8 +123,8 @@ def sample(x: Tensor, coordinates: Sequence[Tensor], *, mode: str, padding: str,
         x: The images, of a float type.
         coordinates: One {N, M} of FLOAT32 per spatial dimension, counted in elements.
         mode: ``"nearest"``, ``"linear"`` or ``"cubic"``.
-        padding: What lies beyond: ``"zeros"``, ``"border"`` or ``"reflection"``. NaN counts as beyond for zeros, else
-            as 0, as in onnxruntime and PyTorch.
+        padding: Values beyond the borders: ``"zeros"``, ``"border"`` or ``"reflection"``. NaN counts as beyond for
+            zeros, else as 0, as in onnxruntime and PyTorch.
         aligned: Whether the border that reflects goes through the middle of the outermost elements.
     """
     batch, channels, *spatial = x.sizes
@@ -213,14 +213,14 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class ResizedAxis:
-    """How one axis is resampled.
+    """The resampling of one axis.
 
     Attributes:
         size, output_size: Elements of input and output.
-        scale: Of the axis; ``output_size`` is not always their product.
+        scale: Scale of the axis; ``output_size`` may differ from ``size * scale``.
         transformation: ONNX's ``coordinate_transformation_mode``.
         rounding: ONNX's ``nearest_mode``.
-        region: Of ``tf_crop_and_resize``: begin and end, as parts of the axis.
+        region: Begin and end as fractions of the axis, for ``tf_crop_and_resize``.
     """
 
     size: int
@@ -231,7 +231,7 @@ class ResizedAxis:
     region: tuple[float, float] = (0.0, 1.0)
 
     def coordinates(self) -> Array:
-        """Return where in the input each element of the output lies."""
+        """Return the input coordinate of each output element."""
         places = np.arange(self.output_size, dtype=np.float64)
         exact = self.size * self.scale
         coordinates = (places + 0.5) / self.scale - 0.5
@@ -254,7 +254,7 @@ class ResizedAxis:
         return coordinates
 
     def outside(self) -> Array:
-        """Return which elements of the output lie beyond the input, for ``tf_crop_and_resize``."""
+        """Return a mask of the output elements beyond the input, for ``tf_crop_and_resize``."""
         coordinates = self.coordinates()
         return (coordinates < 0) | (coordinates > self.size - 1)
 
@@ -279,7 +279,7 @@ ROUNDINGS: dict[str, Callable[[Array], Array]] = {
 
 
 def nearest(axis: ResizedAxis) -> Array:
-    """Return the index of the element that each element of the output is a copy of."""
+    """Return the index of the input element that each output element copies."""
     return np.clip(ROUNDINGS[axis.rounding](axis.coordinates()), 0, axis.size - 1).astype(np.int32)
 
 
@@ -287,9 +287,9 @@ def weighted(axis: ResizedAxis, *, cubic: float | None, antialias: bool, exclude
     """Return indices and weights of the terms of each element of the output, both {output size, count}.
 
     Args:
-        axis: How it is resampled.
+        axis: The resampling of the axis.
         cubic: The coefficient of cubic interpolation; None for linear.
-        antialias: Whether the kernel is stretched where the axis shrinks.
+        antialias: Whether the kernel is stretched if the axis shrinks.
         exclude_outside: Whether elements beyond the input have weight 0; else they are those at its edge.
     """
     stretch = min(axis.scale, 1.0) if antialias else 1.0

@@ -1,7 +1,7 @@
 """Small integer tensors whose elements are expressions of input sizes.
 
 A ``SymbolicArray`` stands for an array in ``OnnxValue.array``. Shape arithmetic (``host``) computes with the
-expressions. All else that reads the elements gets numbers, and the translation is right for these alone.
+expressions. Other readers of the elements get plain numbers, and the translation is valid only for these.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class SymbolicArray:
     """An array of integers, some of them symbolic.
 
     Args:
-        numbers: The integers, as an array of objects.
-        dtype: NumPy dtype that they have.
+        numbers: The integers, as an object array.
+        dtype: Their NumPy dtype.
     """
 
     def __init__(self, numbers: Array, dtype: np.dtype[Any]):
@@ -52,7 +52,7 @@ class SymbolicArray:
         return self.numbers.item()
 
     def recipe(self) -> Callable[[Any], Array]:
-        """Return what computes the elements in a run, from its slots."""
+        """Return the recipe that computes the elements from the slots of a run."""
         numbers, shape, dtype = symbols.needed(self.numbers.reshape(-1).tolist()), self.shape, self.dtype
         return lambda slots: np.array(slots.numbers(numbers), dtype).reshape(shape)
 

@@ -73,11 +73,11 @@ STRINGS_ADVICE = (
 )
 
 _CHUNK_BYTES = 1 << 22
-"""Memory of the rows of a deferred array that are computed at once."""
+"""Bytes of the rows of a deferred array that are computed at once."""
 
 
 class DeferredArray:
-    """Elements of a weight that are computed whenever they are read, and not stored.
+    """Elements of a weight that are computed at each read instead of being stored.
 
     It stands for an array in ``OnnxValue.array``: a weight is read once, for its upload, so the host never holds all
     weights of a model in the form that the device has.
@@ -85,7 +85,7 @@ class DeferredArray:
     Args:
         shape: Shape, of rank 1 or more.
         dtype: NumPy dtype.
-        rows: Computes a range of rows, that is of indices of dimension 0.
+        rows: Computes a range of rows (indices of dimension 0).
         row_bytes: Memory of the inputs of one row, which bounds how many rows are computed at once.
     """
 
@@ -178,21 +178,21 @@ def is_float_code(coded: int) -> bool:
 
 
 def numpy_type(data_type: DataType, coded: int) -> np.dtype[Any]:
-    """Return the NumPy dtype of elements as a caller has them; integers of 2 and 4 bits are in bytes."""
+    """Return the NumPy dtype of elements that callers see; 2- and 4-bit integers take a byte each."""
     if coded == TensorProto.BOOL or is_float_code(coded):
         return np.dtype(helper.tensor_dtype_to_np_dtype(coded))
     return data_type.numpy
 
 
 def as_typed(array: Array, data_type: DataType, coded: int) -> Array:
-    """Return held elements in the dtype that a caller has."""
+    """Convert stored elements to the dtype that callers see."""
     dtype = numpy_type(data_type, coded)
     return array.view(dtype) if is_float_code(coded) else array.astype(dtype, copy=False)
 
 
 def as_coded(array: Array) -> tuple[Array, DataType, int]:
-    """Return an array as it is held, with its type: see ``CODED``."""
-    if array.dtype.type.__module__ == np.__name__:  # others are of ml_dtypes
+    """Return an array in its stored form, with its type: see ``CODED``."""
+    if array.dtype.type.__module__ == np.__name__:  # other types belong to ml_dtypes
         coded = TensorProto.BOOL if array.dtype == np.bool_ else 0
     else:
         element = helper.np_dtype_to_tensor_dtype(array.dtype)
@@ -233,14 +233,14 @@ def as_array(proto: TensorProto, what: str, folder: Path | None = None) -> tuple
         _check_length(proto, _bits(proto, data_type), what)
         try:
             array = numpy_helper.to_array(proto)
-        except Exception as error:  # whatever onnx raises for malformed data
+        except Exception as error:  # onnx may raise any exception for malformed data
             raise ModelError(what, f"its data cannot be read: {error}") from None
     is_viewed = is_float_code(coded) and array.dtype != data_type.numpy
     return data_type, coded, array.view(data_type.numpy) if is_viewed else array.astype(data_type.numpy, copy=False)
 
 
 def _bits(proto: TensorProto, data_type: DataType) -> int:
-    """Return how many bits an element of a tensor takes in a file."""
+    """Return the number of bits of a tensor's element in a file."""
     return _PACKED_BITS.get(TensorProto.DataType.Name(proto.data_type), data_type.bits)
 
 
@@ -302,7 +302,7 @@ def _external(proto: TensorProto, bits: int, what: str, folder: Path | None) -> 
 
 
 def _inside(folder: Path, location: str, what: str) -> Path:
-    """Return the path of a regular file inside a folder, links followed."""
+    """Resolve the path of a regular file inside a folder, following links."""
     root = Path(os.path.realpath(folder))
     path = Path(os.path.realpath(root / location))
     if not location or "\0" in location or not path.is_relative_to(root) or not path.is_file():

@@ -57,7 +57,7 @@ Outputs: TypeAlias = Sequence[OnnxValue | None]
 """The values of a node's outputs; None for one that is not computed."""
 
 Stages: TypeAlias = Generator[RunStage, Outcome, None]
-"""The stages of a run, each of which is sent the outcome of the one before it."""
+"""Generator of the stages of a run; each `send` passes the outcome of the previous stage."""
 
 OutputStages: TypeAlias = Generator[RunStage, Outcome, Outputs]
 
@@ -65,8 +65,8 @@ _CONSTANT_BYTES = 256
 """Maximum size of weights that become constants of the graph, visible to passes; larger ones are owned inputs."""
 
 _FIRST_OF_SIZES = 1 << 32
-"""Number of the first slot of integers that the host computes from sizes. Which there are depends on what is symbolic,
-unlike the numbers of all other slots."""
+"""First slot of integers that the host computes from sizes. Their slots depend on which sizes are symbolic, unlike all
+other slots."""
 
 _READ = "the host reads elements of its inputs for a decision"
 
@@ -119,10 +119,10 @@ class Translation:
         device: Compile target of segments.
         versions: Operator set versions of the model.
         weights: Constants of the model.
-        first_slot: Number of the first slot after the inputs.
-        body_runner: Returns the runner of a node's loop body.
-        is_body: Whether it is a loop body: outputs that are arithmetic on few integers, including the condition, are
-            then computed by the host without waiting.
+        first_slot: First slot after the inputs.
+        body_runner: Returns the runner of a loop body.
+        is_body: Whether it is a loop body. The host then computes outputs that are arithmetic on few integers,
+            including the condition, without waiting.
         strict: Whether to reject nodes that need host decisions.
     """
 
@@ -170,7 +170,7 @@ class Translation:
         self._loaded: dict[int, tuple[OnnxValue, Tensor]] = {}
 
     def _new_slot(self) -> int:
-        """Return the number of a slot that nothing fills yet."""
+        """Return an unused slot."""
         self._next += 1
         return self._next - 1
 
@@ -277,8 +277,8 @@ class Translation:
         return results if isinstance(results, Sequence) else [results]
 
     def _computed(self, node: OnnxNode, translator: Translator | None) -> Generator[RunStage, Outcome, Outputs | None]:
-        """Return what the function of an operator computes, or the rules for empty tensors; None if ONNX's function
-        body is to be used. Codes are floats there."""
+        """Return the result of an operator's function, or of the rules for empty tensors; None to use ONNX's function
+        body. Inputs with codes arrive as floats."""
         has_codes = codes.is_computed(node)
         are_codes = outputs_like(node, TensorProto.BFLOAT16) if has_codes else []
         called = codes.widened(node) if has_codes else node
@@ -299,7 +299,7 @@ class Translation:
         return [codes.narrowed(called, value) if value is not None and is_code else value for value, is_code in pairs]
 
     def _called(self, node: OnnxNode, translator: Translator) -> Generator[RunStage, Outcome, Outputs | None]:
-        """Call the function of an operator and return its outputs; None if ONNX's function body is to be used."""
+        """Call the function of an operator and return its outputs; None to use ONNX's function body."""
         check_doubles(node, node.inputs, "input")
         with self.builder.scope(node.name):
             results = translator.function(node)
@@ -343,7 +343,7 @@ class Translation:
             raise NotSupported(f"{node}: operator {node.op_type} is not supported")
         outer, self.versions = self.versions, body.versions
         names = [name for index, name in enumerate(body.outputs) if node.wants(index)]
-        # Only bodies in the node's attributes, which became part of the function's, read names around it.
+        # Only bodies in the node's attributes, now part of the function's body, read surrounding names.
         results = yield from self._walk(body.nodes, body.bind(node.inputs), names, self._scopes[-1])
         self.versions = outer
         by_name = dict(zip(names, results, strict=True))
@@ -372,7 +372,7 @@ class Translation:
         return results
 
     def _bodies(self, node: OnnxNode, graph: RunGraph) -> Callable[[Slots], BodyRunner]:
-        """Return what gives the runner of a body in a run; it knows numbers that may be symbolic here."""
+        """Return a factory for the body's runner, which resolves symbolic captures for each run."""
         runner = self.body_runner
         if symbols.current() is None:
             body = runner(node.proto, graph)
@@ -393,7 +393,7 @@ class Translation:
     def _body_of(self, body: GraphProto) -> tuple[RunGraph, list[OnnxValue]]:
         """Return the body of a loop as a graph, and the captured values that are its further inputs.
 
-        Captured names that the host knows are known to the body, others become inputs.
+        Captured values that are known on the host are known to the body; others become inputs.
         """
         scope = self._scopes[-1]
         known: dict[str, OnnxValue | None] = {}
@@ -448,7 +448,7 @@ class Translation:
         return placed
 
     def _place(self, node: OnnxNode, results: Outputs) -> None:
-        """Record where a node is computed."""
+        """Record the placement of a node."""
         placed = self._note(node)
         if placed is not None:
             placed.late = any(value is not None and value.recipe is not None for value in results)
@@ -526,7 +526,7 @@ class Translation:
     def _recipes(
         self, node: OnnxNode, values: Sequence[OnnxValue], computed: Sequence[OnnxValue] = ()
     ) -> tuple[Segment | None, list[Recipe]]:
-        """Return how the host computes elements; those that only the device computes go to slots first."""
+        """Return the recipes of elements; elements that only the device can compute go to slots first."""
         if self.strict:
             raise node.refusal("the host would have to read elements for a decision (strict)")
         self._note(node)
@@ -558,7 +558,7 @@ class Translation:
         }
 
     def _flush(self, values: Iterable[OnnxValue]) -> Segment | None:
-        """End the segment: values that it computes get slots. Return it, or None if nothing is computed."""
+        """End and return the segment, whose values get slots; None if it computes nothing."""
         outputs: dict[Origin, tuple[int, Tensor]] = {}
         written: dict[int, str] = {}
         names = self._names()

@@ -21,7 +21,7 @@ Shape = tuple[int, ...]
 
 
 class Source(Protocol):
-    """Tensors of a run by number, for the host."""
+    """Tensors of a run by slot, for the host."""
 
     late: dict[Hashable, Any]
 
@@ -45,16 +45,16 @@ class OnnxValue:
     Attributes:
         shape: ONNX's shape: empty for a scalar, zeros allowed.
         data_type: Data type that holds the elements.
-        coded: ONNX's number of their own type if DirectML lacks it, else 0; see ``elements.CODED``.
+        coded: ONNX's number of their own type if DirectML lacks it, else 0; see ``tensor_proto.CODED``.
         array: Elements known to the host, in the NumPy type of ``data_type``; a DeferredArray stands for those of large
             weights that are computed when they are uploaded.
         is_weight: Whether they come from the model, not from input shapes.
         expression: Expression in the graph under construction, packed or not; a scalar has rank 1.
-        slot: Number of its slot during a run, packed.
+        slot: Its slot during a run, packed.
         pieces: Pieces of a weight, by axis and count.
-        recipe: How the host computes the elements during a run, for arithmetic on few integers.
+        recipe: Computes the elements on the host during a run, for arithmetic on few integers.
         depth: Nesting of recipes.
-        codes: The value whose codes it has as float32, decoded when it is loaded.
+        codes: The encoded value that it decodes to float32 when it is loaded.
         floats: The elements in float32, of a constant with codes that a node computes with.
     """
 
@@ -73,19 +73,19 @@ class OnnxValue:
 
     @classmethod
     def of_array(cls, array: Array, *, is_weight: bool = False) -> OnnxValue:
-        """Return a value that the host knows."""
+        """Return a value whose elements are known on the host."""
         held, data_type, coded = as_coded(array)
         return cls(array.shape, data_type, coded, held, is_weight)
 
     @classmethod
     def of_tensor(cls, proto: TensorProto, what: str, folder: Path | None = None) -> OnnxValue:
-        """Return a tensor of the model; see ``elements.as_array``."""
+        """Return a tensor of the model; see ``tensor_proto.as_array``."""
         data_type, coded, array = as_array(proto, what, folder)
         return cls(array.shape, data_type, coded, array, is_weight=True)
 
     @classmethod
     def of_weight(cls, array: Array | DeferredArray) -> OnnxValue:
-        """Return a weight of a model that is not in the model's file."""
+        """Return a weight that is not in the model's file."""
         return cls(array.shape, DataType.from_numpy(array.dtype), 0, cast("Array", array), is_weight=True)
 
     def cut(self, axis: int, count: int) -> list[OnnxValue]:
@@ -111,7 +111,7 @@ class OnnxValue:
 
     @property
     def has_codes(self) -> bool:
-        """Whether its elements are held as bits or bytes that no operator computes with."""
+        """Whether its elements are stored as bits or bytes that no operator computes with."""
         return self.coded not in (0, TensorProto.BOOL)
 
     @property
@@ -146,14 +146,14 @@ class OnnxValue:
 
     @property
     def host_array(self) -> Array:
-        """The elements that the host knows, in their own type."""
+        """The known elements in their own type."""
         assert self.array is not None
         return as_typed(self.array, self.data_type, self.coded) if self.coded else self.array
 
 
 @dataclass(eq=False)
 class OnnxSequence(OnnxValue):
-    """A sequence of tensors, which is a tuple during translation: a run has only the tensors.
+    """A sequence of tensors: a tuple during translation, while a run has only the tensors.
 
     Attributes:
         items: The tensors, all of its type.
@@ -225,7 +225,7 @@ class Bounds:
     besides: int | None = None
 
     def of(self, source: Source) -> Bounds:
-        """Return the bounds in a run, in which sizes are known."""
+        """Return the bounds with the sizes of a run."""
         return replace(self, low=_resolved(self.low, source), high=_resolved(self.high, source))
 
     def check(self, array: Array) -> None:
@@ -279,7 +279,7 @@ class NeedsDecision:
 
     Attributes:
         values: Arguments of the function: arrays, booleans as 0 and 1.
-        function: Elements with equal results share the compiled graphs. Integers in its result may be symbolic.
+        function: The function. Equal results share compiled graphs; integers in its result may be symbolic.
         numbers: Further arguments: integers that may depend on sizes, which the function itself must not hold.
     """
 

@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 
 class RunObserver(Protocol):
-    """Gets events of the segments of a model, each once."""
+    """Receives each event of a model's segments once."""
 
     times: bool
     """Whether kernels are timed, each by itself, which makes runs slower."""
 
     def compiling(self, segment: Segment) -> AbstractContextManager[Any]:
-        """Return a block in which a segment is compiled; it may be left by an exception."""
+        """Return a context in which a segment is compiled; an exception may end it."""
 
     def compiled(self, segment: Segment, start: float, seconds: float) -> None:
-        """A segment was compiled and initialized; `begun` is a time of ``time.perf_counter``."""
+        """Handle that a segment was compiled and initialized; `begun` is a time of ``time.perf_counter``."""
 
     def ran(self, segment: Segment, start: float, kernels: Sequence[tuple[str, float]]) -> None:
-        """A segment ran; its kernels in order, each with its seconds. Called only if ``times`` is set."""
+        """Handle that a segment ran, given its kernels in order with their seconds. Called only if ``times`` is set."""
 
 
 _WATCH: ContextVar[RunObserver | None] = ContextVar("watch", default=None)
@@ -60,7 +60,7 @@ class RunProfile(KernelProfile):
     segments: list[Segment] = field(default_factory=list)
 
     def compiling(self, segment: Segment) -> AbstractContextManager[Any]:
-        """Return a block that does nothing: ``compiled`` reports the duration."""
+        """Return a context that does nothing: ``compiled`` reports the duration."""
         return nullcontext()
 
     def compiled(self, segment: Segment, start: float, seconds: float) -> None:

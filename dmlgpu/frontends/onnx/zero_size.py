@@ -1,8 +1,8 @@
-"""Nodes with empty inputs: their results are empty as well, or those of sums over nothing.
+"""Nodes with empty inputs: their results are empty, or sums over no elements.
 
 An empty result is known once its shape is, which ONNX infers. If products are summed over a dimension of size 0, that
-dimension becomes one element, 0, and the operator's function computes the rest: bias, states, activation. Few other
-operators have results without inputs, such as reductions; ``_RULES`` has them. All others are evaluated by ONNX's
+dimension becomes one element, 0, and the operator's function computes the rest: bias, states, activation. The few other
+operators that have results without inputs, such as reductions, are in ``_RULES``. All others are evaluated by ONNX's
 reference if all inputs are known.
 """
 
@@ -56,7 +56,8 @@ def compute(node: OnnxNode) -> Generator[NeedsHost, Any, list[OnnxValue | None] 
 
 
 def has_empty_inputs(node: OnnxNode) -> bool:
-    """Return whether inputs are empty; of Resize, whether its data are: an empty region or list of sizes is absent."""
+    """Return whether inputs are empty; for Resize only its data, since an empty region or list of sizes counts as
+    absent."""
     inputs = node.inputs[:1] if node.op_type in ("Resize", "Upsample") else node.inputs
     return any(value is not None and value.is_empty for value in inputs)
 
@@ -77,7 +78,7 @@ def filled(node: OnnxNode) -> OnnxNode:
         shape[place] = 1
         inputs[index] = OnnxValue(tuple(shape), value.data_type, value.coded, np.zeros(shape, value.data_type.numpy))
     for index in zero_points:
-        if node.has(index):  # or the element would not stand for 0
+        if node.has(index):  # else the element would not represent 0
             value = node.value(index)
             zeros = np.zeros(value.shape, value.data_type.numpy)
             inputs[index] = OnnxValue(value.shape, value.data_type, value.coded, zeros)
@@ -87,7 +88,7 @@ def filled(node: OnnxNode) -> OnnxNode:
 def with_a_row(node: OnnxNode) -> OnnxNode | None:
     """Return a node of ai.onnx.ml whose inputs without rows have one of zeros; None for other nodes.
 
-    Its outputs have the shapes of the node's, but for the row.
+    Except for the row, its outputs have the shapes of the node's.
     """
     if node.proto.domain != ML:
         return None
@@ -101,7 +102,7 @@ def with_a_row(node: OnnxNode) -> OnnxNode | None:
 
 
 def without_rows(node: OnnxNode, values: Sequence[OnnxValue | None]) -> list[OnnxValue | None]:
-    """Return outputs of a node ``with_a_row`` without the row."""
+    """Remove the row from the outputs of a node ``with_a_row``."""
     return [
         None if value is None else node.known(np.zeros((0, *value.shape[1:]), value.data_type.numpy))
         for value in values
@@ -178,7 +179,7 @@ def _reference(node: OnnxNode, outputs: Outputs) -> list[OnnxValue | None] | Non
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid(node.proto.domain, node.version)])
     try:
         results = [np.asarray(result) for result in ReferenceEvaluator(model).run(None, feeds)]
-    except Exception:  # the reference knows no such case; the operator refuses it by name
+    except Exception:  # the reference does not support the case; the operator rejects it by name
         return None
     typed = [
         result if output is None else result.astype(numpy_type(*output[:2]), copy=False)
@@ -191,17 +192,17 @@ def _reference(node: OnnxNode, outputs: Outputs) -> list[OnnxValue | None] | Non
 
 
 def _without_updates(node: OnnxNode) -> list[OnnxValue | None] | None:
-    """Scatters: the data as they are."""
+    """Return the data of a scatter unchanged."""
     return [node.value(0)] if node.value(1).is_empty and not node.value(0).is_empty else None
 
 
 def _without_boxes(node: OnnxNode) -> list[OnnxValue | None] | None:
-    """NonMaxSuppression: no box is selected."""
+    """Return no boxes of NonMaxSuppression."""
     return [node.known(np.zeros((0, 3), np.int64))] if node.value(0).is_empty or node.value(1).is_empty else None
 
 
 def _without_values(node: OnnxNode) -> list[OnnxValue | None] | None:
-    """Unique of all elements: there is none."""
+    """Return no elements of Unique."""
     if node.attribute("axis") is not None:
         return None
     nothing = node.known(np.zeros(0, np.int64))
@@ -210,7 +211,7 @@ def _without_values(node: OnnxNode) -> list[OnnxValue | None] | None:
 
 
 def _without_range(node: OnnxNode) -> list[OnnxValue | None]:
-    """DynamicQuantizeLinear: the scale is that of zeros, 1, as in onnxruntime."""
+    """Return no elements of DynamicQuantizeLinear; the scale is 1, as for zeros in onnxruntime."""
     return [
         node.known(np.zeros(node.shape(0), np.uint8)),
         node.known(np.array(1, np.float32)),
@@ -219,7 +220,7 @@ def _without_range(node: OnnxNode) -> list[OnnxValue | None]:
 
 
 def _without_steps(node: OnnxNode) -> list[OnnxValue | None] | None:
-    """Recurrent layers: the states are the initial ones, or 0."""
+    """Return the initial states of a recurrent layer, or 0."""
     node.check_rank(0, 3)
     node.check_rank(2, 3)
     steps, batch, _ = node.shape(0)
@@ -234,7 +235,7 @@ def _without_steps(node: OnnxNode) -> list[OnnxValue | None] | None:
 
 
 def _without_words(node: OnnxNode) -> list[OnnxValue | None] | None:
-    """EmbedLayerNormalization: no embeddings, and 0 words of each sequence."""
+    """Return no embeddings of EmbedLayerNormalization, and 0 words per sequence."""
     if not node.value(0).is_empty or len(node.shape(2)) != 2:
         return None
     embedded = node.known(np.zeros((*node.shape(0), node.shape(2)[1]), node.data_type(2).numpy))
@@ -244,7 +245,7 @@ def _without_words(node: OnnxNode) -> list[OnnxValue | None] | None:
 
 
 def _outside(node: OnnxNode) -> list[OnnxValue | None] | None:
-    """Samples and regions of an image without elements: 0."""
+    """Return 0 for samples and regions of an image without elements."""
     outputs = _shapes(node)
     if not node.value(0).is_empty or outputs[0] is None or node.text("padding_mode", "zeros") != "zeros":
         return None
@@ -266,8 +267,8 @@ _REDUCED = {
 
 
 def _reduced(node: OnnxNode) -> list[OnnxValue | None] | None:
-    """Reductions, and statistics of a batch: the result for no elements, if it is defined."""
-    if not node.value(0).is_empty:  # the axes are
+    """Return the defined results of reductions, and batch statistics, over no elements."""
+    if not node.value(0).is_empty:  # the axes are empty, not the data
         return None
     results: list[OnnxValue | None] = []
     for output in _shapes(node):
@@ -294,7 +295,7 @@ _RULES: dict[tuple[str, str], Callable[[OnnxNode], list[OnnxValue | None] | None
 }
 
 Sums = tuple[Sequence[tuple[int, int]], Sequence[int]]
-"""Inputs with the dimension that products are summed up over, and inputs that are zero points."""
+"""Inputs with the dimension that products are summed over, and indices of zero points."""
 
 
 def _sums(*places: tuple[int, int], zero_points: Sequence[int] = ()) -> Callable[[OnnxNode], Sums]:
@@ -306,7 +307,7 @@ def _gemm_sums(node: OnnxNode, left: int = 0, right: int = 1, zero_points: Seque
 
 
 def _matmul_sums(node: OnnxNode) -> Sums:
-    # Of more than two dimensions, transBatch moves the first one behind the others, before the last one.
+    # With more than two dimensions, transBatch moves the first one in front of the last one.
     left, right = (
         (0 if len(node.shape(index)) > 2 and node.flag(f"transBatch{letter}") else -2)
         for index, letter in enumerate("AB")
@@ -349,12 +350,12 @@ Analogue = Callable[[OnnxNode], "tuple[DataType, int, Shape] | None"]
 
 
 def _as(op_type: str, *numbers: int, typed: int | DataType | None = None) -> Analogue:
-    """Return the first output's type and shape of an ONNX operator on some of the inputs.
+    """Infer the type and shape of a node's first output by another ONNX operator on some of its inputs.
 
     Args:
         op_type: The operator.
-        numbers: The inputs, in its order.
-        typed: The number of the input that has the output's type, or the type; the operator's by default.
+        numbers: Indices of the inputs, in that operator's order.
+        typed: Index of the input with the output's type, or the type; defaults to the operator's.
     """
 
     def analogue(node: OnnxNode) -> tuple[DataType, int, Shape] | None:
@@ -378,11 +379,11 @@ def _matmul(node: OnnxNode) -> tuple[DataType, int, Shape] | None:
 
 
 def _spatial(op_type: str, count: int) -> Analogue:
-    """Return that of an operator on images whose channels may come last; NhwcConv's do, and those of its filters.
+    """Infer the output of an operator on images whose channels may come last; those of NhwcConv and its filters do.
 
     Args:
         op_type: The operator of ONNX.
-        count: How many inputs that has; other inputs are omitted.
+        count: Number of its inputs; others are omitted.
     """
 
     def analogue(node: OnnxNode) -> tuple[DataType, int, Shape] | None:
@@ -404,7 +405,7 @@ def _spatial(op_type: str, count: int) -> Analogue:
 def _gathered(node: OnnxNode) -> tuple[DataType, bool, Shape]:
     shape = list(node.shape(0))
     axis = node.axis(node.integer("gather_axis"), len(shape))
-    if node.data_type(0) is DataType.UINT8 and node.integer("bits", 4) == 4:  # two to a byte
+    if node.data_type(0) is DataType.UINT8 and node.integer("bits", 4) == 4:  # two per byte
         shape[-1] *= 2
     return node.data_type(2), False, (*shape[:axis], *node.shape(1), *shape[axis + 1 :])
 
@@ -422,7 +423,7 @@ def _attention(node: OnnxNode) -> tuple[DataType, bool, Shape]:
 
 
 def _fused_present(node: OnnxNode) -> Outputs:
-    """Attention: all keys and values, in one tensor."""
+    """Infer the present of Attention: all keys and values in one tensor."""
     batch, rows, _ = node.shape(0)
     heads, past = max(node.integer("num_heads"), 1), 0
     if node.has(4):
@@ -433,7 +434,7 @@ def _fused_present(node: OnnxNode) -> Outputs:
 
 
 def _present(node: OnnxNode) -> Outputs:
-    """MultiHeadAttention: all keys and values."""
+    """Infer the present of MultiHeadAttention: all keys and values."""
     heads = max(node.integer("num_heads"), 1)
     outputs: Outputs = []
     for new, past in ((1, 6), (2, 7)):
@@ -458,7 +459,7 @@ _FURTHER: dict[str, Callable[[OnnxNode], Outputs]] = {
     "SkipLayerNormalization": _sum_of_skips,
     "SkipSimplifiedLayerNormalization": _sum_of_skips,
 }
-"""Outputs from the second one on."""
+"""Analogues of outputs from the second one on."""
 
 _ANALOGUES: dict[str, Analogue] = {
     **{

@@ -1,4 +1,4 @@
-"""Microsoft's PyDirectML under dmlgpu: a module with its names, in which its scripts run on any system.
+"""Microsoft's PyDirectML by dmlgpu: a module with its names, which runs its scripts on any system.
 
     python -m dmlgpu.frontends.pydirectml [-a ADAPTER] SCRIPT [ARGS]
 

@@ -1,7 +1,7 @@
-"""How the surface takes arguments, as pybind11 converts them for the types of the C++ functions, and what it raises.
+"""Conversion of arguments as by pybind11 for the types of the C++ functions, and the exceptions.
 
-A parameter's annotation says its kind. Booleans stand for integers and numbers, and numbers for booleans; enumerations
-are taken as their members alone.
+A parameter's annotation selects its kind. Booleans are accepted as integers and numbers, and numbers as booleans;
+enumerations accept only their members.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ INT32 = coercion.between(-(2**31), 2**31 - 1)
 
 
 class _Required:
-    """The default of a parameter that must be given, after others that have defaults."""
+    """The default of a required parameter that follows optional ones."""
 
     def __repr__(self) -> str:
         return "<required>"
@@ -77,7 +77,7 @@ REQUIRED: Any = _Required()
 
 
 def uint32(value: Any) -> int:
-    """Take integers of 32 bits without a sign, and booleans."""
+    """Accept unsigned 32-bit integers, and booleans."""
     return _UINT32(int(value) if isinstance(value, bool | np.bool_) else value)
 
 
@@ -85,12 +85,12 @@ _UINT32 = coercion.between(0, 2**32 - 1)
 
 
 def real(value: Any) -> float:
-    """Take real numbers, and booleans."""
+    """Accept real numbers, and booleans."""
     return float(value) if isinstance(value, bool | np.bool_) else coercion.real(value)
 
 
 def truth(value: Any) -> bool:
-    """Take booleans, numbers and None, which is False."""
+    """Accept booleans, numbers and None, which is False."""
     if value is not None and not isinstance(value, bool | np.bool_ | numbers.Number):
         raise coercion.CoercionError("a bool", value)
     return bool(value)
@@ -159,7 +159,7 @@ def _names(signature: inspect.Signature) -> str:
 
 
 def argument(label: str, name: str, convert: coercion.Converter[Any], value: Any) -> Any:
-    """Return an argument as its kind.
+    """Convert an argument to its kind.
 
     Raises:
         WrongArgument: If it is of another kind.

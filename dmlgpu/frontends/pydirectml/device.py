@@ -36,7 +36,7 @@ class Execution:
 
     Args:
         compiled: Not initialized yet.
-        raw: The bytes of the inputs by number; None for those that are not needed.
+        raw: The bytes of the inputs by index; None for those that are not needed.
     """
 
     def __init__(self, compiled: CompiledOperator, raw: Sequence[Raw | None]):
@@ -50,7 +50,7 @@ class Execution:
         self._commands = self._record(compiled)
 
     def has(self, raw: Sequence[Raw | None]) -> bool:
-        """Return whether inputs that are handed over at initialization are the same as those of the initialization."""
+        """Return whether OWNED_BY_DML inputs equal those of the initialization."""
         pairs = zip(self.owned, raw, strict=True)
         return all(had is None or had is new or (new is not None and np.array_equal(had, new)) for had, new in pairs)
 
@@ -105,14 +105,14 @@ class Binding:
     """Data for an input.
 
     Args:
-        expr: The input, whose description says how many bytes there are.
-        data: An array of numbers, which becomes FLOAT32, in the order in which the elements lie in memory: for strided
-            inputs with as many elements as their strides reach. Inputs of other types take arrays of their own type, or
-            their bits as FLOAT32. It is copied.
+        expr: The input, whose description determines the number of bytes.
+        data: An array of numbers in memory order, which is converted to FLOAT32 and copied; for strided inputs with as
+            many elements as their strides span. Inputs of other types accept arrays of their own type, or their bits as
+            FLOAT32.
 
     Raises:
-        WrongArgument: No expression, no array of numbers, or one of a type that is neither the input's nor FLOAT32.
-        InvalidCall: Too few or too many bytes, or an empty expression.
+        WrongArgument: If `expr` is no expression, or `data` no array of numbers of the input's type or FLOAT32.
+        InvalidCall: If there are too few or too many bytes, or the expression is empty.
     """
 
     @surface
@@ -145,7 +145,7 @@ class GraphBuilder:
     """A graph under construction.
 
     Args:
-        device: Where it will be compiled.
+        device: Device to compile for.
     """
 
     @surface
@@ -155,7 +155,7 @@ class GraphBuilder:
 
     @surface
     def build(self, flags: ExecutionFlags, outputs: Sequence[Expression], /) -> Model:
-        """Compile what the outputs need.
+        """Compile the graph of the outputs.
 
         Raises:
             WrongArgument: An argument of the wrong kind.
@@ -179,7 +179,7 @@ class GraphBuilder:
 
 
 class Model:
-    """A compiled graph, which ``GraphBuilder.build`` makes."""
+    """A compiled graph, created by ``GraphBuilder.build``."""
 
     _builder: GraphBuilder
     _inputs: tuple[tuple[int, Node], ...]
@@ -205,10 +205,10 @@ class Model:
         return model
 
     def _execute(self, raw: Sequence[Raw | None]) -> list[Raw]:
-        """Return the outputs' bytes; initialize only where what is OWNED_BY_DML is other than the last time."""
+        """Return the outputs' bytes; initialize only if OWNED_BY_DML inputs changed since the last run."""
         with self._lock:
             if self._execution is None or not self._execution.has(raw):
-                self._execution = None  # gives its memory back first
+                self._execution = None  # free its memory first
                 compiled, self._compiled = self._compiled or self._compile(), None
                 self._execution = Execution(compiled, raw)
             return self._execution.run(raw)
@@ -241,7 +241,7 @@ class Model:
         return self._builder._inputs[node.origin.number][0]
 
     def _requested(self, outputs: Sequence[Expression | None]) -> list[Node | None]:
-        """Return the outputs to hand out, in the model's order; None for those that are not requested."""
+        """Return the requested outputs in the model's order; None for others."""
         if len(outputs) != len(self._outputs):
             raise InvalidCall(
                 f"Device.compute: outputs must have an entry for each of the model's {len(self._outputs)} outputs, "
@@ -255,12 +255,12 @@ class Model:
 
 
 class Device:
-    """What models are compiled for and computed on.
+    """A device that compiles and runs models.
 
     Args:
-        use_gpu: Whether to take the adapter that dmlgpu takes by default, the first hardware one; otherwise the first
-            one in software. An adapter that the environment variable DMLGPU_ADAPTER names comes before both.
-        use_debug_layer: Taken and without effect: everything is always checked.
+        use_gpu: Whether to use dmlgpu's default adapter, the first hardware one; otherwise the first software one. An
+            adapter named by the environment variable DMLGPU_ADAPTER has priority.
+        use_debug_layer: Accepted and ignored: everything is always checked.
 
     Raises:
         WrongArgument: An argument of the wrong kind.
@@ -282,8 +282,8 @@ class Device:
         """Initialize and execute a model.
 
         Args:
-            model: What is computed.
-            inputs: What is bound, by the inputs' indices; None if no output needs the input.
+            model: The model.
+            inputs: Bindings by the inputs' indices; None if no output needs the input.
             outputs: The expressions with which the model was built; None to omit a result.
 
         Returns:
@@ -305,6 +305,6 @@ class Device:
 
 
 def _software() -> AdapterInfo:
-    """Return the first adapter in software; OpenGL and then the reference come last."""
+    """Return the first software adapter; OpenGL and then the reference come last."""
     software = [info for info in adapters() if info.is_software]
     return min(software, key=lambda info: (info == NUMPY_ADAPTER, info.backend == "OpenGL"))

@@ -30,7 +30,7 @@ class TensorDataType(_Enumeration):
 
 
 class TensorFlags(_Enumeration):
-    """OWNED_BY_DML: the data are constant and handed over when a model is initialized (DML_TENSOR_FLAGS)."""
+    """OWNED_BY_DML: the data are constant, bound when a model is initialized (DML_TENSOR_FLAGS)."""
 
     NONE = 0
     OWNED_BY_DML = 1
@@ -44,7 +44,7 @@ class MatrixTransform(_Enumeration):
 
 
 class RecurrentNetworkDirection(_Enumeration):
-    """The order in which a recurrent network walks over time (DML_RECURRENT_NETWORK_DIRECTION)."""
+    """Order of the time steps of a recurrent network (DML_RECURRENT_NETWORK_DIRECTION)."""
 
     FORWARD = 0
     BACKWARD = 1
@@ -52,7 +52,7 @@ class RecurrentNetworkDirection(_Enumeration):
 
 
 class OutputOptions(_Enumeration):
-    """Which outputs ``gru`` has (DirectMLX: GRUOutputOptions); its members equal no numbers."""
+    """Outputs of ``gru`` (DirectMLX: GRUOutputOptions); its members do not equal numbers."""
 
     Both = 0
     Sequence = 1
@@ -109,7 +109,7 @@ class ExecutionFlags(IntFlag):
 
 
 class OperatorType(_Enumeration):
-    """Operators; ``FusedActivation`` takes those of activations (DML_OPERATOR_TYPE)."""
+    """Operators; ``FusedActivation`` accepts activations (DML_OPERATOR_TYPE)."""
 
     INVALID = 0
     ELEMENT_WISE_IDENTITY = 1
@@ -226,4 +226,4 @@ EXPORTED: dict[str, IntEnum | IntFlag] = {
     )
     for name, member in enumeration.__members__.items()
 }
-"""What the module has of members: where two have one name, the later one, ``NONE`` is ``ExecutionFlags.NONE``."""
+"""Members exported by the module; of equal names, the later one: ``NONE`` is ``ExecutionFlags.NONE``."""

@@ -36,7 +36,7 @@ class Expression:
         self._node = None
 
     def get_output_desc(self) -> TensorDesc:
-        """Return how the tensor lies in memory.
+        """Return the tensor's layout in memory.
 
         Raises:
             InvalidCall: If the expression is empty.
@@ -94,7 +94,7 @@ class Expression:
 
 
 def wrap(node: Node | None) -> Expression:
-    """Return a builder's expression as a script sees it; None is empty."""
+    """Wrap a builder's expression for scripts; None becomes an empty expression."""
     expression = Expression()
     expression._node = node
     return expression
@@ -122,7 +122,7 @@ def _pair(
     function: Callable[..., Node],
     scale_bias: Callable[[float], tuple[float, float]] | None = None,
 ) -> Expression:
-    """Add an operator on two expressions, or on one and a number where that has a scale and a bias."""
+    """Add an operator on two expressions, or on an expression and a number, as scale and bias."""
     if not isinstance(second, Expression):
         return NotImplemented if scale_bias is None else _scaled(first, second, scale_bias)
     with reporting():
@@ -158,7 +158,7 @@ def _become(expression: Expression, other: Expression) -> Expression:
 
 
 class Size2D:
-    """How many times wider and higher ``up_sample_2d`` makes its input.
+    """Factors by which ``up_sample_2d`` widens and heightens its input.
 
     Attributes:
         width: An integer of 32 bits, which may be set.
@@ -171,7 +171,7 @@ class Size2D:
 
     @property
     def width(self) -> int:
-        """Times as wide."""
+        """Factor of the width."""
         return self._width
 
     @width.setter
@@ -181,7 +181,7 @@ class Size2D:
 
     @property
     def height(self) -> int:
-        """Times as high."""
+        """Factor of the height."""
         return self._height
 
     @height.setter
@@ -228,21 +228,21 @@ def activation_desc(fused: FusedActivation) -> OperatorDesc | None:
     )
     try:
         return kind(**numbers)
-    except InvalidDescription:  # it has tensors beside its input and output
+    except InvalidDescription:  # it has more tensors than its input and output
         raise InvalidCall(
             f"FusedActivation: activation must be one that can be fused, got {fused._activation}"
         ) from None
 
 
 class _Outputs:
-    """Two expressions under names; they are copied when they are set."""
+    """Two named expressions, which are copied when they are set."""
 
     def __init__(self, first: Expression, second: Expression):
         self._first, self._second = wrap(first._node), wrap(second._node)
 
 
 class MaxPoolingOutputs(_Outputs):
-    """What ``max_pooling`` returns.
+    """Outputs of ``max_pooling``.
 
     Attributes:
         values: The maxima.
@@ -265,7 +265,7 @@ class MaxPoolingOutputs(_Outputs):
 
     @property
     def indices(self) -> Expression:
-        """Where they stand."""
+        """Their indices."""
         return self._second
 
     @indices.setter
@@ -288,7 +288,7 @@ class GRUOutputs(_Outputs):
 
     @property
     def sequence(self) -> Expression:
-        """The states at all times."""
+        """The states at all time steps."""
         return self._first
 
     @sequence.setter

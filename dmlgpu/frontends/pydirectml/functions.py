@@ -45,15 +45,15 @@ from dmlgpu.tensors.execution import call_op
 Declared = TypeVar("Declared", bound=Callable[..., Any])
 
 MAX_ACTIVATIONS = 4
-"""Most activations that ``gru`` takes."""
+"""Maximum number of activations of ``gru``."""
 
 
 def operator(name: str, **names: str) -> Callable[[Declared], Declared]:
-    """Make a declaration a function that calls one of ``ops.directml``.
+    """Turn a declaration into a function that calls one of ``ops.directml``.
 
     Args:
-        name: That function's.
-        names: Its parameters' by the declaration's, if they differ.
+        name: Name of that function.
+        names: Its parameter names by those of the declaration, if different.
     """
 
     def decorate(declaration: Declared) -> Declared:
@@ -70,7 +70,7 @@ def operator(name: str, **names: str) -> Callable[[Declared], Declared]:
 
 
 def _converted(value: Any) -> Any:
-    """Return an argument as functions of ``ops.directml`` take it."""
+    """Convert an argument for functions of ``ops.directml``."""
     if isinstance(value, Expression):
         return unwrap(value)
     if isinstance(value, FusedActivation):
@@ -184,14 +184,14 @@ def join(input: Sequence[Expression], axis: int) -> Expression:
 
 @operator("gather")
 def gather(input: Expression, indices: Expression, axis: int, index_dimensions: int) -> Expression:
-    """Look elements up along an axis."""
+    """Gather elements along an axis."""
 
 
 @surface
 def reinterpret(
     input: Expression, new_type: TensorDataType, new_size: Sequence[int], new_strides: Sequence[int] | None
 ) -> Expression:
-    """See a tensor's bytes with another type, other sizes and strides."""
+    """Reinterpret a tensor's bytes with another type, sizes and strides."""
     return wrap(unwrap(input).reinterpret(new_size, new_strides, enums.DataType(new_type)))
 
 
@@ -216,7 +216,7 @@ def convolution(
 ) -> Expression:
     """Convolve a tensor; empty lists mean steps of 1, no padding, and sizes that follow from the others.
 
-    Backward, sizes that are larger by less than a step are taken, too.
+    Backward convolutions also accept output sizes that are larger by less than a step.
     """
     nodes = unwrap(input), unwrap(filter)
     values = {
@@ -288,7 +288,7 @@ def gru(
     return GRUOutputs(wrap(outputs.output_sequence), wrap(outputs.output_single))
 
 
-# ---- normalisations --------------------------------------------------------------------------------------------------
+# ---- normalizations --------------------------------------------------------------------------------------------------
 
 
 @operator("batch_normalization")
@@ -376,4 +376,4 @@ def max_pooling(
 
 @operator("upsample_2d")
 def up_sample_2d(input: Expression, scale_size: Size2D, interpolation_mode: InterpolationMode) -> Expression:
-    """Make height and width larger by whole factors."""
+    """Enlarge height and width by integer factors."""

@@ -1,4 +1,4 @@
-"""Descriptions of tensors, and the arrays that computing returns."""
+"""Descriptions of tensors, and the arrays that ``Device.compute`` returns."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from dmlgpu.tensors.layout import Policy, Sizes, interleaved_channel, packed
 
 
 class Dimensions:
-    """The name under which sizes are registered; they are passed and read as lists, and this makes none."""
+    """The registered name of sizes, which are passed and read as lists; not instantiable."""
 
     def __init__(self) -> None:
         raise WrongArgument("Dimensions: no constructor defined; sizes are lists")
 
 
 class TensorPolicy:
-    """How a tensor lies in memory: ``TensorPolicy.default`` or ``TensorPolicy.interleaved_channel``."""
+    """Memory layout of a tensor: ``TensorPolicy.default`` or ``TensorPolicy.interleaved_channel``."""
 
     default: TensorPolicy
     """Packed, without strides."""
@@ -58,7 +58,7 @@ TensorPolicy.interleaved_channel = TensorPolicy._of(_interleaved)
 
 
 class TensorDesc:
-    """How a tensor lies in a buffer, in one of four forms.
+    """Description of a tensor in a buffer, in one of four forms.
 
         TensorDesc(data_type, sizes, tensor_policy=TensorPolicy.default)
         TensorDesc(data_type, flags, sizes, tensor_policy=TensorPolicy.default)
@@ -90,7 +90,7 @@ class TensorDesc:
 
     @property
     def flags(self) -> TensorFlags:
-        """Whether the data are handed over at initialization."""
+        """Flags of the tensor, such as OWNED_BY_DML."""
         return TensorFlags(self._desc.flags)
 
     @property
@@ -100,12 +100,12 @@ class TensorDesc:
 
     @property
     def strides(self) -> list[int] | None:
-        """Elements from one index to the next along each dimension; None for a packed tensor."""
+        """Strides in elements along each dimension; None for a packed tensor."""
         return None if self._desc.strides is None else list(self._desc.strides)
 
     @property
     def total_tensor_size_in_bytes(self) -> int:
-        """Bytes that the tensor takes."""
+        """Size of the tensor in bytes."""
         return self._desc.byte_size
 
     @property
@@ -198,7 +198,7 @@ def _check(data_type: TensorDataType, sizes: Sequence[int], strides: Sequence[in
 
 
 class TensorData(np.ndarray[Any, np.dtype[Any]]):
-    """A copy of an array as FLOAT32, or what ``Device.compute`` returns; ``numpy.array`` and buffers read it.
+    """A copy of an array as FLOAT32, or a result of ``Device.compute``; readable by ``numpy.array`` and as a buffer.
 
     Results of any 32-bit type are FLOAT32 with the same bits; types of other widths keep their type.
 
@@ -210,12 +210,12 @@ class TensorData(np.ndarray[Any, np.dtype[Any]]):
     """
 
     def __new__(cls, data: ArrayLike, /) -> Self:
-        """Make it; NumPy's arrays have no other place for that."""
+        """Create the array; subclasses of NumPy arrays are initialized here."""
         return as_floats("TensorData", data).copy().view(cls)
 
     @classmethod
     def _of(cls, raw: NDArray[np.uint8], desc: Desc) -> Self:
-        """Return a tensor's bytes as its sizes and strides see them."""
+        """View a tensor's bytes by its sizes and strides."""
         kind = np.dtype(np.float32) if desc.data_type.bits == 32 else desc.data_type.numpy
         steps = [stride * kind.itemsize for stride in desc.element_strides]
         return np.ndarray(desc.sizes, kind, np.ascontiguousarray(raw).data, 0, steps).view(cls)
@@ -248,7 +248,7 @@ def as_numbers(caller: str, data: Any) -> NDArray[Any]:
     """
     try:
         array = np.asarray(data)
-    except Exception:  # ragged lists, whatever a foreign __array__ raises
+    except Exception:  # ragged lists; a foreign __array__ may raise any exception
         array = np.empty(0, object)
     if array.dtype.kind not in "biuf":
         raise WrongArgument(f"{caller}: data must be an array of numbers, got {_kind(data, array)}")

@@ -53,7 +53,7 @@ def set_current(index: int) -> None:
 
 
 def index_from(device: Any) -> int:
-    """Return the index that a torch device, a name, an index or None for the current device stands for.
+    """Return the index of a torch device, a name or an index; None is the current device.
 
     Raises:
         RuntimeError: If it is of another kind, or there are not as many adapters.
@@ -97,7 +97,7 @@ def device_of(index: int) -> Device:
 
 
 def opened() -> list[Device]:
-    """Return the devices that were opened."""
+    """Return the opened devices."""
     return list(_devices.values())
 
 

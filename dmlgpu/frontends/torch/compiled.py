@@ -53,7 +53,7 @@ _set_capturable = OptimizerVariable._set_capturable
 
 
 def _set_capturable_on_device(variable: Any, tracer: Any) -> None:
-    """Let new optimizers count steps on the device, as PyTorch does on CUDA: numbers of the CPU would be uploaded."""
+    """Let new optimizers count steps on the device, as PyTorch does on CUDA: CPU counters would be uploaded."""
     optimizer = variable.value
     for group in optimizer.param_groups:
         parameters = group["params"]
@@ -62,7 +62,7 @@ def _set_capturable_on_device(variable: Any, tracer: Any) -> None:
     _set_capturable(variable, tracer)
 
 
-setattr(OptimizerVariable, "_set_capturable", _set_capturable_on_device)  # noqa: B010 - mypy refuses an assignment
+setattr(OptimizerVariable, "_set_capturable", _set_capturable_on_device)  # noqa: B010 - mypy rejects an assignment
 
 
 def backend(
@@ -75,8 +75,8 @@ def backend(
     Args:
         module: The graph.
         inputs: Fake tensors and symbolic integers of its inputs.
-        mode: Refused, as options are: both are for PyTorch's own compiler.
-        options: Refused.
+        mode: Rejected, like `options`: both are for PyTorch's own compiler.
+        options: Rejected.
 
     Returns:
         Function of the graph's inputs.
@@ -97,7 +97,7 @@ def backend(
         keep_inference_input_mutations=True,
     )
     is_on_host = any(isinstance(x, torch.Tensor) and x.device.type == "cpu" for x in inputs)
-    with sdpa_kernel(SDPBackend.MATH) if is_on_host else nullcontext():  # no kernels of the CPU alone
+    with sdpa_kernel(SDPBackend.MATH) if is_on_host else nullcontext():  # no kernels that only the CPU has
         return compiler(module, inputs)
 
 
@@ -128,7 +128,7 @@ def _decompositions() -> Mapping[Any, Any]:
     }
 
 
-@functools.cache  # one value
+@functools.cache  # a single value
 def _foreach_decompositions() -> dict[Any, Any]:
     """Return PyTorch's loops over tensors for operators on lists, by operator."""
     names = [name for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::_foreach_")]
@@ -154,7 +154,7 @@ def _compile(module: fx.GraphModule, inputs: Sequence[Any], weights: Sequence[in
     Args:
         module: The graph.
         inputs: What it is compiled for; AOTAutograd passes it.
-        weights: Numbers of inputs that are the same tensors in each call, and seldom change.
+        weights: Indices of inputs that are the same tensors in each call, and rarely change.
     """
     mutations = _take_mutations(module)
     support = _Support()
@@ -174,7 +174,7 @@ def _take_mutations(module: fx.GraphModule) -> tuple[int, ...]:
     """Replace the writes into inputs, with which a graph ends, by results after its own.
 
     Returns:
-        Number of the input that each of these results is written to.
+        Index of the input that each of these results is written to.
     """
     inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
     output = next(iter(reversed(module.graph.nodes)))
@@ -206,7 +206,7 @@ def _mutating(function: Callable[..., Any], mutations: Sequence[int]) -> Callabl
 
 
 def _check_on_device(nodes: Sequence[fx.Node]) -> None:
-    """Refuse operators outside of compiled graphs on the CPU: the device would not compute them.
+    """Reject operators on the CPU outside of compiled graphs, since the device would not compute them.
 
     Raises:
         NotImplementedError: If a result or an operand is on the CPU; names the operator.
@@ -226,8 +226,8 @@ class CompiledAtenGraph:
 
     Args:
         module: The graph, of operators that ``is_supported`` accepts.
-        weights: Numbers of inputs that seldom change.
-        mutations: Numbers of the inputs into which the last results are written, instead of returning them.
+        weights: Indices of inputs that rarely change.
+        mutations: Indices of the inputs into which the last results are written, instead of returning them.
     """
 
     def __init__(self, module: fx.GraphModule, weights: Sequence[int] = (), mutations: Sequence[int] = ()):
@@ -293,7 +293,7 @@ class CompiledAtenGraph:
         return values
 
     def _run(self, args: Sequence[Any], added: Sequence[Any]) -> tuple[Sequence[Any], int]:
-        """Return the results for inputs, constants and scalars, and the index of the device; by a plan if there is
+        """Return the results for inputs, constants and scalars, and the index of the device; use a plan if there is
         one."""
         others = [args[index] for index in self._others]
         arguments = self._known.followed_by((*others, *added))
@@ -307,7 +307,7 @@ class CompiledAtenGraph:
         plan = session.plans.get(key)
         if isinstance(plan, CallPlan):
             return plan.run(device, session, arguments.tensors, "torch.compile"), index
-        if plan is not None:  # there cannot be one
+        if plan is not None:  # no plan is possible
             return self._called(values, index), index
         with recording() as log:
             results = self._called(values, index)
@@ -335,7 +335,7 @@ class CompiledAtenGraph:
         return x.cpu() if is_on_host else x
 
     def _follow_weights(self, args: Sequence[Any]) -> None:
-        """Drop what was compiled if a weight was replaced, moved or written. Dynamo makes another graph for other
+        """Drop the compiled graph if a weight was replaced, moved or written. Dynamo creates another graph for other
         dtypes, shapes and strides."""
         weights = [args[i] for i in self._weights]
         states = [(memory, memory.writes, x.storage_offset()) for x in weights for memory in (memory_of(x),)]
@@ -389,7 +389,7 @@ def is_supported(node: fx.Node) -> bool:
 
 
 def _reads_mask(node: fx.Node) -> bool:
-    """Return whether a node indexes by a mask, whose elements say how many are selected."""
+    """Return whether a node indexes by a mask, whose elements determine the size of the result."""
     masks = [
         part
         for argument in node.args
@@ -471,7 +471,7 @@ def _call(node: fx.Node, values: Mapping[fx.Node, Any], index: int) -> Any:
 
 
 def _view(node: fx.Node, args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
-    """Compute a view: PyTorch's meta kernel says where its elements lie, if sizes are numbers."""
+    """Compute a view; PyTorch's meta kernel gives its strides and offset if sizes are plain numbers."""
     target: Any = node.target
     x, *rest = args
     if target is torch.ops.aten.clone.default:
@@ -480,7 +480,7 @@ def _view(node: fx.Node, args: Sequence[Any], keywords: Mapping[str, Any]) -> An
         return VIEWS[_name(target)](x, *rest, **keywords)
     try:
         views = target(_meta(x), *rest, **keywords)
-    except RuntimeError:  # a reshape that PyTorch's strides allow, and those of this tensor do not
+    except RuntimeError:  # a reshape that PyTorch's strides allow but those of this tensor do not
         x = x.copy()
         views = target(_meta(x), *rest, **keywords)
     if isinstance(views, tuple | list):
@@ -511,7 +511,7 @@ def _is_host_scalar(node: fx.Node) -> bool:
 def _host_scalars(nodes: Sequence[fx.Node]) -> tuple[tuple[fx.Node, ...], tuple[fx.Node, ...]]:
     """Return the nodes that compute float64 scalars of the CPU from inputs, and the scalars that other nodes read.
 
-    They are what Dynamo makes of a model's floats when these may change, as with ``dynamic=True``.
+    Dynamo turns a model's floats into these if they may change, as with ``dynamic=True``.
     """
     host: dict[fx.Node, None] = {}
     for node in nodes:
@@ -538,7 +538,7 @@ def _leaves(structure: Any) -> list[fx.Node]:
 
 
 def _views_in(nodes: Sequence[fx.Node]) -> set[fx.Node]:
-    """Return those of some nodes that are views, and the views that these are views of."""
+    """Return the views among some nodes, and the views that they are views of."""
     views: set[fx.Node] = set()
     nodes = list(nodes)
     while nodes:
@@ -561,7 +561,7 @@ def _mapped(structure: Any, values: Mapping[fx.Node, Any]) -> Any:
 
 
 def _operand(value: Any, index: int) -> Any:
-    """Return an input as the traced function takes it."""
+    """Convert an input for the traced function."""
     if type(value) is int:
         return CallSize(value)
     if not isinstance(value, torch.Tensor):
@@ -584,7 +584,7 @@ def _layout(node: fx.Node) -> tuple[list[int] | None, bool]:
 
 
 def _owned(result: Tensor) -> Tensor:
-    """Return a result of a compiled function without the mark of a view where it is all of its memory."""
+    """Return a result of a compiled function, not marked as a view if it covers its memory."""
     if result.offset or result.signature[2] is not None:
         return result
     return Tensor._packed(result.buffer, result.data_type, result.sizes, result.is_boolean)

@@ -131,7 +131,7 @@ def to_host(x: torch.Tensor) -> torch.Tensor:
 
 
 def is_data_compatible(x: torch.Tensor, data: torch.Tensor) -> bool:
-    """Return whether a tensor may get other data by ``x.data``, as in ``Module.to``, which keeps its parameters."""
+    """Return whether assigning ``x.data`` is allowed, as in ``Module.to``, which keeps its parameters."""
     return all(part.device.type in {"cpu", adapters.NAME} and part.layout is torch.strided for part in (x, data))
 
 

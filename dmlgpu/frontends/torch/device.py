@@ -19,7 +19,7 @@ from dmlgpu.frontends.torch import adapters, generators
 from dmlgpu.tensors.session import session_of
 
 DeviceLike: TypeAlias = torch.device | str | int | None
-"""A device, its name, its index, or None for the current one."""
+"""A device, its name or index, or None for the current one."""
 
 __all__ = [
     "current_device", "device", "device_count", "device_name", "device_of", "empty_cache", "get_amp_supported_dtype",
@@ -77,7 +77,7 @@ def get_device_properties(device: DeviceLike = None) -> DeviceProperties:
 
 
 def get_device_capability(device: DeviceLike = None) -> dict[str, Any]:
-    """Return the dtypes of an adapter's tensors, as ``torch.accelerator`` requests them."""
+    """Return the dtypes of an adapter's tensors, for ``torch.accelerator``."""
     adapters.index_from(device)
     names = ("float32", "float16", "float64", "bool", "uint8", "int8", "int16", "int32", "int64")
     return {"supported_dtypes": {getattr(torch, name) for name in names}}
@@ -151,7 +151,7 @@ def max_memory_allocated(device: DeviceLike = None) -> int:
 
 
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:
-    """Let ``max_memory_allocated`` start again."""
+    """Reset ``max_memory_allocated``."""
     counter = adapters.memory[adapters.index_from(device)]
     counter.peak = counter.allocated
 
@@ -217,7 +217,7 @@ def set_rng_state_all(new_states: list[torch.Tensor]) -> None:
         set_rng_state(state, index)
 
 
-# ---- what PyTorch asks ----------------------------------------------------------------------------------------------
+# ---- queries of PyTorch ----------------------------------------------------------------------------------------------
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:

@@ -1,4 +1,4 @@
-"""Kernels of the device in PyTorch's dispatcher: from the table, and what moves and copies elements."""
+"""Kernels of the device in PyTorch's dispatcher: those of the table, views and copies."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _INDEXING = frozenset({"index.Tensor", "index_put", "_index_put_impl", "_unsafe_
 """Operators whose tensors of indices, their second argument, may be on the CPU."""
 
 _UNTRACED = eval_frame._FrameExecStrategy(eval_frame._FrameAction.SKIP, eval_frame._FrameAction.SKIP)
-"""Dynamo's rule for a function that it traces neither itself nor by what it calls."""
+"""Dynamo's rule for a function that it traces neither itself nor through its callees."""
 
 _SCALAR_OPERANDS = frozenset({"self", "other", "exponent"})
 
@@ -70,7 +70,7 @@ def register(name: str, kernel: Kernel, key: str = "PrivateUse1") -> None:
 
 
 def operand_of(value: Any, label: str) -> Any:
-    """Return an argument as functions of the table take it.
+    """Convert an argument for functions of the table.
 
     Raises:
         RuntimeError: If it is a tensor of another device, in PyTorch's words.
@@ -126,7 +126,7 @@ def planned(
     compute: Callable[[Sequence[Any], dict[str, Any]], tuple[Any, int]],
     check: Callable[[str, Sequence[Any], dict[str, Any]], None] | None = None,
 ) -> tuple[Any, int]:
-    """Return what a function of torch tensors computes, and the index of the device; by a plan if there is one.
+    """Return the result of a function of torch tensors, and the index of the device; use a plan if there is one.
 
     Args:
         function_id: One of ``function_ids``, for the function.
@@ -134,7 +134,7 @@ def planned(
         kwargs: Arguments by name.
         label: For messages.
         compute: The function.
-        check: Raises for arguments that PyTorch refuses; called before a plan is made.
+        check: Raises for arguments that PyTorch rejects; called before a plan is created.
     """
     arguments = CallArguments(function_id, args, kwargs)
     key, index = arguments.key, arguments.index
@@ -145,7 +145,7 @@ def planned(
     plan = session.plans.get(key)
     if isinstance(plan, CallPlan):
         return plan.run(device, session, arguments.tensors, label), index
-    if plan is not None:  # there cannot be one
+    if plan is not None:  # no plan is possible
         return compute(args, kwargs)
     if check is not None:
         check(label, args, kwargs)
@@ -183,7 +183,7 @@ class Caller:
         self._places = tuple(place for place, name in enumerate(self._names) if name in self._operands)
 
     def compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, int]:
-        """Return the result of the entry's function, and the index of the device; by a plan if there is one."""
+        """Return the result of the entry's function, and the index of the device; use a plan if there is one."""
         if self.entry.reads:
             return self._compute(args, kwargs)
         return planned(self._function_id, args, kwargs, self.label, self._compute, check_arguments)
@@ -264,11 +264,11 @@ class Caller:
 
 
 CALLERS: dict[str, Caller] = {}
-"""What calls the entries of the table, by name."""
+"""Callers of the entries of the table, by name."""
 
 
 def _is_float16(operands: Sequence[Any]) -> bool:
-    """Return whether all floating-point tensors among operands are of float16, at least one."""
+    """Return whether there are floating-point tensors among operands, all of float16."""
     kinds = {x.data_type for x in operands if isinstance(x, Tensor) and x.data_type.is_float}
     return kinds == {DataType.FLOAT16}
 
@@ -278,7 +278,7 @@ def _widened(value: Any) -> Any:
 
 
 def _narrowed(result: Any) -> Any:
-    """Return results of an entry that computes in float32 with those of float32 as float16."""
+    """Convert float32 results of an entry that computes in float32 to float16."""
     if isinstance(result, tuple):
         return tuple([_narrowed(part) for part in result])
     is_wide = isinstance(result, Tensor) and result.data_type is DataType.FLOAT32
@@ -308,8 +308,8 @@ def wrapped(result: Any, index: int) -> Any:
 def translated(error: Exception, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Exception:
     """Return the error of a call of an operator as PyTorch raises it.
 
-    Errors of memory and devices come first; then what the CPU's kernel raises for these arguments; then
-    NotImplementedError with the operator, the input types and the reason.
+    In order of priority: errors of memory and devices; the CPU kernel's error for these arguments; NotImplementedError
+    with the operator, the input types and the reason.
     """
     if isinstance(error, OutOfMemory):
         return torch.OutOfMemoryError(f"dml out of memory: {error}")
@@ -329,10 +329,10 @@ def translated(error: Exception, name: str, args: Sequence[Any], kwargs: dict[st
 
 
 def recovered(error: Exception, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Return the result of a call that failed by the fallback, if it is enabled and the arguments are valid.
+    """Retry a failed call by the fallback, if it is enabled and the arguments are valid.
 
     Raises:
-        Exception: What ``translated`` returns.
+        Exception: The result of ``translated``.
     """
     failure = translated(error, name, args, kwargs)
     if isinstance(failure, NotImplementedError) and os.environ.get(FALLBACK_VARIABLE) == "1":
@@ -387,13 +387,13 @@ def _error_of_torch(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> E
 
 
 def check_arguments(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-    """Raise the error of PyTorch for arguments that it refuses, by the operator's meta kernel, which reads no element.
+    """Raise PyTorch's error for arguments that the operator's meta kernel rejects; it reads no elements.
 
-    What a meta kernel refuses is refused only if the CPU's kernel refuses it too: some need elements.
+    Arguments are rejected only if the CPU's kernel rejects them too, since some meta kernels need elements.
     """
     arguments = overload_of(name)._schema.arguments
     if len(args) + len(kwargs) < sum(not argument.has_default_value() for argument in arguments):
-        return  # of an in-place overload that has more defaults: bernoulli_
+        return  # of an in-place overload with more defaults: bernoulli_
     try:
         _call_elsewhere(name, args, kwargs, meta_of, torch.device("meta"))
     except (RuntimeError, IndexError, TypeError, ValueError) as error:
@@ -409,7 +409,7 @@ def _on_host(x: torch.Tensor) -> torch.Tensor:
 
 
 def check_writable(x: torch.Tensor) -> None:
-    """Check that no two elements of a tensor that is written lie in one place of memory."""
+    """Check that the elements of a tensor that is written do not overlap in memory."""
     if (
         0 in x.stride()
         and x.numel()
@@ -549,13 +549,13 @@ def register_table() -> None:
         register(name, function, "AutogradPrivateUse1")
 
 
-# ---- what is not there ----------------------------------------------------------------------------------------------
+# ---- missing operators ----------------------------------------------------------------------------------------------
 
 _listed: set[str] = set()
 
 
 def fallback(overload: Any, *args: Any, **kwargs: Any) -> Any:
-    """Refuse an operator that the device lacks, or compute it on the CPU if DMLGPU_TORCH_FALLBACK is 1."""
+    """Reject an operator that the device lacks, or compute it on the CPU if DMLGPU_TORCH_FALLBACK is 1."""
     name = _full_name(overload._schema)
     if os.environ.get(FALLBACK_VARIABLE) == "1":
         return _on_cpu(overload, name, args, kwargs)
@@ -608,7 +608,7 @@ def _on_cpu(overload: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any
 
 
 def register_all() -> None:
-    """Register everything that the device computes."""
+    """Register all kernels of the device."""
     from dmlgpu.frontends.torch import copies, foreach, views  # noqa: PLC0415
 
     operators.load()

@@ -63,7 +63,7 @@ def cast(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def number_as(value: Any, dtype: torch.dtype) -> Any:
-    """Return a Python number as an element of a dtype: integers wrap around, floats are truncated for integers."""
+    """Convert a Python number to an element of a dtype: integers wrap around, floats are truncated for integers."""
     if dtype is torch.bool:
         return bool(value)
     if dtype.is_floating_point:

@@ -1,4 +1,4 @@
-"""Operators on lists of tensors, with which optimizers update all parameters: one piece of work for many tensors.
+"""Operators on lists of tensors (``torch._foreach_*``), by which optimizers update all parameters at once.
 
 Lists of several dtypes or devices, and overloads that are not among ``kernels``, are computed by PyTorch's own loops.
 """
@@ -26,7 +26,7 @@ _LOOP = torch._C.DispatchKey.CompositeExplicitAutograd
 
 _MAX_TENSORS = 64
 _MAX_BYTES = 16 << 20
-"""Bytes of the tensors of one list that are computed together; intermediate results take a multiple of it."""
+"""Maximum bytes of a list's tensors that are computed together; intermediate results take a multiple of it."""
 
 _UNARY = frozenset({"abs", "exp", "neg", "reciprocal", "sqrt"})
 _BINARY = {
@@ -34,7 +34,7 @@ _BINARY = {
     **{name: name for name in ("maximum", "minimum")},
 }
 _PRODUCTS = frozenset({"addcmul", "addcdiv"})
-"""Operators that take one more number, ``value``."""
+"""Operators with an additional number, ``value``."""
 
 
 class ListKernel:
@@ -49,7 +49,7 @@ class ListKernel:
         packet, _, kind = name.partition(".")
         self.name, self._caller, self._function_id = name, CALLERS[base], next(function_ids)
         self._loop = overload(name)
-        self._recent: list[list[int]] = []  # identities of the memory of numbers in the last calls
+        self._recent: list[list[int]] = []  # ids of the memory of numbers in the last calls
         self._has_value = packet.removeprefix("_foreach_").removesuffix("_") in _PRODUCTS
         self._is_in_place, self._has_numbers = packet.endswith("_"), kind == "ScalarList"
 
@@ -82,8 +82,8 @@ class ListKernel:
         return []
 
     def _uploaded(self, numbers: Sequence[float], index: int) -> torch.Tensor:
-        """Return numbers on the device, each where a binding can begin: they differ between steps of an optimizer, and
-        plans do not depend on them."""
+        """Upload numbers, each at an offset that can be bound: they differ between steps of an optimizer, so plans must
+        not depend on them."""
         rows = np.zeros((len(numbers), 4), np.float32)
         rows[:, 0] = numbers
         device = adapters.device_of(index)

@@ -1,4 +1,4 @@
-"""State of the random numbers of each device: a seed, and how many operators have drawn from it."""
+"""Random number state of each device: a seed, and the number of operators that have drawn from it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STATE_BYTES = 16
 
 
 class _States:
-    """Seed and offset by index; devices without an own state begin with the common seed."""
+    """Seed and offset by device index; devices without a state of their own begin with the common seed."""
 
     def __init__(self) -> None:
         self.seed = secrets.randbits(63)
@@ -32,7 +32,7 @@ def next_seed(device: Device, generator: torch.Generator | None = None) -> int:
     """Return the seed, of 64 bits, of the next operator that draws random numbers on a device.
 
     Args:
-        device: The dmlgpu device, of which each has its own state.
+        device: The dmlgpu device; each has its own state.
         generator: A CPU generator to draw the seed from instead; None for the device's state.
     """
     refuse_repetition()
@@ -46,7 +46,7 @@ def next_seed(device: Device, generator: torch.Generator | None = None) -> int:
 
 
 def _mixed(value: int) -> int:
-    """Return a number whose bits all depend on all bits of another: the finalizer of splitmix64."""
+    """Mix the bits of a number by the finalizer of splitmix64."""
     value &= _MASK
     value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
     value = (value ^ (value >> 27)) * 0x94D049BB133111EB & _MASK

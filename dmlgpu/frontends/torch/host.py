@@ -1,7 +1,7 @@
-"""Tensors of the device where PyTorch expects bytes of the host: printing, DLPack, pinned memory, waiting.
+"""Functions of PyTorch that expect tensors in host memory: printing, DLPack, pinned memory, waiting.
 
-PyTorch has no hooks for these on a device written in Python, so that its functions are replaced by ones that handle
-tensors of the device and leave all others to the original.
+PyTorch has no hooks for these on a device written in Python, so its functions are replaced by ones that handle tensors
+of the device and pass all others to the original.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _is_ours(x: Any) -> bool:
 
 
 def _replaced(owner: Any, name: str, ours: Callable[..., Any]) -> None:
-    """Let a function of PyTorch call another one if its first argument is a tensor of the device."""
+    """Replace a function of PyTorch by another one if its first argument is a tensor of the device."""
     original = getattr(owner, name)
 
     @functools.wraps(original)
@@ -78,7 +78,7 @@ _MEMORY: dict[str, Callable[..., Any]] = {
         "reserved_bytes.all.current": device.memory_reserved(where),
     },
 }
-"""Functions of ``torch.accelerator`` that ask a device written in C++."""
+"""Functions of ``torch.accelerator`` that require a device written in C++."""
 
 
 def _of_accelerator(original: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
@@ -98,9 +98,9 @@ def _type_in_parallel() -> str | None:
 
 
 def _backward(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function that runs autograd's engine in the calling thread, once the device is in use.
+    """Return a function that runs autograd's engine in the calling thread once the device is in use.
 
-    The engine has a thread for one device that is written in Python, and refuses gradients on others there.
+    The engine supports one device thread for a device written in Python, and rejects gradients of other devices there.
     """
 
     @functools.wraps(original)

@@ -1,4 +1,4 @@
-"""Operators of the table, executed again without calling their functions.
+"""Repeat operators of the table without calling their functions.
 
 The first call of an operator with arguments of some dtypes, shapes, strides and numbers records which of DirectML's
 operators its function executes, on which memory. The plan repeats these on the memory of later arguments. It does not
@@ -32,7 +32,7 @@ class CallArguments:
     """The arguments of a call.
 
     Attributes:
-        key: What the plan depends on; None if there can be none.
+        key: Facts that the plan depends on; None if no plan is possible.
         tensors: Tensors of the device, in order.
         index: Index of their device; None if there are no tensors.
     """
@@ -47,7 +47,7 @@ class CallArguments:
         self.key = self._key(args, kwargs)
 
     def followed_by(self, args: Sequence[Any]) -> CallArguments:
-        """Return these arguments followed by others. Of these, the key has the number alone."""
+        """Return these arguments followed by others. The key contains only the function id of these."""
         both = CallArguments.__new__(CallArguments)
         both._function_id, both.index = self._function_id, self.index
         both.tensors, both._places = self.tensors.copy(), self._places.copy()
@@ -55,7 +55,7 @@ class CallArguments:
         return both
 
     def _key(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
-        """Take arguments, and return what the plan depends on."""
+        """Record arguments, and return the facts that the plan depends on."""
         parts: list[Any] = [self._function_id, torch.get_default_dtype()]
         for value in args:
             if not self._add(parts, value):
@@ -67,7 +67,7 @@ class CallArguments:
         return None if self.index is None else tuple(parts)
 
     def _add(self, parts: list[Any], value: Any) -> bool:
-        """Add what the plan depends on; False for an argument of another kind."""
+        """Add the facts that the plan depends on; return False for an argument of another kind."""
         kind = type(value)
         if kind in _PLAIN:
             parts += (kind, value)
@@ -106,7 +106,7 @@ class CallArguments:
 
 
 class _PlanInput(NamedTuple):
-    """Where an input lies: relative to a tensor of the arguments, in an output of an earlier step, or in a constant."""
+    """Location of an input: in a tensor of the arguments, an output of an earlier step, or a constant."""
 
     tensor: int | None
     output: int | None
@@ -129,7 +129,7 @@ class _PlanOutput(NamedTuple):
 
 
 class CallPlan:
-    """What an operator executes for one kind of arguments."""
+    """The steps that an operator executes for one kind of arguments."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class CallPlan:
     ):
         self._results, self._is_tuple, self._owners = results, is_tuple, owners
         self.memory = sum(step.prepared.memory for step in steps)
-        self._inputs: list[_PlanInput] = []  # of the steps, but for outputs of earlier ones
+        self._inputs: list[_PlanInput] = []  # inputs of the steps, except outputs of earlier ones
         self._only = steps[0].prepared if len(steps) == 1 else None
         sequence = [(step.prepared, [self._source(place) for place in step.inputs]) for step in steps]
         if self._only is not None:
@@ -152,7 +152,7 @@ class CallPlan:
             self._sequence = session.sequence(sequence, self._outputs)
 
     def _source(self, place: _PlanInput | None) -> StepInput | None:
-        """Return an input of a step as sequences name it."""
+        """Return the source of an input of a step."""
         if place is None:
             return None
         if place.output is not None:
@@ -164,7 +164,7 @@ class CallPlan:
     def of(
         cls, session: EagerSession, log: Sequence[Any], tensors: Sequence[torch.Tensor], result: Any
     ) -> CallPlan | None:
-        """Return the plan of a recording, None if it cannot be repeated."""
+        """Return the plan of a recording, or None if it cannot be repeated."""
         if not log or None in log:
             return None
         outputs: dict[int, int] = {}
@@ -246,7 +246,7 @@ class CallPlan:
 
 
 def _is_all(x: Tensor) -> bool:
-    """Return whether a view is most of its memory, in order: a tensor of its own then, if nothing else has it."""
+    """Return whether a view covers most of its memory in order, so that it can own this memory."""
     size = x.size * x.data_type.bits // 8
     return not x.offset and x.signature[2] is None and x.buffer.size <= max(2 * size, 256)
 
@@ -257,7 +257,7 @@ def _first_byte(x: torch.Tensor) -> int:
 
 @contextmanager
 def recording() -> Iterator[list[Any]]:
-    """Record what is executed inside, in this thread."""
+    """Record the steps that this thread executes inside the block."""
     log: list[Any] = []
     token = executed.set(log)
     try:

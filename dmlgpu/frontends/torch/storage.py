@@ -27,7 +27,7 @@ from dmlgpu.tensors.tensor import Tensor
 _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 _as_strided = torch.ops.aten.as_strided.default.redispatch
 _set = torch.ops.aten.set_.source_Storage_storage_offset.redispatch
-bytes_in = torch.UntypedStorage.nbytes  # before it is replaced for storages of the device
+bytes_in = torch.UntypedStorage.nbytes  # the original, before it is replaced for storages of the device
 _construct_storage = torch._C._construct_storage_from_data_pointer
 
 _next_address = 1 << 40
@@ -40,8 +40,8 @@ class Memory:
         buffer: The dmlgpu buffer.
         index: Index of the torch device.
         size: Bytes of the storage.
-        tensor: The tensor that all of the buffer was made for, which saves making it again; or None.
-        writes: How often elements were written in place.
+        tensor: Cached tensor of the whole buffer, or None.
+        writes: Number of in-place writes.
     """
 
     __slots__ = ("buffer", "index", "size", "tensor", "writes")
@@ -49,7 +49,7 @@ class Memory:
     def __init__(self, buffer: Any, index: int, size: int, tensor: Tensor | None = None):
         self.buffer, self.index, self.size, self.tensor = buffer, index, size, tensor
         self.writes = 0
-        buffer.is_owned = True  # no other storage may take it
+        buffer.is_owned = True  # no other storage may take this memory
         adapters.memory[index].add(size)
 
     def __del__(self) -> None:
@@ -187,7 +187,7 @@ _DLManagedTensor._fields_ = [("tensor", _DLTensor), ("context", ctypes.c_void_p)
 _EXTERNAL_DEVICE = 12  # kDLExtDev, PyTorch's PrivateUse1
 
 _seeds: dict[tuple[int, torch.dtype], torch.Tensor] = {}
-_exported: list[Any] = []  # what DLPack capsules refer to
+_exported: list[Any] = []  # objects that DLPack capsules refer to
 
 
 def _seed(index: int, dtype: torch.dtype) -> torch.Tensor:
@@ -222,7 +222,7 @@ def packed_copy(x: Tensor) -> Tensor:
 
 
 def unowned(x: Tensor) -> Tensor:
-    """Return a tensor that is all of its memory, which no storage has: itself, or a packed copy."""
+    """Return a tensor that covers memory of its own, which no storage has: itself, or a packed copy."""
     is_part = x.is_view or x.signature[2] is not None
     return packed_copy(x) if is_part or getattr(x.buffer, "is_owned", False) else x
 
@@ -230,8 +230,8 @@ def unowned(x: Tensor) -> Tensor:
 def write(x: torch.Tensor, result: Tensor) -> None:
     """Write a result, of the dtype and shape of a torch tensor, into the memory of the tensor.
 
-    If the tensor is all of its storage, the storage takes the memory of the result; else elements are written where
-    its strides say.
+    If the tensor covers its storage, the storage takes the memory of the result; else elements are written by its
+    strides.
     """
     memory, count = memory_of(x), result.size
     if not count:
@@ -242,14 +242,14 @@ def write(x: torch.Tensor, result: Tensor) -> None:
         return
     target = tensor_of(x)
     if result.buffer is memory.buffer:
-        result = packed_copy(result)  # before memory that it reads is written
+        result = packed_copy(result)  # before the memory that it reads is written
     if behind_binding(target) or _may_overlap(target):
         target, result = _widened(target, result)
     _write_strided(target, result)
 
 
 def _may_overlap(x: Tensor) -> bool:
-    """Return whether elements may share places, since a stride is smaller than what those inside of it span."""
+    """Return whether elements may overlap, because a stride is smaller than the extent of the inner ones."""
     inner = 1
     for stride, size in sorted(zip(x.strides, x.sizes, strict=True)):
         if size > 1:
@@ -260,7 +260,7 @@ def _may_overlap(x: Tensor) -> bool:
 
 
 def _widened(target: Tensor, result: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a range that begins where memory can be bound before a view, and its elements after the write."""
+    """Return a range from the last possible binding offset before a view, and its elements after the write."""
     before = behind_binding(target)
     count = before + span(target.sizes, target.strides)
     cover = target._view((count,), (1,), -before)

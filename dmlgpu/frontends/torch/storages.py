@@ -1,4 +1,4 @@
-"""``torch.UntypedStorage`` on the device: PyTorch's own methods would read bytes at an address that has none."""
+"""``torch.UntypedStorage`` on the device: PyTorch's own methods would read bytes at an invalid address."""
 
 from __future__ import annotations
 

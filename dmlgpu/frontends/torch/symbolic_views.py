@@ -1,4 +1,4 @@
-"""Views of traced tensors whose sizes are symbols. PyTorch's meta kernels take sizes that are numbers alone."""
+"""Views of traced tensors with symbolic sizes. PyTorch's meta kernels accept only plain numbers."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def has_float64_support(device_id: int = 0) -> bool:
 
 
 def gpu_memory(device_id: int = 0, mb_per_tile: int = 1) -> list[float]:
-    """Return how full the tiles of a device's memory are: the memory of tensors, in tiles of a size.
+    """Return the share of each tile of a device's memory that tensors use.
 
     Args:
         device_id: Index of the adapter.
@@ -108,7 +108,7 @@ def apply_rotary_position_emb(
         k: Keys, likewise.
         cos: Cosines {1, 1, positions, width}, whose first and second half are equal.
         sin: Sines, likewise.
-        position: Of the first token.
+        position: Position of the first token.
         length: Number of tokens.
         width: Number of elements that are rotated; element i goes with element i + width / 2.
 
@@ -146,7 +146,7 @@ def multi_head_attention(
         heads: Number of heads.
         past_key: Keys of earlier tokens {batch, heads, past, head size}; None for none.
         past_value: Values of earlier tokens, likewise.
-        mask: What queries see, unless it is 0: it broadcasts to {batch, heads, length, past + length}.
+        mask: Nonzero for keys that queries see; broadcasts to {batch, heads, length, past + length}.
 
     Returns:
         The result {batch, length, width}, and keys and values with the earlier ones.
@@ -183,5 +183,5 @@ def mlp_llama(x: torch.Tensor, weight1: torch.Tensor, weight3: torch.Tensor, wei
 
 
 def install() -> None:
-    """Let ``import torch_directml`` of this process give this module."""
+    """Make ``import torch_directml`` in this process import this module."""
     sys.modules["torch_directml"] = sys.modules[__name__]

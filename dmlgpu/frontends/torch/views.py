@@ -15,7 +15,7 @@ _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 
 
 def _by_cpu(name: str) -> Callable[..., Any]:
-    """Return a kernel that lets the CPU's kernel compute sizes, strides and offset of a view."""
+    """Return a kernel that computes sizes, strides and offset of a view by the CPU's kernel."""
     redispatch = overload(name).redispatch
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
@@ -25,7 +25,7 @@ def _by_cpu(name: str) -> Callable[..., Any]:
 
 
 def resize(x: torch.Tensor, size: Any, *, memory_format: Any = None) -> torch.Tensor:
-    """Give a tensor other sizes. If its storage is too small, it gets another one, with the elements that it has."""
+    """Resize a tensor. A storage that is too small is replaced by a larger one with the same elements."""
     sizes = tuple(size)
     strides = torch.empty(sizes, device="meta", memory_format=memory_format or torch.contiguous_format).stride()
     count = 0 if 0 in sizes else span(sizes, strides)

@@ -1,4 +1,4 @@
-"""What the metadata of a GGUF file say about a network: one set of switches for all supported architectures."""
+"""The configuration of a network from the metadata of a GGUF file: one set of switches for all architectures."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Rotary:
         return np.asarray(frequencies * (1 - divided) + frequencies / self.factor * divided)
 
     def _pair_with(self, rotations: float) -> float:
-        """Return the pair that rotates so often over the original context."""
+        """Return the pair that makes a given number of rotations over the original context."""
         pairs = self.size / 2
         return pairs * math.log(self.original / (rotations * 2 * math.pi)) / math.log(self.base)
 
@@ -148,7 +148,7 @@ class NetworkConfig:
 
 
 def network_config(file: GgufFile, context: int | None = None) -> NetworkConfig:
-    """Return what a file says about its network.
+    """Return the configuration of the network in a file.
 
     Args:
         file: The file.

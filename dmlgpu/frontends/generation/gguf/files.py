@@ -136,7 +136,7 @@ class GgufFile:
 
 
 class _Cursor:
-    """A position in the header of a file, which never passes the end of the file."""
+    """A position in the header of a file; reading past the end raises an exception."""
 
     def __init__(self, data: NDArray[np.uint8], name: str):
         self._data, self._name, self.at, self._entries = data.data, name, 0, _MAX_ENTRIES
@@ -153,7 +153,7 @@ class _Cursor:
         return int.from_bytes(self.raw(8 if form == "Q" else 4), "little")
 
     def count(self, smallest: int, what: str) -> int:
-        """Return a number of entries, each of which takes at least some bytes."""
+        """Read a number of entries, given the minimum size of one."""
         count = self.integer("Q")
         left = len(self._data) - self.at
         if count > left // smallest:

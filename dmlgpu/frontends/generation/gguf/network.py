@@ -120,8 +120,8 @@ class _Writer:
         return [self.weight(f"{name}.codes", weight.codes), self.weight(f"{name}.scales", weight.scales)]
 
     def floats(self, tensor: GgufTensor) -> tuple[str, str]:
-        """Return the names of a matrix of floats, which may have another type than activations, and of the factors of
-        its rows; the latter is empty if there are none."""
+        """Return the names of a matrix of floats, whose type may differ from the activations', and of its row scales;
+        the latter is empty if there are none."""
         if not is_scaled(tensor, self.dtype):
             return self.weight(tensor.name, floats(tensor, self.dtype)), ""
         halves = scaled_halves(tensor)
@@ -357,7 +357,7 @@ def network_of(
 
     Args:
         file: The file.
-        config: What ``network_config`` returned for it.
+        config: Result of ``network_config`` for the file.
         dtype: Type of activations and caches, float32 or float16.
 
     Raises:

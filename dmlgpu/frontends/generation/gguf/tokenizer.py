@@ -69,7 +69,7 @@ _SPLITTINGS: Mapping[str, _Splitting] = {
     **dict.fromkeys(("gpt-2", "phi-2", "mpt", "olmo", "jais"), _PLAIN),
     **dict.fromkeys(("smollm", "starcoder", "refact", "command-r", "codeshell", "exaone"), _SINGLE_DIGITS),
 }
-"""By the name in ``tokenizer.ggml.pre``."""
+"""Ways of splitting, by the name in ``tokenizer.ggml.pre``."""
 
 _ENDINGS = (
     *("<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|eom_id|>", "<|end_of_text|>"),
@@ -85,11 +85,12 @@ _NO_ENDINGS = (
     ("</s>", {"<|tool_response>"}),
     ("</s>", {"<end_of_turn>"}),
 )
-"""Exceptions: a token that ends a part of an answer, or a tag of HTML, in vocabularies that have some other tokens."""
+"""Exceptions: tokens that end only a part of an answer, or are HTML tags, if the vocabulary has certain other tokens.
+"""
 
 
 class TokenTypeWarning(UserWarning):
-    """A GGUF file types a token that ends an answer as part of its text."""
+    """A GGUF file declares a token that ends an answer as ordinary text."""
 
 
 @dataclass(frozen=True)
@@ -97,8 +98,8 @@ class Vocabulary:
     """Tokens of a file.
 
     Attributes:
-        tokens: Strings by number.
-        kinds: Numbers of ``TokenType``.
+        tokens: Strings by token id.
+        kinds: Values of ``TokenType``.
         bos: Token that begins a text; None if there is none.
         eos: Tokens that end an answer.
         add_bos: Whether a text begins with ``bos``.
@@ -275,7 +276,7 @@ def _is_llama3(file: GgufFile) -> bool:
 
 
 def _token(file: GgufFile, key: str, size: int) -> int | None:
-    """Return the number of a special token; None if the file has none."""
+    """Return the id of a special token; None if the file has none."""
     key = f"tokenizer.ggml.{key}"
     return file.integer(key, low=0, high=size - 1) if key in file.metadata else None
 

@@ -29,7 +29,7 @@ _MAX_RATIO = 2.0**15
 """Largest zero point in float16. Blocks beyond are constant up to its rounding."""
 
 _NIBBLE = np.uint8(4)
-"""Bits of half a byte, in the type that keeps shifted bytes bytes."""
+"""Bits of half a byte, as uint8 so that shifted bytes stay bytes."""
 
 _NON_LINEAR = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], np.int8)
 """Values of the codes of IQ4_NL and IQ4_XS."""
@@ -242,7 +242,8 @@ def packed(tensor: GgufTensor, dtype: DTypeLike) -> PackedWeight:
 
 
 def embedding_offsets(tensor: GgufTensor, dtype: DTypeLike) -> DeferredArray | None:
-    """Return what (code - half the range) * scale lacks to each weight of a group {N, K / block}; None for nothing."""
+    """Return the difference of each weight of a group from (code - half the range) * scale, {N, K / block}; None if it
+    is 0."""
     packing, (rows, inner) = PACKINGS[tensor.kind], tensor.shape
     if packing.lows is None:
         return None
@@ -303,14 +304,14 @@ def _packed_codes(packing: Packing, dtype: np.dtype[Any], blocks: Bytes) -> Byte
 
 
 def _is_constant(packing: Packing, dtype: np.dtype[Any], blocks: Bytes) -> NDArray[np.bool_]:
-    """Return where (code - zero point) * scale cannot be written, because the scale is 0 or too small."""
+    """Return a mask of the blocks whose scale is 0 or too small for (code - zero point) * scale."""
     assert packing.lows is not None
     scales, lows = packing.scales(blocks), packing.lows(blocks)
     return (scales == 0) | ((np.abs(lows) > _MAX_RATIO * np.abs(scales)) & (dtype == np.float16))
 
 
 def _affine(packing: Packing, dtype: np.dtype[Any], blocks: Bytes) -> tuple[Floats, Floats]:
-    """Return scales and zero points {count, groups}. A constant block has codes of 0: (0 - 1) * -low."""
+    """Return scales and zero points {count, groups}. Constant blocks have codes of 0: (0 - 1) * -low."""
     scales = packing.scales(blocks)
     if packing.lows is None:
         return scales, scales

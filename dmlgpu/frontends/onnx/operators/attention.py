@@ -97,7 +97,7 @@ def _check_masks(node: OnnxNode, sizes: Shape) -> None:
 
 
 def _seen(node: OnnxNode, rows: int, keys: int, past: int) -> Tensor | None:
-    """Return which keys each query sees by boolean mask, lengths, causality and windows; None for all."""
+    """Return a mask of the keys that each query sees by mask, lengths, causality and windows; None for all."""
     conditions = []
     if node.has(3) and node.value(3).is_bool:
         conditions.append(_widened(node.tensor(3), keys, 0))
@@ -197,7 +197,7 @@ def _hidden(node: OnnxNode, index: int, rows: int, keys: int, kind: DataType) ->
 
 
 def _behind_ends(node: OnnxNode, mask: Tensor, batch: int, keys: int) -> Tensor:
-    """Return which keys lie after the end of their sequence or before its start, if the mask has starts."""
+    """Return a mask of the keys after the end of their sequence, or before its start if the mask has starts."""
     count = mask.sizes[0]
     if count not in (batch, 2 * batch, 3 * batch + 2):
         raise node.refusal(
@@ -326,7 +326,7 @@ def angles(table: Tensor, positions: Tensor) -> Tensor:
 
 @operator("RotaryEmbedding", since=23)
 def rotary_embedding_as_function(node: OnnxNode) -> Sequence[Result]:
-    """Use ONNX's own body, after a check of positions: its Gather would accept negative ones."""
+    """Use ONNX's own function body after checking positions, since its Gather would accept negative ones."""
     if node.has(3):
         node.check_range(3, 0, node.shape(1)[0] - 1, "position_ids")
     return AS_FUNCTION

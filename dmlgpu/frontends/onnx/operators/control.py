@@ -1,4 +1,4 @@
-"""Control flow: If, Loop and Scan, which the host decides about, around bodies that are compiled."""
+"""Control flow: If, Loop and Scan, decided by the host around compiled bodies."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ _COUNTED = "the host counts iterations; the body is compiled"
 
 
 def _scanned(node: OnnxNode, first: int) -> tuple[GraphProto, list[OnnxValue], list[OnnxValue]]:
-    """Return the body of a Scan, its initial states and the sequences; inputs begin at a number."""
+    """Return the body of a Scan, its initial states and the sequences, from a first input index on."""
     count = node.integer("num_scan_inputs")
     values = [node.value(index) for index in range(first, len(node))]
     if not 1 <= count <= len(values):

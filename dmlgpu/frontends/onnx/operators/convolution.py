@@ -20,7 +20,7 @@ from dmlgpu.tensors.tensor import Tensor
 
 
 def sliding(window: SlidingWindow) -> dict[str, Any]:
-    """Return how windows slide over a tensor, as arguments of DirectML's operators."""
+    """Return the arguments of DirectML's operators that describe sliding windows."""
     return {
         "strides": window.strides,
         "dilations": window.dilations,
@@ -84,7 +84,7 @@ def transposed_convolution(node: OnnxNode) -> OnnxValue:
             extra = (*extra[:index], extra[index] + max(want - has, 0), *extra[index + 1 :])
             less, more = total // 2, total - total // 2
             start[index], end[index] = (less, more) if mode == "SAME_UPPER" else (more, less)
-    if node.value(0).is_empty:  # nothing is spread: the bias is everywhere
+    if node.value(0).is_empty:  # there is nothing to convolve: every output is the bias
         result = [size - before - behind for size, before, behind in zip(full, start, end, strict=True)]
         if not shape[0]:
             return node.known(np.zeros(checked_shape(node, (0, channels, *result)), node.data_type(0).numpy))

@@ -48,7 +48,7 @@ def range_(node: OnnxNode) -> Steps | OnnxValue:
 
 
 def _range_on_device(node: OnnxNode, delta: float) -> Steps:
-    """Fill from a start on the device: only the length is read by the host, and decides what is compiled."""
+    """Compute a range whose start stays on the device: the host reads only the length, which selects the graph."""
     for index in (0, 1):
         node.check_rank(index, 0, 1)
         if math.prod(node.shape(index)) != 1:

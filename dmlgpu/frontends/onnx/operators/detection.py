@@ -36,7 +36,7 @@ from dmlgpu.tensors import directmlx as dml
 from dmlgpu.tensors.tensor import Tensor
 
 _MAX_SAMPLES = 256
-"""Most samples per element and axis."""
+"""Maximum number of samples per element and axis."""
 
 
 @operator("RoiAlign")
@@ -117,7 +117,7 @@ def _at_least_one(rois: Tensor, scale: float) -> Tensor:
 
 
 def _with_area(rois: Tensor, scale: float) -> Tensor:
-    """Return which regions {R, 1, 1, 1} have an area: others have no samples, and their result is 0."""
+    """Return a mask of the regions {R, 1, 1, 1} with an area: others have no samples, and their result is 0."""
     first, second = _halves(multiply(rois, scale))
     width, height = dml.split(spread(dml.greater_than, subtract(second, first), 0.0), 1, [1, 1])
     return reshaped(dml.logical_and(width, height), (rois.sizes[0], 1, 1, 1))
@@ -133,7 +133,7 @@ def _largest(
     sizes: tuple[int, int],
     shift: float,
 ) -> Tensor:
-    """Return the largest product of a neighbour and its weight over all samples: ONNX's maximum."""
+    """Return the largest product of an adjacent element and its weight over all samples: ONNX's maximum."""
     batch, channels, height, width = x.sizes
     count = rois.sizes[0]
     first, second = _halves(multiply(cast(rois, DataType.FLOAT32), scale))
@@ -162,7 +162,8 @@ def _largest(
 
 
 def _slots(node: OnnxNode, centred: bool, sizes: tuple[int, int]) -> Generator[NeedsHost, Any, list[int]]:
-    """Return the most samples per element along each axis, a power of 2 if the largest region decides it."""
+    """Return the maximum number of samples per element along each axis, a power of 2 if it depends on the largest
+    region."""
     samples = node.integer("sampling_ratio")
     if samples > 0:
         return [samples, samples]
@@ -228,7 +229,7 @@ def max_roi_pool(node: OnnxNode) -> OnnxValue:
 
 
 _MAX_PAIRS = 2**28
-"""Most pairs of boxes that are compared."""
+"""Maximum number of pairs of boxes that are compared."""
 
 _FIRST_ROUNDS = 8
 
@@ -288,8 +289,9 @@ def _ranked(node: OnnxNode, count: int, threshold: float | None) -> list[Tensor]
     """Return the best boxes of each class and their overlaps, and the first rounds.
 
     Returns:
-        Whether the last round changed any box; which stay; numbers of boxes {B, C, count}; which overlap which, {1,
-        B * C, count, count}, from better ones in the columns; which are above the score, {1, B * C, count, 1}.
+        Whether the last round changed any box; a mask of boxes that stay; indices of boxes {B, C, count}; a mask of
+        overlaps {1, B * C, count, count} with better boxes in the columns; a mask of boxes above the score {1, B * C,
+        count, 1}.
     """
     batch, classes, boxes = node.shape(1)
     scores, order = directml.top_k1(
@@ -331,7 +333,7 @@ def _overlaps(boxes: Tensor, sizes: tuple[int, ...], centred: bool, threshold: f
 
 
 def _decided(overlaps: Tensor, eligible: Tensor, keeps: Tensor, rounds: int) -> list[Tensor]:
-    """Return whether the last of some rounds changed any box, and which stay."""
+    """Return whether the last of some rounds changed any box, and a mask of the boxes that stay."""
     before = keeps
     for _ in range(rounds):
         overlapped = spread(dml.greater_than, directml.gemm(overlaps, keeps), 0.5)

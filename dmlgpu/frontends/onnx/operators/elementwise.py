@@ -159,7 +159,7 @@ def where(node: OnnxNode) -> OnnxValue:
 
 @operator("Clip")
 def clip(node: OnnxNode) -> OnnxValue:
-    """Bound each element; bounds that only the device knows are read by MIN and MAX."""
+    """Clamp each element; MIN and MAX read bounds that are only on the device."""
     x, shape = node.tensor(0), node.shape(0)
     if node.version < 11:
         limits = np.finfo(x.data_type.numpy)
@@ -184,7 +184,7 @@ def clip(node: OnnxNode) -> OnnxValue:
 
 
 _MAX_EXPONENT = 63
-"""Greatest exponent of 64-bit integers: larger powers of all but -1, 0 and 1 overflow, of which the parity decides."""
+"""Maximum exponent of 64-bit integers: larger powers overflow, except those of -1, 0 and 1, which depend on parity."""
 
 
 @operator("Pow")
@@ -235,7 +235,7 @@ def _of_integers(base: Tensor, exponent: Tensor, known: np.ndarray | None) -> Te
     assert product is not None
     if known is not None and known.min() >= 0:
         return product
-    is_unit = dml.equals(dml.multiply(base, base), unit)  # of 1 and -1 the reciprocal is whole
+    is_unit = dml.equals(dml.multiply(base, base), unit)  # the reciprocals of 1 and -1 are integers
     sign = dml.if_(dml.equals(odd, unit), base, unit)
     below = dml.if_(is_unit, sign, same(base, 0))
     return dml.if_(dml.less_than(exponent, same(exponent, 0)), below, product)
@@ -243,7 +243,7 @@ def _of_integers(base: Tensor, exponent: Tensor, known: np.ndarray | None) -> Te
 
 @operator("BitShift")
 def bit_shift(node: OnnxNode) -> OnnxValue:
-    """Shift bits; signed elements keep their sign to the right, and a count outside the width shifts all bits out."""
+    """Shift bits; right shifts of signed elements keep the sign, and a count outside the width shifts all bits out."""
     (a, b), shape = node.broadcast(node.value(0), node.value(1))
     signed = a.data_type
     unsigned = signed if signed.name.startswith("U") else DataType[f"U{signed.name}"]
@@ -320,7 +320,7 @@ def _scale_of_one(x: Tensor) -> Tensor:
 def as_truth(x: Tensor) -> Tensor:
     """Return a mask of UINT8: 1 for elements that are not 0, NaN included."""
     x = converted(x, DataType.FLOAT32) if x.data_type.bits < 8 else x
-    if x.data_type is DataType.FLOAT64:  # which no operator compares: all bits but the sign's
+    if x.data_type is DataType.FLOAT64:  # no operator compares these: test all bits except the sign
         bits = dml.identity(x).reinterpret(x.sizes, None, DataType.UINT64)
         x = dml.bit_and(bits, same(bits, 2**63 - 1))
     return dml.logical_not(dml.equals(x, same(x, 0)))
@@ -336,7 +336,7 @@ def bit_cast(node: OnnxNode) -> OnnxValue:
         raise node.refusal(f"a type of {value.data_type.bits} bits is needed, got {data_type.name}")
     x = node.tensor(0)
     if data_type.bits < 8:
-        x = converted(x, data_type)  # which wraps: the bits stay
+        x = converted(x, data_type)  # casting wraps: the bits stay
     elif data_type is not value.data_type:
         x = dml.identity(x).reinterpret(x.sizes, None, data_type)
     return node.valued(x, value.shape, coded=element if element == TensorProto.BOOL else 0)

@@ -43,7 +43,7 @@ def _column_floats(node: OnnxNode, name: str) -> Array:
 
 
 def _check_columns(node: OnnxNode, name: str, count: int) -> None:
-    """Raise NotSupported unless there is a number for each column of input 0, or one for all."""
+    """Raise NotSupported unless there is one number per column of input 0, or a single one."""
     shape = node.shape(0)
     columns = shape[-1] if shape else 1
     if count not in (1, columns) or (count > 1 and len(shape) > 2):
@@ -182,7 +182,7 @@ def _mapping(node: OnnxNode) -> PreparedAttributes:
     name, usual = _DEFAULTS["f" if values.dtype.kind == "f" else "i"]
     tensor = node.attribute("default_tensor")
     default = node.attribute(name, usual) if tensor is None else _numbers(node, tensor).reshape(-1)[0]
-    _, first = np.unique(keys, return_index=True)  # of equal keys, the first one counts; NaN is last
+    _, first = np.unique(keys, return_index=True)  # the first of equal keys counts; NaN is last
     keys, values = keys[first], values[first]
     arrays = {}
     if np.isnan(keys[-1]):

@@ -61,7 +61,7 @@ def group_query_attention(node: OnnxNode) -> Steps:
 
     INT8 caches may have scales per head and row, which ONNX Runtime has not: inputs k_scale and v_scale FLOAT {batch,
     heads, rows, blocks}, and two more outputs, the scales afterwards. Each block of a new row, the whole row if there
-    is one, is divided by the 127th part of its largest magnitude, rounded and stored; attention sees what is stored.
+    is one, is scaled by 127 / max|x|, rounded and stored; attention reads the stored values.
     """
     _refuse(node)
     sizes = yield from _sizes(node)
@@ -207,8 +207,7 @@ def _sizes(node: OnnxNode) -> Generator[NeedsDecision, Any, _Sizes]:
 
 
 def _parts(node: OnnxNode, sizes: _Sizes) -> list[Tensor]:
-    """Return queries, keys and values {batch, rows, heads, size}; queries and keys in one tensor if the node has them
-    so."""
+    """Return queries, keys and values {batch, rows, heads, size}; queries and keys stay packed if they are."""
     if node.has(1):
         counts: tuple[int, ...] = (sizes.heads, sizes.shared, sizes.shared)
         parts: Sequence[Tensor] = [node.tensor(index) for index in range(3)]
@@ -261,7 +260,7 @@ def _cache(node: OnnxNode, index: int, sizes: _Sizes) -> Tensor:
 
 
 def _seen(node: OnnxNode, sizes: _Sizes, lengths: Tensor, *, causal: bool) -> Tensor | None:
-    """Return which keys of the cache each query sees, by its window and optionally by causality; None for all."""
+    """Return a mask of the cached keys that each query sees, by its window and optionally causality; None for all."""
     positions = AttentionPositions.of(node, sizes.rows, sizes.keys, reshaped(lengths, (sizes.batch, 1, 1, 1)))
     window = node.integer("local_window_size", -1)
     conditions = [positions.no_later()] if causal else []

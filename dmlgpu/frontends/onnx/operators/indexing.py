@@ -53,12 +53,12 @@ def _from_pieces(
     taken: Callable[[Tensor, Tensor], Tensor],
     spread: Sequence[int],
 ) -> Tensor:
-    """Gather from a tensor that is cut into pieces: from every piece, then select the piece that the index lies in.
+    """Gather from a tensor split into pieces: from every piece, then select the piece that contains the index.
 
     Args:
         sizes: Sizes of the parts.
         pieces: The parts.
-        where: Indices into the whole tensor.
+        where: Indices into the tensor.
         taken: A function of a part and indices into it.
         spread: The sizes of the indices, broadcastable with the result.
     """
@@ -84,7 +84,7 @@ def gather_elements(node: OnnxNode) -> OnnxValue:
     node.check_indices(1, node.shape(0)[axis])
     x, where = node.tensor(0), node.tensor(1)
     extent = (*where.sizes[:axis], x.sizes[axis], *where.sizes[axis + 1 :])
-    if extent != x.sizes:  # indices beside the axis are those of the input's beginning
+    if extent != x.sizes:  # along other axes, indices count from the beginning of the input
         x = dml.slice(x, (0,) * len(extent), extent)
     return node.valued(directml.gather_elements(x, where, axis=axis))
 
@@ -165,7 +165,7 @@ def one_hot(node: OnnxNode) -> OnnxValue:
 
 
 _MAX_COLUMNS = 64
-"""Most elements of subtensors that Unique sorts, by one after the other."""
+"""Maximum number of elements of subtensors that Unique sorts, one element after the other."""
 
 
 @operator("Compress", since=9)
@@ -203,7 +203,7 @@ def compress(node: OnnxNode) -> Steps:
 def unique(node: OnnxNode) -> Steps:
     """Return distinct elements or subtensors, their first indices, the inverse indices, and the counts.
 
-    Rows are sorted, numbered by how many differ from the row before them, and each number's first row is taken.
+    Rows are sorted and grouped; the first row of each group is taken.
     """
     shape, axis = node.shape(0), node.attribute("axis")
     dimension = 0 if axis is None else node.axis(int(axis), len(shape))

@@ -230,7 +230,7 @@ def slice_(node: OnnxNode) -> Steps | OnnxValue:
 
 
 def _slice_on_device(node: OnnxNode) -> Steps:
-    """Slice from starts on the device: only the lengths are read by the host, and decide what is compiled."""
+    """Slice with starts that stay on the device: the host reads only the lengths, which select the graph."""
     shape = node.shape(0)
     node.check_rank(1, 1)
     (count,) = node.shape(1)
@@ -247,7 +247,7 @@ def _slice_on_device(node: OnnxNode) -> Steps:
         result[axis] = length
     if 0 in result:
         return node.known(np.zeros(result, node.data_type(0).numpy))
-    # Clipped first, or a start far beyond the end becomes one within when it is cast.
+    # Clip first: casting could wrap a start far beyond the end into the dimension.
     starts = dml.cast(dml.clip(node.tensor(1), -(2**31), 2**31 - 1), DataType.INT32)
     x = node.tensor(0)
     for index, (axis, length, step) in enumerate(zip(axes, known_lengths, steps, strict=True)):
@@ -285,7 +285,7 @@ _PADDING_MODES = {
 
 
 def _read_by_pad(node: OnnxNode) -> Sequence[int]:
-    """Pads and axes, and a number to pad with; a tensor of another shape is none."""
+    """Return the inputs read on the host: pads, axes, and the fill value if it is a scalar."""
     return (1, 2, 3) if node.has(2) and node.value(2).shape in ((), (1,)) else (1, 3)
 
 

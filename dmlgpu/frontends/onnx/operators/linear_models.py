@@ -34,7 +34,7 @@ from dmlgpu.tensors.tensor import Tensor
 Array = NDArray[Any]
 
 _MAX_DIFFERENCES = 1 << 24
-"""Differences between features of rows and of support vectors, at most, that are squared at once."""
+"""Maximum number of differences between rows and support vectors that are squared at once."""
 
 _MIN_PROBABILITY = 1e-7
 
@@ -46,7 +46,7 @@ def _floats(node: OnnxNode, name: str) -> Array:
 
 
 def _columns(node: OnnxNode, numbers: Array, count: int, what: str) -> Array:
-    """Return numbers that are listed row by row as the transpose of a matrix {count, n / count}."""
+    """Reshape a row-major list of numbers to a matrix {count, n / count}, and transpose it."""
     if count < 1 or not len(numbers) or len(numbers) % count:
         raise node.refusal(f"{what} must be a matrix of {count} rows, got {len(numbers)} elements")
     return np.ascontiguousarray(numbers.reshape(count, -1).T)
@@ -108,7 +108,7 @@ def linear_regressor(node: OnnxNode) -> Tensor:
     transform = transform_of(node)
     bias = node.array("intercepts") if "intercepts" in node.arrays else None
     scores = _product(node, matrix_of(node), "coefficients", bias)
-    if scores.sizes[1] > 1 or transform == "PROBIT":  # of one target, onnxruntime ignores the others
+    if scores.sizes[1] > 1 or transform == "PROBIT":  # with one target, onnxruntime ignores other coefficients
         return transformed(scores, transform)
     return scores
 
@@ -145,7 +145,7 @@ def _kernel(node: OnnxNode, x: Tensor) -> Tensor:
 
 
 def _squared_distances(node: OnnxNode, x: Tensor) -> Tensor:
-    """Return the squared distances of rows and support vectors, of differences: a product of matrices cancels."""
+    """Return the squared distances of rows and support vectors, from differences: a matrix product would cancel."""
     vectors = node.array("vectors")
     features, count = vectors.sizes
     rows = x.sizes[0]

@@ -34,7 +34,7 @@ from dmlgpu.tensors.tensor import Tensor
 
 @operator("MatMul")
 def matmul(node: OnnxNode) -> OnnxValue:
-    """Multiply matrices or stacks of them; one by a matrix that the adapter cannot bind at once, piece by piece."""
+    """Multiply matrices or stacks of them; a matrix too large for a binding is multiplied piece by piece."""
     pieces = node.pieces(1, len(node.shape(1)) - 1) if len(node.shape(1)) == 2 else [node.tensor(1)]
     if len(pieces) == 1:
         return node.valued(*product(node, node.tensor(0), node.shape(0), pieces[0], node.shape(1)))
@@ -65,7 +65,7 @@ def product(node: OnnxNode, a: Tensor, left: Shape, b: Tensor, right: Shape) -> 
 
 
 def stacks_of_matrices(node: OnnxNode, left: Shape, right: Shape) -> tuple[Shape, Shape, Shape, Shape]:
-    """Return the shapes of factors as stacks of matrices, that of the stack, and that of NumPy's matmul of them."""
+    """Return the factors' shapes as stacks of matrices, the shape of the stack, and that of NumPy's matmul."""
     if not left or not right:
         raise node.refusal(f"factors must have at least 1 dimension, got {list(left)} and {list(right)}")
     rows, columns = left[-2:-1], right[-1:] if len(right) > 1 else ()
@@ -157,7 +157,7 @@ def fused_gemm(node: OnnxNode) -> OnnxValue:
 
 @operator("FusedMatMul", "TransposeMatMul", "FusedMatMulActivation", domain=MICROSOFT)
 def fused_matmul(node: OnnxNode) -> OnnxValue:
-    """Multiply stacks of matrices, either seen with dimensions exchanged; scale; then an activation."""
+    """Multiply stacks of matrices, optionally transposed; scale; then apply an activation."""
     (a, left), (b, right) = (_factor(node, index, letter) for index, letter in enumerate("AB"))
     result, shape = product(node, a, left, b, right)
     alpha = node.number("alpha", 1.0)
@@ -194,7 +194,7 @@ def einsum(node: OnnxNode) -> OnnxValue:
     ]
     data_type = operands[0][0].data_type
     if len(terms) > 2 or (len(terms) == 2 and (set(terms[0]) ^ set(terms[1])) - set(result)):
-        operands = [(widened(x), labels) for x, labels in operands]  # what products are computed from is not rounded
+        operands = [(widened(x), labels) for x, labels in operands]  # operands of products are not rounded
     sizes: dict[str, int] = {}
     for x, labels in operands:
         for label, size in zip(labels, x.sizes, strict=False):
@@ -244,7 +244,7 @@ def _parsed(node: OnnxNode) -> tuple[list[Labels], Labels]:
 
 
 def _diagonal(node: OnnxNode, x: Tensor, labels: Labels, rank: int) -> tuple[Tensor, Labels]:
-    """Return an operand with each label once: equal ones name a diagonal, whose stride is the sum of theirs."""
+    """Return an operand with unique labels: equal labels name a diagonal, whose stride is the sum of their strides."""
     if not rank:
         return x, ()
     distinct = tuple(dict.fromkeys(labels))
@@ -262,7 +262,7 @@ def _diagonal(node: OnnxNode, x: Tensor, labels: Labels, rank: int) -> tuple[Ten
 
 
 def _summed(x: Tensor, labels: Labels, needed: set[str]) -> tuple[Tensor, Labels]:
-    """Return an operand summed over the labels that nothing needs."""
+    """Sum an operand over labels that are no longer needed."""
     axes = [index for index, label in enumerate(labels) if label not in needed]
     if not axes:
         return x, labels
@@ -274,7 +274,7 @@ def _summed(x: Tensor, labels: Labels, needed: set[str]) -> tuple[Tensor, Labels
 def _contracted(
     node: OnnxNode, first: tuple[Tensor, Labels], second: tuple[Tensor, Labels], later: set[str]
 ) -> tuple[Tensor, Labels]:
-    """Return the product of two operands, summed over what nothing later needs: a stack of matrix products."""
+    """Multiply two operands and sum over labels that are no longer needed: a stack of matrix products."""
     a, left = _summed(*first, later | set(second[1]))
     b, right = _summed(*second, later | set(first[1]))
     shared = [label for label in left if label in right]

@@ -114,7 +114,7 @@ def mean_variance_normalization(node: OnnxNode) -> OnnxValue:
 
 @operator("LRN")
 def local_response_normalization(node: OnnxNode) -> OnnxValue:
-    """Divide by the squares of neighbouring channels."""
+    """Divide by the squares of adjacent channels."""
     x = node.tensor(0)
     result = directml.local_response_normalization(
         reshaped(x, (*x.sizes[:2], 1, math.prod(x.sizes[2:]))),
@@ -161,7 +161,7 @@ def normalized(
         x: Any tensor.
         axes: Axes of a row.
         scale, bias: Broadcast with ``x``.
-        centred: Whether the mean is subtracted.
+        centered: Whether the mean is subtracted.
     """
     epsilon, sizes = _epsilon(node), x.sizes
     scale, bias = broadcast_to(scale, sizes), None if bias is None else broadcast_to(bias, sizes)
@@ -321,7 +321,7 @@ def _embedded(node: OnnxNode, index: int, indices: Tensor, shape: Sequence[int])
 
 
 def _mask_index(node: OnnxNode, batch: int) -> Tensor:
-    """Return how many elements of the mask are 1, per sequence."""
+    """Count the ones of the mask per sequence."""
     if not node.has(7):
         return dml.fill_value_constant(node.builder, (batch,), DataType.INT32, 0)
     mask = node.tensor(7)

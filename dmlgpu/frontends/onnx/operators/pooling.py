@@ -80,7 +80,7 @@ def _column_major(indices: Tensor, spatial: Shape) -> Tensor:
 
 @operator("AveragePool")
 def average_pool(node: OnnxNode) -> OnnxValue:
-    """Average each window; padding counts if ``count_include_pad`` is set, but nothing beyond the padding does."""
+    """Average each window; padding counts if ``count_include_pad`` is set, elements beyond it never do."""
     x, window, shape = _windows(node)
     pooled = directml.average_pooling1(
         x,

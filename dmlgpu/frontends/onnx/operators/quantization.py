@@ -35,7 +35,7 @@ class Quantization:
 
     Attributes:
         scale, zero_point: Of as many dimensions as the tensor; None for a zero point of 0.
-        blocks: How many elements along each dimension share an entry.
+        blocks: Number of elements along each dimension that share an entry.
     """
 
     scale: Tensor
@@ -49,7 +49,7 @@ class Quantization:
         )
 
     def is_even(self, sizes: Sequence[int]) -> bool:
-        """Return whether strides alone give each element its entry."""
+        """Return whether strides suffice to give each element its entry."""
         return all(count in (1, size) for count, size in zip(self.scale.sizes, sizes, strict=True))
 
     def repeated(self, entries: Tensor, sizes: Sequence[int]) -> Tensor:
@@ -81,10 +81,10 @@ def quantization(node: OnnxNode, scale: int, zero_point: int, sizes: Shape, axis
     """Return the quantization that two inputs of a node describe for a tensor.
 
     Args:
-        node: Whose inputs.
-        scale, zero_point: Their numbers.
-        sizes: The tensor's.
-        axis: Of a scale with one dimension.
+        node: The node.
+        scale, zero_point: Indices of the inputs.
+        sizes: Sizes of the tensor.
+        axis: Axis of a scale with one dimension.
     """
     shape = node.shape(scale)
     if math.prod(shape) == 1 and len(shape) <= 1:
@@ -155,8 +155,7 @@ _MIN_SCALE = 1e-30
 
 
 def quantized_rows(node: OnnxNode, x: Tensor) -> tuple[Tensor, Quantization]:
-    """Return a tensor as INT8, and its scales in float32: of each row along the last dimension, the 127th part of the
-    largest magnitude."""
+    """Quantize a tensor to INT8 by rows of the last dimension; return also the float32 scales, max|x| / 127."""
     wide, last = converted(x, FLOAT32), len(x.sizes) - 1
     scale = symmetric_scale(node, dml.reduce(dml.abs(wide), ReduceFunction.MAX, axes=(last,)))
     by = Quantization(scale, None, (*(1,) * last, x.sizes[last]))
@@ -249,7 +248,7 @@ def real(node: OnnxNode, index: int) -> Tensor:
 
 
 def stored(node: OnnxNode, x: Tensor, scale: int, shape: Sequence[int], like: int = 0) -> OnnxValue:
-    """Return floats quantized by an input and the zero point after it; without one, in the type of an input."""
+    """Return floats quantized by an input and the zero point after it; without zero point, in the type of an input."""
     by = quantization(node, scale, scale + 1, x.sizes)
     data_type = node.data_type(like) if by.zero_point is None else by.zero_point.data_type
     return node.valued(quantized(x, by, data_type), shape)
@@ -371,7 +370,7 @@ def gather_block_quantized(node: OnnxNode) -> OnnxValue:
     if node.data_type(0) is DataType.UINT8 and axis not in (along, rank - 1):
         return _dequantized_slices(node, axis, along, bits, block)
     data, shape = node.tensor(0), node.shape(0)
-    if data.data_type is DataType.UINT8 and bits == 4:  # two to a byte along the last axis
+    if data.data_type is DataType.UINT8 and bits == 4:  # two per byte along the last axis
         shape = (*shape[:-1], 2 * shape[-1])
         data = bits_as(data, shape, DataType.UINT4)
     node.check_indices(1, shape[axis])

@@ -34,12 +34,12 @@ FLOAT32, INT32, UINT8 = DataType.FLOAT32, DataType.INT32, DataType.UINT8
 
 
 class Factors:
-    """Two stacks of matrices of 8-bit integers as four-dimensional tensors of as many matrices, and the result's shape.
+    """Two stacks of 8-bit integer matrices, broadcast to equal 4-D stacks, and the shape of the result.
 
     Attributes:
         a, b: {batch, channel, M, K} and {batch, channel, K, N}.
         shape: Of the product, as NumPy's matmul has it.
-        stack: Sizes of the stack, as many as the inputs have.
+        stack: Sizes of the stack, of the inputs' rank.
     """
 
     def __init__(self, node: OnnxNode, a: Tensor, left: Shape, b: Tensor, right: Shape):
@@ -108,7 +108,7 @@ class Factors:
         right = converted(self.spread(node, b_zero, of_rows=False), INT32) if node.has(b_zero) else None
         if right is not None:
             rows = dml.reduce(converted(self.a, INT32), ReduceFunction.SUM, axes=(3,))
-            if left is not None:  # those of A less their zero points
+            if left is not None:  # rows of A less their zero points
                 rows = dml.subtract(rows, broadcast_to(left, rows.sizes) * inner)
             result = dml.subtract(result, dml.multiply(broadcast_to(rows, sizes), broadcast_to(right, sizes)))
         if left is not None:
@@ -207,7 +207,7 @@ def dynamic_quantize_matmul(node: OnnxNode) -> OnnxValue:
 def qgemm(node: OnnxNode) -> OnnxValue:
     """alpha * A' * B' + C of quantized matrices, C of INT32 in units of the product.
 
-    Floats without a scale and zero point of the output, either of which alone is refused.
+    The result is float without a scale and zero point of the output; one without the other is rejected.
     """
     if node.has(7) != node.has(8):
         raise node.refusal("y_scale and y_zero_point must be given together")
@@ -259,7 +259,7 @@ def matmul_bits(node: OnnxNode) -> OnnxValue:
 
 
 def _column_pieces(node: OnnxNode, columns: int) -> list[tuple[OnnxNode, int]]:
-    """Return nodes of MatMulNBits with pieces of the columns that fit bindings, and how many columns each has."""
+    """Split the columns of MatMulNBits into nodes that fit bindings; return them with their column counts."""
     indices = [index for index in (1, 2, 3) if node.has(index)]
     count = max(node.piece_count(index) for index in indices)
     weights = [node.value(index) for index in indices]
@@ -289,7 +289,7 @@ def _columns_product(node: OnnxNode, rows: Tensor, columns: int) -> Tensor:
         entries = [reshaped(tensor, (columns, blocks, 1)) for tensor in (scale, zero_points)]
         by = Quantization(entries[0], entries[1], (1, 1, block))
         weights = reshaped(difference(reshaped(b, (columns, blocks, block)), by), (columns, blocks * block))
-    if missing := blocks * block - inner:  # what the last block holds beyond the matrix is multiplied by 0
+    if missing := blocks * block - inner:  # padding of the last block is multiplied by 0
         rows = directml.padding1(rows, start_padding=(0, 0), end_padding=(0, missing))
     kind = rows.data_type
     if node.text(ACTIVATIONS):
@@ -300,7 +300,7 @@ def _columns_product(node: OnnxNode, rows: Tensor, columns: int) -> Tensor:
 
 
 def _zero_points(node: OnnxNode, data_type: DataType, blocks: Shape) -> Tensor:
-    """Return zero points of blocks, of a type or of another that holds its numbers."""
+    """Return zero points of blocks, in a type or a wider one."""
     if not node.has(3):
         middle = np.full((1, 1), 1 << (data_type.bits - 1), np.uint8)
         return node.constant(middle, data_type).broadcast_to(blocks)

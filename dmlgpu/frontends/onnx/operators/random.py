@@ -1,8 +1,8 @@
 """Random numbers by RANDOM_GENERATOR: uniform, normal, Bernoulli, Multinomial, and Dropout in training.
 
-An attribute ``seed`` is the key of a node's stream: a new session draws the same numbers again, other than those of
-other programs with that seed, since the generator is DirectML's (Philox 4x32-10). The runs of a session go on in the
-stream; each set of input shapes has its own. Without the attribute the key is drawn from the system.
+An attribute ``seed`` is the key of a node's stream: a new session draws the same numbers. Other programs draw others
+with that seed, since the generator is DirectML's (Philox 4x32-10). The runs of a session continue the stream; each set
+of input shapes has its own. Without the attribute the key is drawn from the system.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dmlgpu.tensors import directmlx as dml
 from dmlgpu.tensors.tensor import Tensor
 
 _STEP = 2.0**-24
-"""Distance of neighbouring uniform numbers."""
+"""Distance of adjacent uniform numbers."""
 
 
 def _states(node: OnnxNode, words: int) -> Callable[[], NDArray[Any]]:

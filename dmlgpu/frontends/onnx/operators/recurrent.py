@@ -38,7 +38,7 @@ _FUNCTIONS: dict[str, tuple[Callable[..., OperatorDesc], dict[str, float]]] = {
     "softsign": (descs.ActivationSoftsign, {}),
     "softplus": (descs.ActivationSoftplus, {"steepness": 1.0}),
 }
-"""By ONNX's name in lower case: the activation, and the defaults of its parameters."""
+"""Activations by ONNX's lower-case name, with the defaults of their parameters."""
 
 
 def _activations(node: OnnxNode, usual: tuple[str, ...], directions: int) -> list[OperatorDesc]:
@@ -165,10 +165,10 @@ def lstm(node: OnnxNode) -> list[Result]:
 
 @operator("DynamicQuantizeLSTM", domain=MICROSOFT)
 def dynamic_quantize_lstm(node: OnnxNode) -> list[Result]:
-    """LSTM with weights of 8 bits, which become floats as the layer lays them out; inputs and states stay floats.
+    """LSTM with 8-bit weights, which are dequantized when they are laid out; inputs and states stay floats.
 
-    onnxruntime rounds inputs and states to 8 bits as well, by the range of as many rows as a thread has. The layer that
-    both stand for is computed here.
+    onnxruntime also rounds inputs and states to 8 bits, by the range of the rows of a thread. Here, the exact layer is
+    computed.
     """
     weights = [_dequantized(node, weight, scale) for weight, scale in ((1, 8), (2, 10))]
     rest = [node.value(index) if node.has(index) else None for index in range(3, 8)]
@@ -178,7 +178,7 @@ def dynamic_quantize_lstm(node: OnnxNode) -> list[Result]:
 def _dequantized(node: OnnxNode, index: int, scale: int) -> OnnxValue:
     """Return weights {directions, inputs, gates} as floats {directions, gates, inputs}, LSTM's layout.
 
-    Scale and zero point, the input after it, are one for a direction, or for each of its gates.
+    There is one scale and one zero point (the next input) per direction, or one per gate.
     """
     node.check_rank(index, 3)
     directions, _, gates = node.shape(index)

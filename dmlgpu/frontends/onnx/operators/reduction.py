@@ -38,7 +38,7 @@ def reduction(node: OnnxNode) -> OnnxValue:
     shape, x = node.shape(0), node.tensor(0)
     rank = len(shape)
     if not axes and node.flag("noop_with_empty_axes"):
-        x = reshaped(x, (1, math.prod(shape)))  # over one element each: squares and logarithms are still taken
+        x = reshaped(x, (1, math.prod(shape)))  # of single elements: squares and logarithms still apply
         reduced = _reduced(node, x, [0])
         return node.valued(reduced, shape)
     chosen = sorted({node.axis(axis, rank) for axis in axes}) if axes else list(range(rank))

@@ -25,7 +25,7 @@ _OFFSETS: dict[str, tuple[float, float]] = {
 }
 """Offsets of the input's and the output's pixels: x_in = (x_out - output_offset) / scale - input_offset.
 
-Others have those of half_pixel."""
+Other modes have the offsets of half_pixel."""
 
 _NEAREST: dict[str, tuple[float, AxisDirection]] = {
     "round_prefer_floor": (0.5, AxisDirection.INCREASING),
@@ -33,7 +33,7 @@ _NEAREST: dict[str, tuple[float, AxisDirection]] = {
     "floor": (0.0, AxisDirection.DECREASING),
     "ceil": (0.0, AxisDirection.INCREASING),
 }
-"""Addition to the input's offset, and the rounding of coordinates: up for INCREASING, else down."""
+"""Offset added to the input's, and rounding of coordinates: up for INCREASING, else down."""
 
 
 def _target(node: OnnxNode) -> tuple[Shape, list[float]]:
@@ -61,7 +61,7 @@ def _target(node: OnnxNode) -> tuple[Shape, list[float]]:
 
 
 def _read_by_resize(node: OnnxNode) -> Sequence[int]:
-    """Sizes or scales, and the region if the coordinates are those of one."""
+    """Return the inputs read on the host: sizes or scales, and the region if the mode uses one."""
     if node.has(3) and node.shape(3) != (0,):
         numbers = [3]
     else:
@@ -91,7 +91,7 @@ def resize(node: OnnxNode) -> OnnxValue:
         return node.known(np.zeros(sizes, node.data_type(0).numpy))
     if any(factor <= 0 for factor in (*sizes, *scales)):
         raise node.refusal(f"sizes and scales must be positive, got {list(sizes)} and {scales}")
-    # operator set 10 leaves the rounding open; its example and onnxruntime round up where an axis shrinks
+    # operator set 10 does not specify the rounding; its example and onnxruntime round up if an axis shrinks
     roundings = ["ceil" if old and scale < 1 else rounding for scale in scales]
     axes = _axes(node, sizes, scales, roundings, how)
     compute = _by_resample if _is_plain(node, axes, mode) else _by_axis
@@ -99,7 +99,7 @@ def resize(node: OnnxNode) -> OnnxValue:
 
 
 def _axes(node: OnnxNode, sizes: Shape, scales: list[float], roundings: list[str], how: str) -> list[ResizedAxis]:
-    """Return how each axis is resampled."""
+    """Return the resampling of each axis."""
     shape = node.shape(0)
     begins, ends = [0.0] * len(shape), [1.0] * len(shape)
     if how == "tf_crop_and_resize":
@@ -246,7 +246,7 @@ def grid_sample(node: OnnxNode) -> OnnxValue:
 
 
 def _columns(x: Tensor) -> list[Tensor]:
-    """Return the slices along the first dimension, without it."""
+    """Split a tensor along its first dimension, which is removed."""
     parts = directml.split(x, axis=0, output_sizes=[(1, *x.sizes[1:])] * x.sizes[0])
     return [reshaped(part, x.sizes[1:]) for part in parts]
 

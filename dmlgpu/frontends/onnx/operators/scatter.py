@@ -103,14 +103,14 @@ def _combined(node: OnnxNode, x: Tensor, where: Tensor, updates: Tensor, reducti
     """Return {outer, size, inner} combined with updates at indices along the middle.
 
     Every element is compared with every place, so that several updates of one element all count, in any number, and
-    integers stay exact. Where there are many, updates are taken in rounds.
+    integers stay exact. Many updates are applied in rounds.
 
     Args:
         node: For messages.
         x: The elements.
         where: {outer, count, inner} or {outer, count, 1}, counted from the first.
         updates: {outer, count, inner}.
-        reduction: How they are combined.
+        reduction: The way they are combined.
     """
     outer, size, inner = x.sizes
     count, data_type = where.sizes[1], x.data_type
@@ -172,7 +172,7 @@ def _flat_indices(tuples: Tensor, sizes: Sequence[int]) -> Tensor:
 
 
 def _is_between(index: Tensor, size: int) -> Tensor:
-    """Return which indices are at least 0 and below a size."""
+    """Return a mask of the indices from 0 up to a size."""
     below = spread(dml.less_than, index, size)
     if index.data_type in (DataType.UINT32, DataType.UINT64):
         return below

@@ -19,7 +19,7 @@ MAX_ITEMS = 4096
 """Maximum number of tensors that one node splits a tensor into."""
 
 _PLAIN = 13
-"""Operator set of the nodes that compute what nodes of containers stand for."""
+"""Operator set version of the nodes that compute the results of container nodes."""
 
 
 # ---- sequences -------------------------------------------------------------------------------------------------------

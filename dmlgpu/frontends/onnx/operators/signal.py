@@ -19,7 +19,7 @@ from dmlgpu.tensors import directmlx as dml
 
 
 def _constant(node: OnnxNode) -> Constant:
-    """Return what makes arrays weights, of which a session uploads each object once."""
+    """Return a function that makes arrays weights, which a session uploads once per object."""
     return lambda array: node.expression(OnnxValue.of_array(array, is_weight=True))
 
 

@@ -56,7 +56,7 @@ from dmlgpu.tensors.tensor import Tensor
 Array = NDArray[Any]
 
 _MAX_POSITIONS = 1 << 24
-"""Elements, at most, of the matrices of a walk; more trees walk in turns."""
+"""Maximum number of elements of the matrices of a walk; more trees are walked in several turns."""
 
 _SIGNIFICAND_BITS = 52
 """Position of the exponent of FLOAT64."""
@@ -266,7 +266,7 @@ def _ensemble(node: OnnxNode) -> PreparedAttributes:
 
 
 def _of_lists(node: OnnxNode, kind: str, targets: int) -> Nodes:
-    """Return the nodes that lists in attributes describe; of one target, the first weight of a leaf counts."""
+    """Return the nodes described by attribute lists; with one target, only the first weight of a leaf counts."""
     try:
         nodes = _listed_nodes(node, kind)
     except ValueError as error:
@@ -369,7 +369,7 @@ def _aggregated(node: OnnxNode, *names: str) -> list[Tensor]:
 
 
 def _scores(node: OnnxNode) -> tuple[Tensor, Tensor | None]:
-    """Return scores {rows, targets} without base values, and which of them any leaf has; None if all."""
+    """Return scores {rows, targets} without base values, and a mask of the targets that leaves have; None for all."""
     present = node.array("present") if "present" in node.arrays else None
     is_table = present is not None and present.sizes[0] > 1
     totals = _aggregated(node, "leaves", *(("present",) if is_table else ()))
@@ -390,7 +390,7 @@ def _scores(node: OnnxNode) -> tuple[Tensor, Tensor | None]:
 
 
 def _based(node: OnnxNode, scores: Tensor, present: Tensor | None) -> Tensor:
-    """Return scores with base values, if there is one for each; those that no leaf has are 0, as in onnxruntime."""
+    """Add base values, if there is one per target; targets without leaves are 0, as in onnxruntime."""
     base = node.attribute("base_values", ())
     if len(base) == scores.sizes[1]:
         scores = add(scores, node.constant([list(base)], DataType.FLOAT32))
@@ -411,7 +411,7 @@ def regressor(node: OnnxNode) -> OnnxValue:
     else:
         transform = transform_of(node)
     scores = _based(node, *_scores(node))
-    if scores.sizes[1] > 1 or transform == "PROBIT":  # of one target, onnxruntime ignores the others
+    if scores.sizes[1] > 1 or transform == "PROBIT":  # with one target, onnxruntime ignores the others
         scores = transformed(scores, transform)
     return node.valued(cast(scores, DataType.FLOAT16) if node.data_type(0) is DataType.FLOAT16 else scores)
 
@@ -453,10 +453,10 @@ def _of_two_classes(node: OnnxNode, scores: Tensor, present: Tensor | None, tran
 
     Args:
         node: The node.
-        scores: Without base values {rows, 2}.
-        present: Which of them leaves have; None for all. If leaves have no weight of the second class, the first column
-            is the score of the second class.
-        transform: Of the scores.
+        scores: Scores without base values {rows, 2}.
+        present: Mask of the classes that leaves have; None for all. If leaves have no weight of the second class, the
+            first column is the score of the second class.
+        transform: Transform of the scores.
     """
     rows = scores.sizes[0]
     first, second = (dml.slice(scores, (0, column), (rows, 1)) for column in (0, 1))
@@ -476,7 +476,7 @@ def _of_two_classes(node: OnnxNode, scores: Tensor, present: Tensor | None, tran
 def _with_second(
     node: OnnxNode, first: Tensor, second: Tensor, transform: str, has_first: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return labels and scores if leaves have weights of the second class, and maybe of the first one."""
+    """Return labels and scores if leaves have weights of the second class, and possibly the first."""
     base = node.attribute("base_values", ())
     if len(base) == 2:
         second = add(first, base[1])

@@ -1,4 +1,4 @@
-"""ATen operators as functions of dmlgpu tensors, one module per topic; ``registry.py`` tells how to write one."""
+"""ATen operators as functions of dmlgpu tensors, one module per topic; ``registry.py`` documents how to write one."""
 
 from __future__ import annotations
 

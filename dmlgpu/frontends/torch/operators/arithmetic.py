@@ -65,7 +65,7 @@ def trunc_divide(x: Any, other: Any) -> Any:
 
 
 def _stand_in(operand: Any) -> Any:
-    """Return a meta tensor that takes part in promotion as a tensor does; a number as it is."""
+    """Return a meta tensor that promotes like a tensor; return a number unchanged."""
     if not isinstance(operand, Tensor):
         return operand
     return torch.empty((1,) * operand.ndim, dtype=dtype_of(operand), device="meta")
@@ -117,7 +117,7 @@ def _beside_product(function: Any, x: Any, first: Any, second: Any, value: Any) 
 
 @aten("lerp.Scalar", "lerp.Tensor")
 def lerp(x: Any, end: Any, weight: Any) -> Any:
-    """Interpolate, from the nearer end, so that weights 0 and 1 give the ends exactly."""
+    """Interpolate from the nearer end; weights 0 and 1 give the ends exactly."""
     span = directml.element_wise_subtract(end, x)
     if not isinstance(weight, Tensor):
         if abs(weight) < 0.5:
@@ -173,7 +173,7 @@ aten("minimum", promotes=Promotion.DEFAULT)(directml.element_wise_min)
 
 
 def _beside_nan(function: Any, x: Any, other: Any) -> Any:
-    """Return an extreme of two elements, the other one if one is NaN."""
+    """Return the extreme of two elements; if one is NaN, the other."""
     extreme = function(x, other)
     if not extreme.data_type.is_float:
         return extreme
@@ -329,7 +329,7 @@ def heaviside(x: Any, values: Any) -> Any:
 
 @aten("hypot", promotes=Promotion.DEFAULT)
 def hypot(x: Any, other: Any) -> Any:
-    """Return the length of a vector, without overflow of its square; infinite if a part is, even next to NaN."""
+    """Return the length of a vector without overflow; infinite if a component is infinite, even with NaN."""
     first, second = directml.element_wise_abs(x), directml.element_wise_abs(other)
     long, short = directml.element_wise_max(first, second), directml.element_wise_min(first, second)
     ratio = directml.element_wise_if(long == 0, 0.0, short / long)

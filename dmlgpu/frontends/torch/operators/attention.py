@@ -98,7 +98,8 @@ def fused_attention(
     *,
     scale: float | None = None,
 ) -> tuple[Any, ...]:
-    """Return the output of attention, and what other backends keep for the gradient, which this one computes again."""
+    """Return the output of attention, and placeholders of what other backends keep for the gradient; this one
+    recomputes it."""
     if dropout_p:
         raise Unsupported("dropout_p must be 0")
     output = attention(query, key, value, attn_bias, is_causal, scale)
@@ -201,7 +202,7 @@ def scaled_dot_product_attention(
         return aten_._scaled_dot_product_fused_attention_overrideable(
             query, key, value, attn_mask, 0.0, is_causal, False, scale=scale
         )[0]
-    if attn_mask is not None and attn_mask.dtype is torch.bool:  # the operator below adds masks of any dtype
+    if attn_mask is not None and attn_mask.dtype is torch.bool:  # the operator called below adds masks of any dtype
         attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill(~attn_mask, -math.inf)
     return aten_._scaled_dot_product_attention_math(
         query, key, value, attn_mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa

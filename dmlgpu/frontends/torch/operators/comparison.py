@@ -17,7 +17,7 @@ from dmlgpu.tensors.tensor import Tensor
 
 
 def as_mask(x: Any) -> Any:
-    """Return whether each element is not 0, as a bool tensor; a number as a boolean."""
+    """Return a bool tensor of nonzero elements; convert a number to a boolean."""
     return cast(x, torch.bool) if isinstance(x, Tensor) else bool(x)
 
 
@@ -119,7 +119,7 @@ _BITWISE: Mapping[str, Callable[..., Any]] = {
 
 
 def _bitwise(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of integers and booleans that refuses floats."""
+    """Return a function of integers and booleans that rejects floats."""
 
     def checked(x: Any, other: Any) -> Any:
         for operand in (x, other):
@@ -178,7 +178,7 @@ def _zero_mask(x: Any) -> Any:
 
 @aten("masked_fill.Scalar", "masked_fill.Tensor")
 def masked_fill(x: Any, mask: Any, value: Any) -> Any:
-    """Return a tensor with a number where a mask holds."""
+    """Replace the elements under a mask by a number."""
     if isinstance(value, Tensor):
         value = cast(value, dtype_of(x))
     elif x.is_boolean:

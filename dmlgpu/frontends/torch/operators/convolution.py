@@ -86,7 +86,7 @@ def convolution_backward(
 def convolution_backward_with_sizes(
     gradient: Tensor, x: Tensor, weight: Tensor, bias_sizes: Sequence[int] | None, *arguments: Any
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Return the same; graphs give the sizes of the bias too."""
+    """Return the gradients; graphs also pass the sizes of the bias."""
     return convolution_backward(gradient, x, weight, *arguments)
 
 

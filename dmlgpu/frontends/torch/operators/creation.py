@@ -25,7 +25,7 @@ def _zeros(dtype: torch.dtype, sizes: tuple[int, ...], device: Any) -> Any:
 
 @aten("arange.start_step")
 def arange(start: Any, end: Any, step: Any = 1, *, dtype: torch.dtype | None = None, device: Any = None) -> Any:
-    """Return evenly spaced numbers; floats count in float64 how many, as PyTorch does."""
+    """Return evenly spaced numbers; for floats, their number is computed in float64, as in PyTorch."""
     numbers = (start, end, step)
     if all(type(number) in {int, float} for number in numbers) and (end - start) * step < 0:
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
@@ -120,7 +120,7 @@ def eye(n: int, *, dtype: torch.dtype | None = None, device: Any = None) -> Any:
 
 @aten("_efficientzerotensor")
 def zero_gradient(size: Any, *, dtype: torch.dtype | None = None, device: Any = None) -> Any:
-    """Return zeros, which PyTorch creates as gradients of constants."""
+    """Return zeros, the gradients of constants."""
     return _zeros(dtype or torch.get_default_dtype(), tuple(size), device)
 
 

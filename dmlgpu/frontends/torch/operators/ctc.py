@@ -1,4 +1,4 @@
-"""The loss of connectionist temporal classification, and its gradient: one step of time after the other."""
+"""The loss of connectionist temporal classification, and its gradient, computed one time step after the other."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class _Alignment:
         self.scores: Any = directml.gather_elements(log_probs, index, axis=2)
 
     def skips(self, distance: int) -> Any:
-        """Return where a state is reached from that a distance of 2 before, or after: their labels differ."""
+        """Return a mask of the states reached from those a distance of 2 before (or after): their labels differ."""
         return _moved(self.states, distance, -1) != self.states if self.count > 2 else None
 
     def step(self, before: Any, skips: Any, direction: int) -> Any:
@@ -64,17 +64,17 @@ class _Alignment:
         return _log_sum(parts)
 
     def chosen(self, numbers: np.ndarray[Any, Any], like: Tensor) -> Any:
-        """Return 0 for the states {batch, states} that are in an array {batch, n} of their numbers, else -inf."""
+        """Return 0 for the states {batch, states} listed by index in an array {batch, n}, else -inf."""
         marks = (numbers[:, :, None] == np.arange(self.count)).any(1)
         return like._beside(np.where(marks, 0, -np.inf).astype(np.float32))
 
     def last(self) -> np.ndarray[Any, Any]:
-        """Return the numbers {batch, 2} of the states with which sequences end."""
+        """Return the indices {batch, 2} of the final states of sequences."""
         return np.stack([self.ends, np.where(self.ends > 0, self.ends - 1, self.ends)], 1)
 
 
 def _moved(x: Any, distance: int, value: Any) -> Any:
-    """Return states moved by a distance, forwards or backwards, with a number in their place."""
+    """Shift states by a distance, forwards or backwards, and fill the gap with a number."""
     rest = x[:, :-distance] if distance > 0 else x[:, -distance:]
     return ops.pad(rest, [(0, 0), (max(distance, 0), max(-distance, 0))], value=value)
 
@@ -138,7 +138,7 @@ def ctc_loss_backward(
     blank: int,
     zero_infinity: bool = False,
 ) -> Tensor:
-    """Return the gradient of the log probabilities of `_ctc_loss`, as far as these are those of a softmax."""
+    """Return the gradient of the log probabilities of `_ctc_loss`, assuming that these come from a softmax."""
     alignment = _Alignment(log_probs, targets, input_lengths, target_lengths, blank)
     classes = log_probs.sizes[2]
     start = alignment.chosen(alignment.last(), log_probs)

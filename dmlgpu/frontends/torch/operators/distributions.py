@@ -1,7 +1,7 @@
 """Variates of gamma, Dirichlet, Poisson and binomial distributions.
 
 Methods of rejection draw a fixed number of candidates for each element at once, and take the first that is accepted.
-The probability that none is: less than 1e-10 for gamma variates, 1e-7 for others, which then are the mean.
+With a probability below 1e-10 for gamma variates and 1e-7 for others, none is accepted, and the result is the mean.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class _Hat(NamedTuple):
             uniforms: Uniform numbers {2, candidates, ...}.
             log_probability: Returns logarithms of the probabilities of counts.
             last: Largest count.
-            mean: What is returned if no candidate is accepted.
+            mean: Result if no candidate is accepted.
         """
         place, height = uniforms[0] - 0.5, uniforms[1]
         edge = directml.element_wise_max(0.5 - directml.element_wise_abs(place), 1e-7)

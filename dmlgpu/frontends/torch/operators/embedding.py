@@ -16,10 +16,10 @@ from dmlgpu.tensors.gradients.rules import total
 from dmlgpu.tensors.tensor import Tensor
 
 _LARGEST_MATRIX = 2**20
-"""Most elements of a matrix of marks by which rows are summed in one product; more rows are sorted."""
+"""Maximum elements of the matrix of zeros and ones by which rows are summed in one product; more rows are sorted."""
 
 _SUM, _MEAN, _MAX = range(3)
-"""PyTorch's numbers of the modes of bags."""
+"""PyTorch's values of the modes of bags."""
 
 
 # ---- sums of rows ----------------------------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ def _summed_segments(rows: Tensor, keys: Tensor, count: int) -> Tensor:
     """
     blocks = -(-keys.sizes[0] // _BLOCK)
     padding = blocks * _BLOCK - keys.sizes[0]
-    if padding:  # rows of the last key, of zeros
+    if padding:  # zero rows for the last key
         rows = joined([rows, filled(rows, (padding, *rows.sizes[1:]))], 0)
         keys = joined([keys, keys[-1:].broadcast_to((padding,))], 0)
     rows, keys = rows.reshape(blocks, _BLOCK, -1), keys.reshape(blocks, _BLOCK)
@@ -78,7 +78,7 @@ def _sum_of(rows: Tensor, keys: Tensor, key: Tensor) -> Tensor:
 
 
 def _scanned(values: tuple[Tensor, ...], keys: Tensor, combine: Any) -> tuple[Tensor, ...]:
-    """Return for each row what `combine` makes of all rows up to it that have its key; keys are sorted.
+    """Return the running combination of the rows of each key; keys are sorted.
 
     Blocks of rows are scanned, then the last rows of blocks, whose results blocks continue.
     """
@@ -103,7 +103,7 @@ _BLOCK = 16
 
 
 def _scanned_blocks(values: tuple[Tensor, ...], keys: Tensor, combine: Any) -> tuple[Tensor, ...]:
-    """Return what ``_scanned`` does for the rows of each block {blocks, rows, width}."""
+    """Do the work of ``_scanned`` within each block {blocks, rows, width}."""
     step, count = 1, keys.sizes[1]
     while step < count:
         is_same = (keys[:, step:] == keys[:, :-step]).expand_dims(2)
@@ -133,7 +133,7 @@ def _last_of_segments(values: Tensor, keys: Tensor, count: int) -> Tensor:
 def embedding(
     weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
 ) -> Tensor:
-    """Return the row of a table that each index names."""
+    """Return the row of a table at each index."""
     return weight._taken(indices, 0, "embedding")
 
 

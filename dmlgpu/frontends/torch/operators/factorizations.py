@@ -30,7 +30,7 @@ def check_float32(a: Tensor, name: str) -> None:
 
 
 def check_info(info: Tensor, name: str, is_matrix: bool) -> None:
-    """Raise PyTorch's error if a factorization failed; reads the numbers of failed columns."""
+    """Raise PyTorch's error if a factorization failed; reads the indices of failed columns."""
     refuse_repetition()
     torch._linalg_check_errors(torch_of(info, adapters.index_of(info.device)), name, is_matrix=is_matrix)
 
@@ -53,7 +53,8 @@ def cholesky(a: Tensor, *, upper: bool = False, check_errors: bool = False) -> t
 
 @aten("linalg_lu_factor_ex")
 def lu_factor(a: Tensor, *, pivot: bool = True, check_errors: bool = False) -> tuple[Tensor, Tensor, Tensor]:
-    """Return L, without its diagonal of ones, and U in one matrix, the rows swapped, and the first pivot that is 0."""
+    """Return L, without its diagonal of ones, and U in one matrix, the pivots, and the index of the first pivot that is
+    0."""
     batch, count = a.sizes[:-2], min(a.sizes[-2:])
     if not a.size:
         return a.copy(), filled(a, (*batch, count), 0, DataType.INT32), filled(a, batch, 0, DataType.INT32)

@@ -21,7 +21,7 @@ _TERMS = 40
 """Terms of a series, and levels of a continued fraction: for shapes below ``_LARGE``."""
 
 _LARGE = 32.0
-"""Shapes from which on expansions for large ones are used."""
+"""Minimum shape for which the expansion for large shapes is used."""
 
 
 class _Dual(NamedTuple):
@@ -142,7 +142,7 @@ _SERIES_END = 1.5
 
 
 def _gamma_slope(a: Any, x: Any) -> Any:
-    """Return how gamma variates change with their shape."""
+    """Return the derivative of gamma variates by their shape."""
     logarithm = directml.element_wise_log(x)
     series, fraction = _series(a, x), _fraction(a, x)
     below = -(x / a) * (series.value * (logarithm - digamma(a + 1.0)) + series.slope)
@@ -160,7 +160,7 @@ def _gamma_slope(a: Any, x: Any) -> Any:
 
 @aten("_standard_gamma_grad")
 def standard_gamma_grad(a: Tensor, x: Tensor) -> Tensor:
-    """Return how gamma variates change with their shape; 0 for variates of 0."""
+    """Return the derivative of gamma variates by their shape; 0 for variates of 0."""
     if not x.size:
         return x.copy()
     slope = _gamma_slope(a.float(), x.float())
@@ -199,7 +199,7 @@ def _beta_fraction(p: Any, q: Any, x: Any, of_first: bool) -> _Dual:
 
 
 def _beta_slope(x: Any, a: Any, b: Any) -> Any:
-    """Return how beta variates change with their first shape, divided by 1 - x."""
+    """Return the derivative of beta variates by their first shape, divided by 1 - x."""
     logarithm, psi = directml.element_wise_log(x), digamma(a + b)
     low = _beta_fraction(a, b, x, True)
     high = _beta_fraction(b, a, 1.0 - x, False)
@@ -210,7 +210,7 @@ def _beta_slope(x: Any, a: Any, b: Any) -> Any:
 
 @aten("_dirichlet_grad")
 def dirichlet_grad(x: Tensor, alpha: Tensor, total: Tensor) -> Tensor:
-    """Return how the parts of Dirichlet variates change with their shapes; 0 for parts of 0."""
+    """Return the derivatives of the parts of Dirichlet variates by their shapes; 0 for parts of 0."""
     if not x.size:
         return x.copy()
     part, shape, sum_of_shapes = (value.float() for value in (x, alpha, total))

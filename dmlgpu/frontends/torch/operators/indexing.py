@@ -1,4 +1,4 @@
-"""``x[...]`` with tensors of indices and masks, assignment to it, and what masks select."""
+"""``x[...]`` with tensors of indices and masks, assignment to it, and selection by masks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _is_mask(index: Any) -> bool:
 
 
 def coordinates(mask: Any) -> list[Any]:
-    """Return where a mask holds, a tensor of int64 per axis; reads the mask."""
+    """Return the coordinates of a mask's true elements, a tensor of int64 per axis; reads the mask."""
     if not mask.ndim:
         places = (np.zeros(int(bool(mask.item())), np.int64),)
         return [Tensor(place, device=mask.device) for place in places]
@@ -58,7 +58,7 @@ def _refuse_mask(x: Any, mask: Any, begin: int) -> None:
 
 
 class IndexSelection:
-    """Which elements tensors of indices select.
+    """Elements selected by tensors of indices.
 
     Args:
         x: The indexed tensor.
@@ -123,7 +123,7 @@ class IndexSelection:
         return rows.reshape(tuple(self.x.sizes[axis] for axis in order)).transpose(*back)
 
     def read(self) -> Any:
-        """Return what is selected."""
+        """Return the selected elements."""
         sizes = self.result_sizes
         if 0 in sizes:
             return self.x._nothing(sizes)
@@ -138,7 +138,7 @@ class IndexSelection:
         return taken.transpose(*order) if place else taken
 
     def write(self, values: Any, accumulate: bool) -> Any:
-        """Return the tensor with values, of the tensor's dtype, at what is selected."""
+        """Return the tensor with the selected elements replaced by values of its dtype."""
         sizes, count, place = self.result_sizes, len(self.sizes), self.place
         if 0 in sizes:
             return self.x
@@ -166,7 +166,7 @@ def index(x: Any, indices: Sequence[Any]) -> Any:
 
 @aten("index_put", "_unsafe_index_put", "_index_put_impl")
 def index_put(x: Any, indices: Sequence[Any], values: Any, accumulate: bool = False, unsafe: bool = False) -> Any:
-    """Assign to what indices select; a single number where a mask holds needs no reading of the mask."""
+    """Assign to the elements that indices select; assigning one number under a mask does not read the mask."""
     if not isinstance(values, Tensor):
         values = ops.full((), values, dtype="bool" if x.is_boolean else x.data_type, device=x.device)
     values = cast(values, dtype_of(x))
@@ -195,7 +195,7 @@ def nonzero(x: Any) -> Any:
 
 @aten("nonzero_static", reads=True)
 def nonzero_static(x: Any, *, size: int, fill_value: int = -1) -> Any:
-    """Return coordinates of the first elements that are not 0, completed by a number."""
+    """Return coordinates of the first nonzero elements, padded by a number."""
     places = np.argwhere(x.numpy() != 0)[:size]
     result = np.full((size, x.ndim), fill_value, np.int64)
     result[: len(places)] = places

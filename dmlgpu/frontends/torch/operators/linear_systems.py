@@ -41,7 +41,7 @@ def lu_solve(factors: Tensor, pivots: Tensor, b: Tensor, *, left: bool = True, a
 def solve(
     a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = False
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the solutions of systems, the factors, their pivots, and the number of the first pivot that is 0."""
+    """Return the solutions of systems, the factors, their pivots, and the index of the first pivot that is 0."""
     check_square(a.sizes, "linalg.solve")
     is_vector = b.ndim == 1 or b.sizes == a.sizes[:-1]
     factors, pivots, info = lu_factor(a)
@@ -53,7 +53,7 @@ def solve(
 
 @aten("linalg_inv_ex")
 def inverse(a: Tensor, *, check_errors: bool = False) -> tuple[Tensor, Tensor]:
-    """Return inverses, and the number of the first pivot that is 0."""
+    """Return inverses, and the index of the first pivot that is 0."""
     check_square(a.sizes, "linalg.inv")
     factors, pivots, info = lu_factor(a)
     if check_errors:

@@ -13,7 +13,7 @@ from dmlgpu.tensors.calls import filled
 from dmlgpu.tensors.tensor import Tensor
 
 _NONE, _MEAN, _SUM = range(3)
-"""PyTorch's numbers of reductions."""
+"""PyTorch's values of reductions."""
 
 decomposes(
     "binary_cross_entropy", "binary_cross_entropy_backward", "multi_margin_loss", "multilabel_margin_loss_forward",

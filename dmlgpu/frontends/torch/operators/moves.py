@@ -20,7 +20,7 @@ from dmlgpu.tensors.gradients.moving import into_slice
 
 @aten("cat", promotes=Promotion.DEFAULT, operands=("tensors",))
 def cat(tensors: Sequence[Any], dim: int = 0) -> Any:
-    """Join tensors; PyTorch lets those of shape (0,) stand among others."""
+    """Join tensors; PyTorch accepts and ignores tensors of shape (0,)."""
     rank = max(x.ndim for x in tensors)
     parts = [x for x in tensors if x.sizes != (0,) or rank == 1]
     if not parts or rank == 0:
@@ -117,7 +117,7 @@ def replication_pad(x: Any, padding: Sequence[int]) -> Any:
 
 
 def _unpadded(gradient: Any, axis: int, size: int, before: int, after: int, is_mirrored: bool) -> Any:
-    """Return the gradient of a tensor that was padded along an axis: that of its elements and of their repetitions."""
+    """Return the gradient of a tensor padded along an axis: the sum over its elements and their repetitions."""
 
     def part(begin: int, end: int) -> Any:
         return gradient[(*[slice(None)] * axis, slice(begin, end))]

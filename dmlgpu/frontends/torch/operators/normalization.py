@@ -147,7 +147,7 @@ def native_batch_norm(
     momentum: float,
     eps: float,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Normalize a batch; while training, by its own statistics, which the running ones follow."""
+    """Normalize a batch; while training, by its own statistics, which update the running ones."""
     if not training:
         return torch.ops.aten._native_batch_norm_legit_no_training(
             x, weight, bias, running_mean, running_variance, momentum, eps
@@ -173,7 +173,7 @@ def batch_norm_with_update(
     momentum: float,
     eps: float,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Normalize a batch by its own statistics, which the running ones follow."""
+    """Normalize a batch by its own statistics, and update the running ones."""
     results = native_batch_norm(x, weight, bias, running_mean, running_variance, True, momentum, eps)
     return *results, x.new_empty(0, dtype=torch.uint8)
 
@@ -236,8 +236,8 @@ def batch_norm_with_statistics(
     momentum: float,
     eps: float,
 ) -> tuple[Tensor, ...]:
-    """Normalize a batch by its own mean and variance, and return the running ones after it; else by the running ones,
-    which stay."""
+    """Normalize a batch by its own mean and variance, and return updated running ones; else normalize by the running
+    ones."""
     if not training:
         output = normalized_batch(x, running_mean, running_variance, weight, bias, eps)
         return output, filled(x, (0,)), filled(x, (0,)), running_mean, running_variance

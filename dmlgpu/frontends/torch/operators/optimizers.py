@@ -26,7 +26,7 @@ def update_scale(
     backoff_factor: float,
     growth_interval: int,
 ) -> torch.Tensor:
-    """Lower the scale after an infinity; raise it after as many steps without one as the interval has."""
+    """Lower the scale after an infinity; raise it after an interval without one."""
     is_inf, count = found_inf != 0, tracker + 1
     is_due = count == growth_interval
     grown = scale * growth_factor
@@ -37,7 +37,7 @@ def update_scale(
 
 
 def _is_skipped(grads: list[torch.Tensor], grad_scale: Any, found_inf: Any) -> bool:
-    """Return whether gradients have infinities; divide them by the scale of a GradScaler if not."""
+    """Return whether gradients have infinities; otherwise, divide them by the scale of a GradScaler."""
     if found_inf is not None and found_inf.item():
         return True
     if grad_scale is not None:
@@ -100,7 +100,7 @@ def _adam(
     grad_scale: Any = None,
     found_inf: Any = None,
 ) -> None:
-    """Update parameters by one step of Adam; if decoupled, weights decay as those of AdamW."""
+    """Update parameters by one step of Adam; if decoupled, weights decay as in AdamW."""
     if _is_skipped(grads, grad_scale, found_inf):
         return
     lr = float(lr)

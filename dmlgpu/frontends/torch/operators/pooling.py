@@ -46,7 +46,7 @@ def _windows(
 
 
 def _elements(x: Tensor, windows: PoolingWindows) -> list[Tensor]:
-    """Return, for each place in a window, a view of the elements of all windows of planes."""
+    """Return, for each position in a window, a view of the elements of all windows of planes."""
     views = []
     for place in itertools.product(*map(range, windows.kernel)):
         starts = [index * step for index, step in zip(place, windows.dilation, strict=True)]
@@ -83,9 +83,9 @@ def _max_pool(
     maxima = outputs.output
     if x.graph is not None and _is_small(windows):  # a graph computes the maxima in one kernel, without the indices
         maxima = functools.reduce(directml.element_wise_max, _elements(planes(x, rank), windows))
-    elif x.data_type.is_float:  # DirectML's operator takes the largest number beside NaN
+    elif x.data_type.is_float:  # DirectML's operator ignores NaN if there are numbers
         sums: Any = directml.lp_pooling1(planes(x, rank), **windows.options(), p=1)
-        is_nan = directml.element_wise_is_nan(sums)  # sums of absolute values are NaN for no other reason
+        is_nan = directml.element_wise_is_nan(sums)  # sums of absolute values are NaN only for NaN elements
         maxima = maxima._chosen(directml.element_wise_logical_not(is_nan), float("nan"))
     return maxima._renamed(sizes), indices.astype(DataType.INT64)._renamed(sizes)
 
@@ -207,7 +207,7 @@ def avg_pool3d_backward(*args: Any, **options: Any) -> Tensor:
 
 @aten("_adaptive_avg_pool2d", "_adaptive_avg_pool3d", wide=True)
 def adaptive_avg_pool(x: Tensor, output_size: Sequence[int]) -> Tensor:
-    """Return means of as many windows as requested."""
+    """Return the means of a given number of windows."""
     sizes = (*x.sizes[: x.ndim - len(output_size)], *output_size)
     return filled(x, sizes) if 0 in sizes else adaptive_means(x, output_size)
 
@@ -231,7 +231,7 @@ def adaptive_avg_pool3d_backward(gradient: Tensor, x: Tensor) -> Tensor:
 
 @aten("adaptive_max_pool2d", "adaptive_max_pool3d")
 def adaptive_max_pool(x: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Return maxima of as many windows as requested, and their indices in the image or volume."""
+    """Return the maxima of a given number of windows, and their indices in the image or volume."""
     rank = len(output_size)
     spatial = x.sizes[x.ndim - rank :]
     sizes = (*x.sizes[: x.ndim - rank], *output_size)
@@ -245,10 +245,11 @@ def adaptive_max_pool(x: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Te
 
 
 def _maxima(gathered: Tensor, places: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """Return the maxima of windows {planes, windows * elements}, and where they lie by places {..., elements}."""
+    """Return the maxima of windows {planes, windows * elements}, and their positions, given those of elements {...,
+    elements}."""
     windows = gathered.reshape(gathered.sizes[0], -1, places.sizes[-1])
     best: Tensor = directml.argmax(windows, axes=(2,), output_type=DataType.INT64)
-    if windows.data_type.is_float:  # NaN is above all numbers
+    if windows.data_type.is_float:  # NaN is greater than all numbers
         is_nan = directml.element_wise_is_nan(windows)
         first: Tensor = directml.argmax(is_nan, axes=(2,), output_type=DataType.INT64)
         best = first._chosen(directml.gather_elements(is_nan, first, axis=2) != 0, best)
@@ -274,7 +275,7 @@ def _combined(axes: Sequence[NDArray[np.int64]], spatial: Sequence[int]) -> NDAr
 def fractional_max_pool(
     x: Tensor, kernel_size: Sequence[int], output_size: Sequence[int], random_samples: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return maxima of windows that begin at random places, and their indices in the image or volume."""
+    """Return the maxima of windows at random positions, and their indices in the image or volume."""
     rank = len(output_size)
     spatial = x.sizes[x.ndim - rank :]
     sizes = (*x.sizes[: x.ndim - rank], *output_size)
@@ -283,7 +284,7 @@ def fractional_max_pool(
     rows = x.reshape(-1, math.prod(spatial))
     samples = random_samples.numpy().reshape(-1, rank)
     if rank == 2:
-        samples = samples[:, ::-1]  # PyTorch takes the number of the last axis first, but not for volumes
+        samples = samples[:, ::-1]  # PyTorch takes the random number of the last axis first, but not for volumes
     places = np.stack([_random_places(sample, spatial, output_size, kernel_size) for sample in samples])
     index = x._beside(places.reshape(len(samples), -1).astype(np.int32))
     gathered: Tensor = directml.gather_elements(rows, index, axis=1)

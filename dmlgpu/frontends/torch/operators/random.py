@@ -24,24 +24,24 @@ _LOCK = threading.Lock()
 _sources: dict[Device, Generator] = {}
 
 _SMALLEST = 2.0**-24
-"""Least positive number that a uniform draw returns."""
+"""Smallest positive result of a uniform draw."""
 
 
 class _CallSeeds(Generator):
-    """Numbers in a graph: each call of it takes the next seed of the device, as a call of the operator does."""
+    """Random numbers in a graph: each call takes the next seed of the device, like an eager call."""
 
     def __init__(self, device: Device):
         super().__init__(0, device=device)
         self._trace = None
 
     def next_value(self, count: int, device: Device) -> Tensor:
-        """Return the state as RANDOM_GENERATOR reads it."""
+        """Return the state in the format of RANDOM_GENERATOR."""
         self.state = 0, next_seed(device)
         return super().next_value(count, device)
 
 
 def drawn(device: Device, generator: torch.Generator | None, distribution: str, *args: Any) -> Tensor:
-    """Return numbers by a method of `dmlgpu.random.Generator`, for the next seed of the device or of a generator."""
+    """Draw numbers by a method of `dmlgpu.random.Generator`, with the next seed of the device or of a generator."""
     if recorder() is not None:
         numbers: Tensor = getattr(_CallSeeds(device), distribution)(*args)
         return numbers
@@ -144,7 +144,7 @@ def geometric(x: Tensor, p: float, *, generator: torch.Generator | None = None) 
 # ---- integers, booleans ----------------------------------------------------------------------------------------------
 
 _WHOLE = {torch.float32: 2**24, torch.float16: 2**11, torch.bool: 1}
-"""Largest integer up to which a dtype that is not of integers holds all."""
+"""Largest integer up to which a floating-point dtype represents all integers."""
 
 
 @aten("random.from")

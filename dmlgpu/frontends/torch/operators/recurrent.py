@@ -1,4 +1,4 @@
-"""Cells of recurrent networks, of which PyTorch composes LSTM and GRU layers on a device."""
+"""Cells of recurrent networks, from which PyTorch composes LSTM and GRU layers on a device."""
 
 from __future__ import annotations
 

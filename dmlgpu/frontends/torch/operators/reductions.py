@@ -257,7 +257,7 @@ def scanned(
 
 
 def _running_extreme(x: Any, dim: int, is_largest: bool) -> tuple[Any, Any]:
-    """Return running extremes and where they are, the last place of equal ones."""
+    """Return running extremes and their indices, the last index of equal ones."""
     if not x.size or not x.ndim:
         return x, ops.zeros(x.sizes, dtype="int64", device=x.device)
     is_boolean, axis = x.is_boolean, axes_of(x, dim)[0]

@@ -6,7 +6,7 @@
 
 A function is written for both eager calls and graphs of ``torch.compile``:
 
-- The names are those of functional overloads in ``torch.ops.aten``, without ``.default``: ``"relu"``,
+- Names are functional overloads in ``torch.ops.aten``, without ``.default``: ``"relu"``,
   ``"sum.dim_IntList"``. ``dispatch.py`` derives the in-place and ``out=`` overloads with the same arguments.
 - Arguments are those of the operator's schema, in its order, with its defaults: PyTorch leaves trailing arguments that
   have their default value out.
@@ -18,11 +18,11 @@ A function is written for both eager calls and graphs of ``torch.compile``:
   its arguments. Returning an argument, or a view of one, is fine: the dispatcher copies.
 - With ``promotes``, operands have been converted to the common dtype, and the result is converted to the dtype that
   PyTorch's rule says. Otherwise the function returns tensors of the right dtype: ``dtypes.cast`` converts.
-- With ``wide``, it computes in float32 what tensors of float16 hold.
+- With ``wide``, it computes tensors of float16 in float32.
 - It reads no elements, unless the sizes of its results depend on these (``reads=True``): such entries are never part
   of a graph.
-- What it does not support raises ``Unsupported`` with the reason. Errors in arguments need no check: where the
-  function fails, the dispatcher raises what the CPU's kernel raises for the same arguments.
+- Unsupported cases raise ``Unsupported`` with the reason. Errors in arguments need no check: if the function fails, the
+dispatcher raises the error of the CPU's kernel for the same arguments.
 
 All modules of ``operators/`` are imported when the device is registered: a new one needs no entry elsewhere.
 """
@@ -41,7 +41,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Unsupported(NotImplementedError):
-    """An operator is there, but not for these arguments."""
+    """An operator does not support these arguments."""
 
 
 def check_same_dtype(*operands: Any) -> None:
@@ -123,10 +123,10 @@ DECOMPOSED: dict[str, Callable[..., Any]] = {}
 """Operators computed by functions of torch tensors that call others: PyTorch's own decompositions, and ours."""
 
 DIFFERENTIABLE: dict[str, Callable[..., Any]] = {}
-"""Those of them whose calls autograd follows."""
+"""Composed operators whose calls autograd follows."""
 
 MISSING: list[str] = []
-"""Operators that the modules enter and the installed PyTorch lacks: versions add and remove some."""
+"""Registered operators that the installed PyTorch lacks: versions add and remove some."""
 
 
 def aten(
@@ -229,7 +229,7 @@ def common_dtype(operands: Sequence[Any]) -> torch.dtype:
 
     Args:
         operands: Torch tensors and Python numbers. A CPU tensor without dimensions of float64, int64 or bool counts as
-            a number, in whose place PyTorch's dispatcher passes it.
+            a number: PyTorch's dispatcher passes numbers so.
     """
     if len(operands) == 2:
         first, second = operands

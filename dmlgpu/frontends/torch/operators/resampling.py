@@ -64,7 +64,7 @@ def _resample_backward(
 
 
 def _enter_nearest(name: str, kind: str, rank: int) -> None:
-    """Enter a nearest mode and its gradient into the table."""
+    """Register a nearest mode and its gradient."""
 
     @aten(name)
     def forward(x: Tensor, output_size: Sequence[int], *scales: float | None) -> Tensor:
@@ -76,7 +76,7 @@ def _enter_nearest(name: str, kind: str, rank: int) -> None:
 
 
 def _enter_linear(name: str, rank: int) -> None:
-    """Enter a linear mode and its gradient into the table."""
+    """Register a linear mode and its gradient."""
 
     @aten(name)
     def forward(x: Tensor, output_size: Sequence[int], align_corners: bool, *scales: float | None) -> Tensor:
@@ -90,7 +90,7 @@ def _enter_linear(name: str, rank: int) -> None:
 
 
 def _enter_weighted(name: str, weights_of: Callable[..., NDArray[Any]]) -> None:
-    """Enter a mode that is a product with a matrix of weights along each axis, and its gradient, into the table."""
+    """Register a mode that is a product with a matrix of weights along each axis, and its gradient."""
 
     def along_axes(
         x: Tensor, old: Sequence[int], new: Sequence[int], factors: Sequence[float | None], aligned: bool, back: bool

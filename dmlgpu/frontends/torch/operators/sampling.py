@@ -1,4 +1,4 @@
-"""Sampling of images and volumes at the places of a grid, and its gradients."""
+"""Sampling of images and volumes at the positions of a grid, and its gradients."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from dmlgpu.tensors.gradients.rules import total
 from dmlgpu.tensors.tensor import Tensor
 
 _BILINEAR, _NEAREST, _BICUBIC = range(3)
-"""PyTorch's numbers of interpolation modes."""
+"""PyTorch's values of interpolation modes."""
 
 _ZEROS, _BORDER, _REFLECTION = range(3)
-"""PyTorch's numbers of padding modes."""
+"""PyTorch's values of padding modes."""
 
 _CUBIC = -0.75
 
@@ -74,7 +74,7 @@ def _padded(x: Tensor, size: int, padding: int, align_corners: bool) -> tuple[Te
 
 
 def _taps(grid: Tensor, size: int, mode: int, padding: int, align_corners: bool) -> list[_Tap]:
-    """Return what the places {N, ...} of a grid read along an axis."""
+    """Return the pixels that the positions {N, ...} of a grid read along an axis."""
     scale = (size - 1) / 2 if align_corners else size / 2
     place = (grid + 1.0) * scale if align_corners else (grid + 1.0) * scale - 0.5
     if mode == _BICUBIC:

@@ -1,4 +1,4 @@
-"""Scatter and gather: elements written, combined and read where a tensor of indices says."""
+"""Scatter and gather: elements written, combined and read at a tensor of indices."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DENSE_LIMIT = 1 << 20
 
 @dataclass(frozen=True)
 class ScatterReduction:
-    """How updates of the same element are combined.
+    """A way to combine updates of the same element.
 
     Attributes:
         function: Reduction of many.
@@ -110,7 +110,7 @@ def combined(x: Any, axis: int, index: Any, updates: Any, reduce: str, include_s
         x: Tensor of the sizes of ``updates`` but for the axis.
         axis: The axis.
         index: Indices from 0 on, which broadcast to ``updates``.
-        updates: What is combined, of the dtype of ``x``.
+        updates: Elements to combine, of the dtype of ``x``.
         reduce: ``"sum"``, ``"prod"``, ``"mean"``, ``"amax"`` or ``"amin"``.
         include_self: Whether elements of ``x`` that have updates count as well.
     """

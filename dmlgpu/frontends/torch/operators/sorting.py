@@ -23,7 +23,7 @@ _INT64 = DataType.INT64
 
 
 def _ordered(x: Any, axis: int, k: int | None = None, descending: bool = False) -> tuple[Any, Any]:
-    """Return elements in stable order along an axis, NaN above all numbers, and where they were, in uint32."""
+    """Sort elements stably along an axis, NaN above all numbers; return also their former indices in uint32."""
     result = ordered(x._same(boolean=False), k, axis, descending)
     return result.values._same(boolean=x.is_boolean), result.indices
 
@@ -59,7 +59,7 @@ def topk(x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = Tru
 
 
 def _without_axis(x: Any, axis: int, keepdim: bool, rank: int) -> Any:
-    """Return a tensor of size 1 along an axis without it, or with it."""
+    """Remove an axis of size 1 of a tensor, unless it is to be kept."""
     if not rank:
         return x.reshape(())
     return x if keepdim else x.squeeze(axis)
@@ -82,7 +82,7 @@ def kthvalue(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Any,
 
 
 def _median(x: Any, axis: int, skips_nan: bool) -> tuple[Any, Any]:
-    """Return the lower median along an axis and where it is, with size 1; NaN if there is one, unless it is skipped."""
+    """Return the lower median along an axis and its index, with size 1; NaN if there is one, unless skipped."""
     size = x.sizes[axis]
     values, places = _ordered(x, axis)
     if not x.data_type.is_float:
@@ -132,7 +132,7 @@ def nanmedian(x: Any) -> Any:
 
 @aten("mode")
 def mode(x: Any, dim: int = -1, keepdim: bool = False) -> tuple[Any, Any]:
-    """Return the most frequent element along an axis, the smallest of several, and where it is last."""
+    """Return the most frequent element along an axis, the smallest of several, and its last index."""
     rows = with_axis(x)
     axis = axes_of(rows, dim)[0]
     values, places = _ordered(rows, axis)
@@ -153,7 +153,8 @@ def mode(x: Any, dim: int = -1, keepdim: bool = False) -> tuple[Any, Any]:
 
 
 def _runs(changes: np.ndarray[Any, Any], count: int) -> tuple[Any, Any, Any]:
-    """Return where runs of equal neighbors begin, the run of each element, and the lengths of runs, on the host."""
+    """Return the first indices of runs of equal neighbors, the run of each element, and the lengths of runs, on the
+    host."""
     begins = np.flatnonzero(np.concatenate([np.ones(min(count, 1), bool), changes]))
     marks = np.zeros(count, np.int64)
     marks[begins] = 1
@@ -161,7 +162,7 @@ def _runs(changes: np.ndarray[Any, Any], count: int) -> tuple[Any, Any, Any]:
 
 
 def _changes(x: Any, axis: int) -> np.ndarray[Any, Any]:
-    """Return which slices along an axis differ from the one before; reads them."""
+    """Return a mask of the slices along an axis that differ from the previous one; reads them."""
     size = x.sizes[axis]
     if size < 2:
         return np.zeros(0, bool)
@@ -181,7 +182,7 @@ def _unique_rows(x: Any, axis: int, is_sorted: bool) -> tuple[Any, Any, Any]:
     Args:
         x: The tensor, not boolean.
         axis: The axis.
-        is_sorted: Whether equal slices are brought together first.
+        is_sorted: Whether to sort equal slices together first.
     """
     count = x.sizes[axis]
     order = None
@@ -309,7 +310,7 @@ def bucketize(x: Any, boundaries: Any, *, out_int32: bool = False, right: bool =
 
 @aten("isin.Tensor_Tensor")
 def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Any:
-    """Return which elements are among others: binary search in their sorted order."""
+    """Return a mask of the elements that are among others, by binary search."""
     count = test_elements.size
     if not count or not elements.size:
         return ops.full(elements.sizes, invert, dtype="bool", device=elements.device)
@@ -344,7 +345,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
 
 @aten("histc", wide=True)
 def histc(x: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:
-    """Count elements in bins of equal width; equal limits mean those of the elements."""
+    """Count elements in bins of equal width; equal limits stand for the range of the elements."""
     result = ops.zeros((bins,), dtype=x.data_type, device=x.device)
     if not x.size:
         return result
@@ -369,7 +370,7 @@ def histc(x: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:
 
 
 def _histogram(x: Any, edges: Any, weight: Any, density: bool) -> tuple[Any, Any]:
-    """Add up weights between edges; the last bin holds its upper edge as well."""
+    """Sum weights between edges; the last bin includes its upper edge."""
     bins = edges.size - 1
     values = x.reshape(-1)
     updates = ops.ones(values.sizes, dtype=x.data_type, device=x.device) if weight is None else weight.reshape(-1)
@@ -406,6 +407,6 @@ def histogram_of_count(
 
 @aten("repeat_interleave.Tensor", reads=True)
 def repeat_interleave(repeats: Any, *, output_size: int | None = None) -> Any:
-    """Return the index of each repeat count as often as it says."""
+    """Repeat the index of each count as often as the count says."""
     counts = repeats.numpy()
     return _on(repeats, np.repeat(np.arange(counts.size), counts))

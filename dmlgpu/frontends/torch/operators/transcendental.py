@@ -50,7 +50,7 @@ aten("atan2", promotes=Promotion.INT_TO_FLOAT)(directml.element_wise_atan_yx)
 
 
 def composed(*names: str, operands: Sequence[str] | None = None) -> Callable[[Function], Function]:
-    """Enter a function of floats into the table that computes float16 in float32, since it is made of several steps."""
+    """Register a function of floats that computes float16 in float32, since it has several steps."""
 
     def enter(function: Function) -> Function:
         @functools.wraps(function)
@@ -208,7 +208,7 @@ def erfinv(x: Any) -> Any:
 # ---- gamma functions -------------------------------------------------------------------------------------------------
 
 _SHIFT = 8
-"""By how much small arguments are shifted upwards before an asymptotic series."""
+"""Shift of small arguments before an asymptotic series."""
 
 
 def _log_gamma_of_positive(x: Any) -> Any:

@@ -14,7 +14,7 @@ from dmlgpu.frontends.torch.storage import tensor_of, torch_of
 from dmlgpu.ops import directml
 
 _MAX_SAMPLES = 256
-"""Most samples per element and axis."""
+"""Maximum number of samples per element and axis."""
 
 LIBRARY = torch.library.Library("torchvision", "IMPL")
 
@@ -49,7 +49,7 @@ class _Regions:
             )
         first, second = (rois[:, 1:] * spatial_scale).split(2, 1)
         self.has_area: torch.Tensor | None = None
-        if not aligned:  # at least one wide and high; rounded down, for above 1 a region would get a second sample
+        if not aligned:  # at least one wide and high; rounded down, since above 1 a region would get a second sample
             least = first + (1 - (first.abs() + 1) * (torch.finfo(rois.dtype).eps / 2))
             second = torch.maximum(second, least)
         elif sampling_ratio <= 0:  # a region without an area has no samples
@@ -107,7 +107,7 @@ def roi_align_backward(
     sampling_ratio: int,
     aligned: bool,
 ) -> torch.Tensor:
-    """Return what reaches the input of roi_align."""
+    """Return the gradient of the input of roi_align."""
     sizes = (batch_size, channels, height, width)
     if 0 in sizes or not grad.numel():
         return grad.new_zeros(sizes)
