@@ -22,14 +22,14 @@ def mutants(sample: Sample) -> Iterator[tuple[str, Sample]]:
     """Yield samples with one thing changed, and what that is."""
     for name, value in _attributes(sample):
         yield f"{name}={str(value)[:40]}", replace(sample, attributes={**sample.attributes, name: value})
-    for number, array in enumerate(sample.inputs):
+    for index, array in enumerate(sample.inputs):
         if array is None:
             continue
-        before, behind = sample.inputs[:number], sample.inputs[number + 1 :]
+        before, behind = sample.inputs[:index], sample.inputs[index + 1 :]
         for what, changed in _arrays(array):
-            yield f"input {number} {what}", replace(sample, inputs=(*before, np.asarray(changed), *behind))
-        yield f"input {number} omitted", replace(sample, inputs=(*before, None, *behind))
-        yield f"{number} inputs", replace(sample, inputs=before)
+            yield f"input {index} {what}", replace(sample, inputs=(*before, np.asarray(changed), *behind))
+        yield f"input {index} omitted", replace(sample, inputs=(*before, None, *behind))
+        yield f"{index} inputs", replace(sample, inputs=before)
     yield "more inputs", replace(sample, inputs=(*sample.inputs, *sample.inputs[:1]))
     yield "more outputs", replace(sample, outputs=sample.outputs + 3)
 

@@ -51,11 +51,11 @@ class Sample:
 
     def model(self, constants: Sequence[int] = ()) -> onnx.ModelProto:
         """Return a model of the node; inputs whose numbers are in ``constants`` are initializers."""
-        names = ["" if input is None else f"x{number}" for number, input in enumerate(self.inputs)]
-        outputs = [f"y{number}" for number in range(self.outputs)]
+        names = ["" if input is None else f"x{index}" for index, input in enumerate(self.inputs)]
+        outputs = [f"y{index}" for index in range(self.outputs)]
         node = helper.make_node(self.op, names, outputs, domain=self.domain, name="sample", **self.attributes)
         tensors = {name: input for name, input in zip(names, self.inputs, strict=True) if input is not None}
-        held = [name for number, name in enumerate(names) if number in constants and name]
+        held = [name for index, name in enumerate(names) if index in constants and name]
         graph = helper.make_graph(
             [node],
             "sample",
@@ -74,9 +74,9 @@ class Sample:
     def feeds(self, constants: Sequence[int] = ()) -> dict[str, Array]:
         """Return what ``model`` is fed with."""
         return {
-            f"x{number}": input
-            for number, input in enumerate(self.inputs)
-            if input is not None and number not in constants
+            f"x{index}": input
+            for index, input in enumerate(self.inputs)
+            if input is not None and index not in constants
         }
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from dmlgpu import Device
 from dmlgpu.frontends.onnx import load
-from tests.unit.frontends.onnx.onnx_against import dequantised, expected_of, model_of_node, normal, quantised
+from tests.unit.frontends.onnx.onnx_against import dequantized, expected_of, model_of_node, normal, quantized
 
 STEPS, BATCH, WIDTH, HIDDEN = 4, 2, 8, 8
 
@@ -33,12 +33,12 @@ def test_layer(device: Device) -> None:
 
 def test_layer_of_8_bits(device: Device) -> None:
     x, weight, recurrence = normal(STEPS, BATCH, WIDTH), normal(2, WIDTH, 4 * HIDDEN), normal(2, HIDDEN, 4 * HIDDEN)
-    (w, *w_by), (r, *r_by) = quantised(weight, np.int8, per_gate=True), quantised(recurrence, np.uint8)
+    (w, *w_by), (r, *r_by) = quantized(weight, np.int8, per_gate=True), quantized(recurrence, np.uint8)
     rest: dict[str, Any] = {"direction": "bidirectional", "hidden_size": HIDDEN}
     inputs = [x, w, r, None, None, None, None, None, *w_by, *r_by]
     attributes = {"weights": (1, 2, 8, 9, 10, 11), "domain": "com.microsoft", **rest}
     model, feeds = model_of_node("DynamicQuantizeLSTM", inputs, ["Y", "Y_h"], **attributes)
-    floats = [dequantised(*quantized).transpose(0, 2, 1) for quantized in ((w, *w_by), (r, *r_by))]
+    floats = [dequantized(*operand).transpose(0, 2, 1) for operand in ((w, *w_by), (r, *r_by))]
     expected = expected_of(*model_of_node("LSTM", [x, *floats], ["Y", "Y_h"], **rest))
     for result, other in zip(load(model, device).run(feeds).values(), expected, strict=True):
         np.testing.assert_allclose(result, other, rtol=1e-4, atol=1e-5)

@@ -290,12 +290,12 @@ def to_text(array: NDArray[Any], verbose: bool) -> str:
 def write_resource(file: Path, array: NDArray[Any], raw: NDArray[np.uint8], path: str) -> None:
     """Write a resource: an array to a ``.npy`` file or an image, the plain bytes to any other file."""
     suffix = file.suffix.lower()
-    picture = np.frombuffer(image_bytes(array, suffix, path), np.uint8) if suffix in IMAGE_SUFFIXES else None
+    image = np.frombuffer(image_bytes(array, suffix, path), np.uint8) if suffix in IMAGE_SUFFIXES else None
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(file) as stream:
-            if picture is not None:
-                write_bytes(stream, picture)
+            if image is not None:
+                write_bytes(stream, image)
             elif file.suffix.lower() == ".npy":
                 write_array(stream, array)
             else:

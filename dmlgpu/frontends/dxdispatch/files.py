@@ -97,7 +97,7 @@ def _pillow(node: JsonNode) -> ModuleType:
     try:
         from PIL import Image  # noqa: PLC0415  an extra
     except ImportError:
-        raise node.error("pictures need the package pillow, which the extra `dmlgpu[demo]` brings") from None
+        raise node.error("reading images requires pillow: pip install 'dmlgpu[demo]'") from None
     return Image
 
 
@@ -115,17 +115,17 @@ def read_image(
     pillow = _pillow(source)
     if data_type not in _TYPES:
         raise source.error(
-            f"pictures become FLOAT32 or FLOAT16: initialValuesDataType must say so, got {data_type.name}"
+            f"images become FLOAT32 or FLOAT16: initialValuesDataType must name one of them, got {data_type.name}"
         )
     try:
         with pillow.open(path, formats=_FORMATS) as image:
             width, height = image.size
     except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:
-        raise source.error(f"{quoted(path.name)} is no PNG or JPEG picture: {error}") from error
+        raise source.error(f"{quoted(path.name)} is not a PNG or JPEG image: {error}") from error
     shape = (1, 3, height, width) if sizes is None else sizes
     if width * height > _MAX_PIXELS:
         raise source.error(f"{quoted(path.name)} must have at most {_MAX_PIXELS:,} pixels, got {width:,} x {height:,}")
-    check_host_memory(4 * width * height + 8 * math.prod(shape), source.path, "read a picture")
+    check_host_memory(4 * width * height + 8 * math.prod(shape), source.path, "read an image")
 
     def make() -> NDArray[Any]:
         try:
@@ -166,8 +166,8 @@ def check_writable(target: JsonNode, resource: Any, dimensions: tuple[int, ...] 
     """
     _pillow(target)
     if resource.data_type not in _TYPES:
-        raise target.error(f"only FLOAT32 and FLOAT16 are written as pictures, got {resource.data_type.name}")
-    if dimensions is not None and not _is_picture(dimensions):
+        raise target.error(f"only FLOAT32 and FLOAT16 can be written as images, got {resource.data_type.name}")
+    if dimensions is not None and not _is_image(dimensions):
         raise target.error(_expected_shape(dimensions))
 
 
@@ -180,7 +180,7 @@ def image_bytes(array: NDArray[Any], suffix: str, path: str) -> bytes:
         path: Where in the model, for messages.
     """
     pillow = _pillow(JsonNode(None, path))
-    if not _is_picture(array.shape):
+    if not _is_image(array.shape):
         raise ModelError(path, _expected_shape(array.shape))
     planes = np.nan_to_num(array[0].astype(np.float32)).clip(0, 1) * 255
     pixels = planes.astype(np.uint8).transpose(1, 2, 0)
@@ -191,9 +191,9 @@ def image_bytes(array: NDArray[Any], suffix: str, path: str) -> bytes:
     return stream.getvalue()
 
 
-def _is_picture(sizes: tuple[int, ...]) -> bool:
+def _is_image(sizes: tuple[int, ...]) -> bool:
     return len(sizes) == 4 and sizes[0] == 1 and sizes[1] in _MODES and max(sizes) < 1 << 16
 
 
 def _expected_shape(sizes: tuple[int, ...]) -> str:
-    return f"a picture must have dimensions [1, channels, height, width] with 1, 3 or 4 channels, got {list(sizes)}"
+    return f"an image must have dimensions [1, channels, height, width] with 1, 3 or 4 channels, got {list(sizes)}"

@@ -151,15 +151,15 @@ def _write_file(node: JsonNode, resources: Mapping[str, Resource], access: FileA
     climbs = not file.is_absolute() and os.path.normpath(file).split(os.sep)[0] == os.pardir
     if climbs and not access.everywhere:
         raise target.error(f"must lie below the output directory, got {quoted(target.string())}")
-    is_picture = file.suffix.lower() in IMAGE_SUFFIXES
-    dimensions = _dimensions(node.get("dimensions"), resource, in_part=is_picture)
-    if is_picture:
+    is_image = file.suffix.lower() in IMAGE_SUFFIXES
+    dimensions = _dimensions(node.get("dimensions"), resource, in_part=is_image)
+    if is_image:
         check_writable(target, resource, dimensions)
     return WriteFile(resource.name, file, dimensions, node.path)
 
 
 def _dimensions(node: JsonNode | None, resource: Resource, *, in_part: bool) -> tuple[int, ...] | None:
-    """Return the sizes to write a resource with; ``in_part``: its first elements will do, as for pictures."""
+    """Return the sizes to write a resource with; ``in_part``: its first elements will do, as for images."""
     sizes = () if node is None else node.integers(1)
     if not sizes or node is None:
         return None

@@ -145,7 +145,7 @@ def parse_resource(name: str, node: JsonNode, access: FileAccess) -> Resource:
     values = _initial_values(node, access)
     resampled = node.get("resampleSize") or node.get("resampleMode")
     if resampled is not None and values.sizes is None:
-        raise resampled.error("is for resources whose initial values are a picture")
+        raise resampled.error("is for resources whose initial values are an image")
     if values.count == 0:
         raise node.require("initialValues", "a resource").error("must hold at least one value")
     offset = optional(node.get("initialValuesOffsetInBytes"), lambda at: at.integer(0, UINT64_MAX), 0)
@@ -252,7 +252,7 @@ def _from_file(
         sizes, make = read_image(source, path, data_type, resample)
         return InitialValues(data_type, math.prod(sizes), make, sizes)
     if resample is not None:
-        raise source.error(f"resampleSize is for pictures, got the file {quoted(path.name)}")
+        raise source.error(f"resampleSize is for images, got the file {quoted(path.name)}")
     try:
         # Files can be sparse: check their size against the memory of the host.
         check_host_memory(2 * path.stat().st_size, source.path, f"read {quoted(str(path))}")

@@ -22,6 +22,9 @@ from dmlgpu.runtime.device import Device
 
 Array = NDArray[Any]
 
+_NAMES = {"reference": "the reference", "onnx": "ONNX's reference"}
+"""Implementations by ``Divergence.against``, as messages name them."""
+
 
 @dataclass(frozen=True)
 class Divergence:
@@ -56,7 +59,8 @@ class Divergence:
         where = f"{self.op_type} {self.node!r}: output" if self.node else "the whole model: output"
         witness = f"; ONNX's reference agrees with {self.witness}" if self.witness else ""
         cause = f"; known cause: {self.cause}" if self.cause else ""
-        return f"{where} {self.output!r} differs from the {self.against} by up to {self.error:.3g}{witness}{cause}"
+        against = _NAMES.get(self.against, self.against)
+        return f"{where} {self.output!r} differs from {against} by up to {self.error:.3g}{witness}{cause}"
 
 
 @dataclass(frozen=True, repr=False)

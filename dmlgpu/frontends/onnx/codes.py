@@ -57,7 +57,7 @@ def widened(node: OnnxNode) -> OnnxNode:
     """
     for value in node.inputs:
         if value is not None and value.coded not in (0, TensorProto.BOOL, TensorProto.BFLOAT16):
-            raise node.refusal(
+            raise node.rejection(
                 f"{type_name(value.coded)} can be moved, cast, quantized and dequantized, but not computed with"
             )
     return node.replaced([None if value is None else floats_of(value) for value in node.inputs])

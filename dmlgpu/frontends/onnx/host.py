@@ -59,7 +59,7 @@ def _results(node: OnnxNode, function: Function, arrays: Sequence[Any]) -> list[
         try:
             result = function(node, arrays)
         except (ArithmeticError, AttributeError, IndexError, TypeError, ValueError) as error:
-            raise node.refusal(f"its inputs are invalid: {error}") from None
+            raise node.rejection(f"its inputs are invalid: {error}") from None
     return result if isinstance(result, list) else [result]
 
 
@@ -172,7 +172,7 @@ def constant(node: OnnxNode) -> OnnxValue:
     if proto.name == "value":
         return OnnxValue.of_tensor(proto.t, str(node))
     if proto.name not in ("value_float", "value_floats", "value_int", "value_ints"):
-        raise node.refusal(f"a constant by {proto.name} is not supported")
+        raise node.rejection(f"a constant by {proto.name} is not supported")
     value = node.attribute(proto.name)
     return OnnxValue.of_array(np.array(value, np.float32 if "float" in proto.name else np.int64), is_weight=True)
 

@@ -103,7 +103,9 @@ def read_picture(path: Path, declared: Declared, options: PictureOptions) -> NDA
     try:
         from dmlgpu.common.files import load_picture  # noqa: PLC0415  an extra
     except ImportError:
-        raise InvalidArgument("pictures need Pillow: pip install 'dmlgpu[demo]', or give .npy files") from None
+        raise InvalidArgument(
+            "reading images requires pillow: pip install 'dmlgpu[demo]', or pass .npy files"
+        ) from None
     try:
         picture = load_picture(path)
     except OSError as error:

@@ -131,7 +131,7 @@ def iterate(
     """Run the body of a Loop; return its final states and scan outputs."""
     gathered: list[list[RunInput]] = [[] for _ in range(len(graph.output) - 1 - len(states))]
     done = 0
-    refused: RunStage | None = None  # do not try again after every iteration
+    rejected: RunStage | None = None  # do not try again after every iteration
     while goes_on and done < count:
         if done >= MAX_ITERATIONS:
             raise NotSupported(f"Loop: at most {MAX_ITERATIONS} iterations are run")
@@ -142,12 +142,12 @@ def iterate(
             pieces.append(_as_first(result))
         end = min(count, MAX_ITERATIONS)
         stage = runner.only_stage
-        is_fixed = stage is not refused and [state.signature for state in states] == signatures
+        is_fixed = stage is not rejected and [state.signature for state in states] == signatures
         if goes_on and end - done >= MIN_TRIPS and is_fixed:
             inputs = [_known(np.array(done, np.int64)), _known(np.array(True)), *states, *captured]
             trips = _recorded(runner, inputs, len(states), is_loop=True)
             if trips is None:
-                refused = stage
+                rejected = stage
             else:
                 for batch in trips.batches(done, end):
                     done, goes_on = done + batch.trips, batch.goes_on
@@ -230,7 +230,7 @@ def scan(
     """Run the body of a Scan; return its final states and scan outputs, time steps first; None for no steps."""
     lengths = {source.shape[axis] for source, axis in zip(sources, axes, strict=True)}
     if len(lengths) != 1:
-        raise node.refusal(f"sequences must have equal lengths, got {sorted(lengths)}")
+        raise node.rejection(f"sequences must have equal lengths, got {sorted(lengths)}")
     (length,) = lengths
     outputs = len(node.attribute("body").output) - len(carried)
     gathered: list[list[RunInput]] = [[] for _ in range(outputs)]

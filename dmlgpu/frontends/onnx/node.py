@@ -135,13 +135,13 @@ class OnnxNode:
 
     def _counted(self, what: str, listed: Sequence[Any], count: int | None) -> Sequence[Any]:
         if count is not None and len(listed) != count:
-            raise self.refusal(f"{what} must have {count} elements, got {len(listed)}")
+            raise self.rejection(f"{what} must have {count} elements, got {len(listed)}")
         return listed
 
     def _finite(self, what: str, listed: Sequence[Any]) -> tuple[float, ...]:
         numbers = tuple(map(float, listed))
         if not all(map(math.isfinite, numbers)):
-            raise self.refusal(f"{what} must be finite, got {list(numbers)}")
+            raise self.rejection(f"{what} must be finite, got {list(numbers)}")
         return numbers
 
     def _typed(self, name: str, kind: int, default: Any) -> Any:
@@ -150,7 +150,9 @@ class OnnxNode:
             return default
         if attribute.type != kind:
             kinds = AttributeProto.AttributeType
-            raise self.refusal(f"attribute {name} must be of type {kinds.Name(kind)}, got {kinds.Name(attribute.type)}")
+            raise self.rejection(
+                f"attribute {name} must be of type {kinds.Name(kind)}, got {kinds.Name(attribute.type)}"
+            )
         return onnx.helper.get_attribute_value(attribute)
 
     # ---- inputs -----------------------------------------------------------------------------------------------------
@@ -174,7 +176,7 @@ class OnnxNode:
         """
         value = self.inputs[index] if index < len(self.inputs) else None
         if value is None:
-            raise self.refusal(f"input {index} must be given")
+            raise self.rejection(f"input {index} must be given")
         return value
 
     def sequence(self, index: int) -> OnnxSequence:
@@ -185,7 +187,7 @@ class OnnxNode:
         """
         value = self.value(index)
         if not isinstance(value, OnnxSequence):
-            raise self.refusal(f"input {index} must be a sequence, got an optional without an element")
+            raise self.rejection(f"input {index} must be a sequence, got an optional without an element")
         return value
 
     def shape(self, index: int) -> Shape:
@@ -197,7 +199,7 @@ class OnnxNode:
         shape = self.shape(index)
         if len(shape) not in allowed:
             counts = " or ".join(map(str, allowed))
-            raise self.refusal(f"input {index} must have {counts} dimensions, got shape {list(shape)}")
+            raise self.rejection(f"input {index} must have {counts} dimensions, got shape {list(shape)}")
 
     def check_range(self, index: int, low: Limit, high: Limit | None, what: str, *, besides: int | None = None) -> None:
         """Require that elements of an input (indices or lengths) are in a range.
@@ -240,7 +242,7 @@ class OnnxNode:
         if count <= 1:
             return [self.expression(value)]
         if count > value.shape[axis]:
-            raise self.refusal(f"a weight must have rows of at most {limit:,} bytes, got shape {list(value.shape)}")
+            raise self.rejection(f"a weight must have rows of at most {limit:,} bytes, got shape {list(value.shape)}")
         return [self.expression(piece) for piece in value.cut(axis, count)]
 
     def piece_count(self, index: int) -> int:
@@ -259,7 +261,7 @@ class OnnxNode:
         value, limit = self.arrays[name], self.builder.device.backend.target.max_binding_size
         size = math.prod(value.shape) * value.data_type.bits // 8
         if size > limit:
-            raise self.refusal(f"{name} must have at most {limit:,} bytes on this adapter, got {size:,}")
+            raise self.rejection(f"{name} must have at most {limit:,} bytes on this adapter, got {size:,}")
         return self.expression(value)
 
     def optional_tensor(self, index: int) -> Tensor | None:
@@ -273,9 +275,9 @@ class OnnxNode:
             NotSupported: If it has no elements, or more than 8 dimensions.
         """
         if value.is_empty:
-            raise self.refusal(f"tensors without elements are not supported here, got shape {list(value.shape)}")
+            raise self.rejection(f"tensors without elements are not supported here, got shape {list(value.shape)}")
         if len(value.shape) > MAX_DIMENSIONS:
-            raise self.refusal(f"tensors have at most {MAX_DIMENSIONS} dimensions, got shape {list(value.shape)}")
+            raise self.rejection(f"tensors have at most {MAX_DIMENSIONS} dimensions, got shape {list(value.shape)}")
         assert self._context is not None
         return self._context.load(value)
 
@@ -296,7 +298,7 @@ class OnnxNode:
         kind, shape = self.data_type(index), self.shape(index)
         if kind.is_float or len(shape) > 2 or (len(shape) == 2 and shape[0] != 1):
             got = f"{kind.name.lower()} of shape {list(shape)}"
-            raise self.refusal(f"input {index} must be integers in a row, got {got}")
+            raise self.rejection(f"input {index} must be integers in a row, got {got}")
         elements = self.host(index).reshape(-1).tolist()
         return tuple(map(as_integer, self._counted(f"input {index}", elements, count)))
 
@@ -374,7 +376,7 @@ class OnnxNode:
             shape = broadcast_shapes(*(value.shape for value in values))
         except ValueError:
             listed = ", ".join(str(list(value.shape)) for value in values)
-            raise self.refusal(f"inputs must have shapes that broadcast, got {listed}") from None
+            raise self.rejection(f"inputs must have shapes that broadcast, got {listed}") from None
         sizes = shape or (1,)
         return [broadcast_to(self.expression(value), sizes) for value in values], shape
 
@@ -385,7 +387,7 @@ class OnnxNode:
             NotSupported: If it is out of range.
         """
         if not -rank <= axis < rank:
-            raise self.refusal(f"an axis must be between {-rank} and {rank - 1}, got {axis}")
+            raise self.rejection(f"an axis must be between {-rank} and {rank - 1}, got {axis}")
         return axis % rank
 
     def axes(self, listed: Sequence[int], rank: int) -> tuple[int, ...]:
@@ -396,10 +398,10 @@ class OnnxNode:
         """
         axes = tuple(self.axis(axis, rank) for axis in listed)
         if len(set(axes)) != len(axes):
-            raise self.refusal(f"axes must differ, got {list(listed)}")
+            raise self.rejection(f"axes must differ, got {list(listed)}")
         return axes
 
-    def refusal(self, reason: str) -> NotSupported:
+    def rejection(self, reason: str) -> NotSupported:
         """Return the exception for an unsupported case of the node."""
         return NotSupported(f"{self}: {reason}")
 
@@ -407,7 +409,7 @@ class OnnxNode:
 def checked_shape(node: OnnxNode, shape: Sequence[int]) -> Shape:
     """Return the shape of a result, unless it has negative sizes or too many elements."""
     if any(size < 0 for size in shape) or math.prod(shape) > MAX_ELEMENTS:
-        raise node.refusal(f"sizes must be at least 0, and at most {MAX_ELEMENTS} elements, got {list(shape)}")
+        raise node.rejection(f"sizes must be at least 0, and at most {MAX_ELEMENTS} elements, got {list(shape)}")
     return tuple(shape)
 
 
@@ -441,5 +443,5 @@ def split_sizes(node: OnnxNode, size: int) -> list[int]:
         piece = -(-size // node.integer("num_outputs", count))
         sizes = tuple(max(min(piece, size - index * piece), 0) for index in range(count))
     if sum(sizes) != size or min(sizes) < 0 or len(sizes) != count:
-        raise node.refusal(f"sizes of {count} pieces must sum up to {size}, got {list(sizes)}")
+        raise node.rejection(f"sizes of {count} pieces must sum up to {size}, got {list(sizes)}")
     return list(sizes)

@@ -39,7 +39,7 @@ def transform_of(node: OnnxNode) -> str:
     """Return the transform of scores that a node names."""
     name = node.text("post_transform", "NONE")
     if name not in TRANSFORMS:
-        raise node.refusal(f"post_transform must be among {', '.join(TRANSFORMS)}, got {name!r}")
+        raise node.rejection(f"post_transform must be among {', '.join(TRANSFORMS)}, got {name!r}")
     return name
 
 
@@ -89,7 +89,7 @@ def class_labels(node: OnnxNode, *names: str) -> NDArray[np.int64]:
         NotSupported: If they are strings.
     """
     if node.attribute("classlabels_strings"):
-        raise node.refusal(f"labels that are strings are not supported; {STRINGS_ADVICE}")
+        raise node.rejection(f"labels that are strings are not supported; {STRINGS_ADVICE}")
     labels = next((node.integers(name) for name in names if node.integers(name)), None) or ()
     return np.array(labels, np.int64)
 

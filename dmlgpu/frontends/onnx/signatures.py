@@ -73,19 +73,19 @@ def check_inputs(node: OnnxNode) -> None:
     variables: dict[str, str] = {}
     formals = formal_inputs(node)
     if not formals and any(value is not None and value.is_container for value in node.inputs):
-        raise node.refusal("inputs must be tensors, got a sequence or an optional")
+        raise node.rejection("inputs must be tensors, got a sequence or an optional")
     for index, (value, formal) in enumerate(formals):
         if value is None:
             continue
         if value.type_name not in formal.types and f"optional({value.type_name})" not in formal.types:
             listed = ", ".join(sorted(map(_plain_type, formal.types)))
-            raise node.refusal(
+            raise node.rejection(
                 f"input {index} ({formal.name}) must be of type {listed} in operator set {node.version}, "
                 f"got {_plain_type(value.type_name)}"
             )
         first = variables.setdefault(formal.variable, value.type_name)
         if formal.variable and value.type_name != first:
-            raise node.refusal(
+            raise node.rejection(
                 f"input {index} ({formal.name}) must be of type {_plain_type(first)} as an input before it, "
                 f"got {_plain_type(value.type_name)}"
             )
@@ -129,7 +129,7 @@ def check_doubles(node: OnnxNode, values: Iterable[OnnxValue | None], what: str)
         return
     for index, value in enumerate(values):
         if value is not None and value.data_type is DataType.FLOAT64:
-            raise node.refusal(
+            raise node.rejection(
                 f"float64 can be moved and cast, but not computed with, got float64 in {what} {index}; export the "
                 "model with float32 inputs (skl2onnx: to_onnx(model, X[:1].astype('float32')))"
             )
@@ -157,7 +157,7 @@ def outputs_like(node: OnnxNode, element: int) -> list[bool]:
     """Return for each output whether its type is that of an input, by a type variable."""
     schema = schema_of(node.proto.domain, node.op_type, node.version)
     if schema is None:
-        raise node.refusal(f"inputs of {type_name(element)} are not supported")
+        raise node.rejection(f"inputs of {type_name(element)} are not supported")
     variables = {
         schema.inputs[min(index, len(schema.inputs) - 1)].type_str
         for index, value in enumerate(node.inputs)

@@ -85,9 +85,9 @@ def window_of(node: OnnxNode, sizes: Shape, spatial: Shape) -> SlidingWindow:
     dilations = node.integers("dilations") or (1,) * rank
     pads = node.integers("pads") or (0,) * (2 * rank)
     if not (len(strides) == len(dilations) == rank == len(spatial) and len(pads) == 2 * rank):
-        raise node.refusal(f"kernel_shape, strides, dilations and pads must be of {len(spatial)} dimensions")
+        raise node.rejection(f"kernel_shape, strides, dilations and pads must be of {len(spatial)} dimensions")
     if any(size < 1 for size in (*strides, *dilations, *sizes)):
-        raise node.refusal("kernel_shape, strides and dilations must be at least 1")
+        raise node.rejection("kernel_shape, strides and dilations must be at least 1")
     mode = node.text("auto_pad", "NOTSET")
     start, end = pads[:rank], pads[rank:]
     if mode in ("SAME_UPPER", "SAME_LOWER"):
@@ -100,7 +100,7 @@ def window_of(node: OnnxNode, sizes: Shape, spatial: Shape) -> SlidingWindow:
     elif mode == "VALID":
         start = end = (0,) * rank
     if any(size < 0 for size in (*start, *end)):
-        raise node.refusal("negative padding is not supported")
+        raise node.rejection("negative padding is not supported")
     return SlidingWindow(sizes, strides, dilations, start, end)
 
 

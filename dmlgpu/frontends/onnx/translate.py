@@ -528,7 +528,7 @@ class Translation:
     ) -> tuple[Segment | None, list[Recipe]]:
         """Return the recipes of elements; elements that only the device can compute go to slots first."""
         if self.strict:
-            raise node.refusal("the host would have to read elements for a decision (strict)")
+            raise node.rejection("the host would have to read elements for a decision (strict)")
         self._note(node)
         self._placed.append(Placed(Placement(node.name, node.op_type, "read", why=_READ)))
         missing = [value for value in (*values, *computed) if host.recipe_of(value) is None]

@@ -47,7 +47,7 @@ def compute(node: OnnxNode) -> Generator[NeedsHost, Any, list[OnnxValue | None] 
     if (None in outputs and _has_absurd_sizes(node)) or any(
         output is not None and _is_huge(output[2]) for output in outputs
     ):
-        raise node.refusal(f"sizes of at most {_MAX_RESULTS} elements together are computed from tensors without any")
+        raise node.rejection(f"sizes of at most {_MAX_RESULTS} elements together are computed from tensors without any")
     empties = [output for output in outputs if output is not None and 0 in output[2]]
     if empties and len(empties) == len(outputs):
         arrays = [np.zeros(shape, numpy_type(data_type, coded)) for data_type, coded, shape in empties]
@@ -135,11 +135,11 @@ def _shapes(node: OnnxNode) -> Outputs:
     """Return types and shapes of the outputs that have names, as far as they are known."""
     if node.op_type in ("AveragePool", "LpPool", "MaxPool") and node.flag("ceil_mode"):
         return _pooled(node)
-    analogue = _ANALOGUES.get(node.op_type)
-    if analogue is None or schema_of(node.proto.domain, node.op_type, node.version):
+    analog = _ANALOGS.get(node.op_type)
+    if analog is None or schema_of(node.proto.domain, node.op_type, node.version):
         return inferred(node)
     further = _FURTHER.get(node.op_type, lambda node: [])
-    known = dict(enumerate([analogue(node), *further(node)]))
+    known = dict(enumerate([analog(node), *further(node)]))
     return [known.get(index) for index, name in enumerate(node.proto.output) if name]
 
 
@@ -346,10 +346,10 @@ _SUMMED: dict[tuple[str, str], Callable[[OnnxNode], Sums]] = {
 
 # ---- shapes of onnxruntime's operators, which ONNX does not infer
 
-Analogue = Callable[[OnnxNode], "tuple[DataType, int, Shape] | None"]
+Analog = Callable[[OnnxNode], "tuple[DataType, int, Shape] | None"]
 
 
-def _as(op_type: str, *numbers: int, typed: int | DataType | None = None) -> Analogue:
+def _as(op_type: str, *numbers: int, typed: int | DataType | None = None) -> Analog:
     """Infer the type and shape of a node's first output by another ONNX operator on some of its inputs.
 
     Args:
@@ -358,14 +358,14 @@ def _as(op_type: str, *numbers: int, typed: int | DataType | None = None) -> Ana
         typed: Index of the input with the output's type, or the type; defaults to the operator's.
     """
 
-    def analogue(node: OnnxNode) -> tuple[DataType, int, Shape] | None:
+    def analog(node: OnnxNode) -> tuple[DataType, int, Shape] | None:
         output = inferred(node, op_type, [node.value(index) for index in numbers])[0]
         if output is None or typed is None:
             return output
         data_type = typed if isinstance(typed, DataType) else node.data_type(typed) if node.has(typed) else None
         return data_type or DataType.FLOAT32, 0, output[2]
 
-    return analogue
+    return analog
 
 
 def _matmul(node: OnnxNode) -> tuple[DataType, int, Shape] | None:
@@ -378,7 +378,7 @@ def _matmul(node: OnnxNode) -> tuple[DataType, int, Shape] | None:
     return inferred(node, "MatMul", [OnnxValue(shape, node.data_type(0)) for shape in shapes])[0]
 
 
-def _spatial(op_type: str, count: int) -> Analogue:
+def _spatial(op_type: str, count: int) -> Analog:
     """Infer the output of an operator on images whose channels may come last; those of NhwcConv and its filters do.
 
     Args:
@@ -386,7 +386,7 @@ def _spatial(op_type: str, count: int) -> Analogue:
         count: Number of its inputs; others are omitted.
     """
 
-    def analogue(node: OnnxNode) -> tuple[DataType, int, Shape] | None:
+    def analog(node: OnnxNode) -> tuple[DataType, int, Shape] | None:
         turned = [0, 1] if node.op_type == "NhwcConv" else [0] * node.flag("channels_last")
         inputs: list[OnnxValue | None] = list(node.inputs[:count])
         for index in turned:
@@ -399,7 +399,7 @@ def _spatial(op_type: str, count: int) -> Analogue:
         first, channels, *sizes = output[2]
         return output[0], 0, (first, *sizes, channels)
 
-    return analogue
+    return analog
 
 
 def _gathered(node: OnnxNode) -> tuple[DataType, bool, Shape]:
@@ -459,9 +459,9 @@ _FURTHER: dict[str, Callable[[OnnxNode], Outputs]] = {
     "SkipLayerNormalization": _sum_of_skips,
     "SkipSimplifiedLayerNormalization": _sum_of_skips,
 }
-"""Analogues of outputs from the second one on."""
+"""Analogs of outputs from the second one on."""
 
-_ANALOGUES: dict[str, Analogue] = {
+_ANALOGS: dict[str, Analog] = {
     **{
         name: _as("Identity", 0)
         for name in [

@@ -315,11 +315,11 @@ def translated(error: Exception, name: str, args: Sequence[Any], kwargs: dict[st
         return torch.OutOfMemoryError(f"dml out of memory: {error}")
     if isinstance(error, DeviceRemoved | InvalidState):
         return torch.AcceleratorError(str(error))
-    is_refusal = isinstance(error, DmlError | Unsupported)
-    shown = None if isinstance(error, RuntimeError) and not is_refusal else _error_of_torch(name, args, kwargs)
+    is_rejection = isinstance(error, DmlError | Unsupported)
+    shown = None if isinstance(error, RuntimeError) and not is_rejection else _error_of_torch(name, args, kwargs)
     if shown is not None and not isinstance(shown, NotImplementedError):
         return shown
-    if is_refusal:
+    if is_rejection:
         inputs = ", ".join(described(value) for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor))
         return Unsupported(
             f"aten::{name} is not supported on the dml device for these arguments ({inputs}): {error}; "
@@ -399,9 +399,9 @@ def check_arguments(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> N
     except (RuntimeError, IndexError, TypeError, ValueError) as error:
         if isinstance(error, NotImplementedError) and "meta" in str(error).lower():
             return  # there is no meta kernel
-        refusal = _error_of_torch(name, args, kwargs)
-        if refusal is not None:
-            raise refusal from None
+        rejection = _error_of_torch(name, args, kwargs)
+        if rejection is not None:
+            raise rejection from None
 
 
 def _on_host(x: torch.Tensor) -> torch.Tensor:

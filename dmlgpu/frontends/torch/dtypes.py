@@ -31,7 +31,7 @@ DATA_TYPES: Mapping[torch.dtype, tuple[DataType, bool]] = {
 TORCH_DTYPES: Mapping[tuple[DataType, bool], torch.dtype] = {value: key for key, value in DATA_TYPES.items()}
 
 
-def refuse_dtype(dtype: Any) -> NoReturn:
+def reject_dtype(dtype: Any) -> NoReturn:
     """Raise a TypeError that names a dtype that the device does not hold."""
     raise TypeError(
         f"the dml device does not support {dtype}: it holds float32, float16, bool, uint8 and int8 to int64, and "
@@ -46,7 +46,7 @@ def data_type_of(dtype: torch.dtype) -> tuple[DataType, bool]:
         TypeError: If the device does not hold the dtype.
     """
     entry = DATA_TYPES.get(dtype)
-    return refuse_dtype(dtype) if entry is None else entry
+    return reject_dtype(dtype) if entry is None else entry
 
 
 def dtype_of(x: Tensor) -> torch.dtype:

@@ -151,7 +151,7 @@ def test_check_names_the_first_node_that_diverges(model, tmp_path, monkeypatch):
     pytest.importorskip("onnxruntime")
     monkeypatch.setitem(elementwise.UNARY, "Tanh", lambda x: x * 2)
     output = run_here(*options(model, "--check", "-o", tmp_path / "out"))
-    assert "Tanh 'bounded': output 'y' differs from the onnxruntime" in output.stderr
+    assert "Tanh 'bounded': output 'y' differs from onnxruntime" in output.stderr
     np.testing.assert_allclose(np.load(tmp_path / "out" / "divergent" / "product.npy"), X @ np.eye(4, 32), rtol=1e-5)
 
 

@@ -211,11 +211,11 @@ def test_onnxruntimes_example_models(name: str) -> None:
 def test_wrong_calls_raise_one_exception(attempt: Callable[[Any], Any], message: str, path: Path) -> None:
     with pytest.raises(InvalidArgument, match=message):
         attempt(dml.InferenceSession(path))
-    with pytest.raises(Exception, match=r"."):  # onnxruntime refuses each of them, too
+    with pytest.raises(Exception, match=r"."):  # onnxruntime rejects each of them, too
         attempt(ort.InferenceSession(path, providers=CPU))
 
 
-def test_unknown_names_are_refused_when_they_are_bound(path: Path) -> None:
+def test_unknown_names_are_rejected_when_they_are_bound(path: Path) -> None:
     with pytest.raises(InvalidArgument, match="one of y, positive, got 'z'"):
         dml.InferenceSession(path).io_binding().bind_output("z")
 
@@ -257,7 +257,7 @@ def test_get_device_ignores_the_reference(monkeypatch: pytest.MonkeyPatch) -> No
     assert dml.get_device() == "GPU"
 
 
-def test_unknown_options_are_refused() -> None:
+def test_unknown_options_are_rejected() -> None:
     with pytest.raises(AttributeError):
         dml.SessionOptions().intra_op_threads = 2  # type: ignore[attr-defined]
 

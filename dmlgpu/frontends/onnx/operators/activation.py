@@ -133,7 +133,7 @@ def bias_split_gelu(node: OnnxNode) -> OnnxValue:
     x = _with_bias(node)
     rank, size = len(x.sizes), x.sizes[-1]
     if size % 2:
-        raise node.refusal(f"the last dimension must be even, got {size}")
+        raise node.rejection(f"the last dimension must be even, got {size}")
     left, right = dml.split(x, rank - 1, [size // 2, size // 2])
     return node.valued(dml.multiply(left, directml.activation_gelu(right)))
 
@@ -164,7 +164,7 @@ def activated(node: OnnxNode, x: Tensor, parameters: Sequence[float | None]) -> 
     """Apply the fused activation that a node names; parameters that are None have their defaults."""
     name = node.text("activation")
     if name not in _FUSED:
-        raise node.refusal(f"activation {name!r} is not supported")
+        raise node.rejection(f"activation {name!r} is not supported")
     function, defaults = _FUSED[name]
     values = {key: value for key, value in zip(defaults, parameters, strict=False) if value is not None}
     return function(x, **{**defaults, **values})

@@ -47,13 +47,13 @@ def attention(node: OnnxNode) -> Sequence[Result]:
     if rank == 4:
         heads, shared = node.shape(0)[1], node.shape(1)[1]
     if heads < 1 or shared < 1 or heads % shared:
-        raise node.refusal(f"q_num_heads must be a multiple of kv_num_heads, got {heads} and {shared}")
+        raise node.rejection(f"q_num_heads must be a multiple of kv_num_heads, got {heads} and {shared}")
     if node.has(4) != node.has(5) or (node.has(4) and node.has(6)):
-        raise node.refusal("past_key and past_value must be given together, and without nonpad_kv_seqlen")
+        raise node.rejection("past_key and past_value must be given together, and without nonpad_kv_seqlen")
     query, key, value = (side_by_side(node.tensor(index)) if rank == 4 else node.tensor(index) for index in range(3))
     if query.sizes[2] % heads or key.sizes[2] % shared or value.sizes[2] % shared:
         hidden = [tensor.sizes[2] for tensor in (query, key, value)]
-        raise node.refusal(f"hidden sizes must be multiples of {heads}, {shared} and {shared} heads, got {hidden}")
+        raise node.rejection(f"hidden sizes must be multiples of {heads}, {shared} and {shared} heads, got {hidden}")
     for index in (4, 5):
         if node.has(index):
             node.check_rank(index, 4)
@@ -68,7 +68,7 @@ def attention(node: OnnxNode) -> Sequence[Result]:
     softcap, present = node.number("softcap"), node.wants(1) or node.wants(2)
     stage = node.integer("qk_matmul_output_mode") if node.wants(3) else None
     if stage not in (None, 0, 1, 2, 3):
-        raise node.refusal(f"qk_matmul_output_mode must be between 0 and 3, got {stage}")
+        raise node.rejection(f"qk_matmul_output_mode must be between 0 and 3, got {stage}")
     if softcap or stage is not None:
         results = composed(operands, present=present, softcap=softcap, stage=stage)
     else:
@@ -86,13 +86,13 @@ def _check_masks(node: OnnxNode, sizes: Shape) -> None:
         shape, data_type = node.shape(3), node.data_type(0)
         if not node.value(3).is_bool and node.data_type(3) is not data_type:
             got = node.data_type(3).name.lower()
-            raise node.refusal(f"attn_mask must be of booleans, or of {data_type.name.lower()} as Q, got {got}")
+            raise node.rejection(f"attn_mask must be of booleans, or of {data_type.name.lower()} as Q, got {got}")
         others = zip(shape[-2::-1], sizes[-2::-1], strict=False)
         if not 1 <= len(shape) <= 4 or shape[-1] > sizes[3] or any(size not in (1, whole) for size, whole in others):
-            raise node.refusal(f"attn_mask must broadcast to {list(sizes)}, got {list(shape)}")
+            raise node.rejection(f"attn_mask must broadcast to {list(sizes)}, got {list(shape)}")
     if node.has(6):
         if node.shape(6) != sizes[:1]:
-            raise node.refusal(f"nonpad_kv_seqlen must have shape {list(sizes[:1])}, got {list(node.shape(6))}")
+            raise node.rejection(f"nonpad_kv_seqlen must have shape {list(sizes[:1])}, got {list(node.shape(6))}")
         node.check_range(6, 0, sizes[3], "nonpad_kv_seqlen")
 
 
@@ -110,7 +110,7 @@ def _seen(node: OnnxNode, rows: int, keys: int, past: int) -> Tensor | None:
     positions = AttentionPositions.of(node, rows, keys, before)
     windows = [node.integer(f"{side}_window_size", -1) for side in ("left", "right")]
     if min(windows) < -1:
-        raise node.refusal(f"left_window_size and right_window_size must be at least -1, got {windows}")
+        raise node.rejection(f"left_window_size and right_window_size must be at least -1, got {windows}")
     left, right = windows
     if node.flag("is_causal"):
         conditions.append(positions.no_later())
@@ -134,9 +134,9 @@ def _widened(mask: Tensor, keys: int, filler: float) -> Tensor:
 def fused_attention(node: OnnxNode) -> Sequence[Result]:
     """Self-attention of one input, including its projections."""
     if node.flag("do_rotary"):
-        raise node.refusal("attribute do_rotary is not supported")
+        raise node.rejection("attribute do_rotary is not supported")
     if node.flag("past_present_share_buffer") or node.has(6):
-        raise node.refusal("attribute past_present_share_buffer is not supported")
+        raise node.rejection("attribute past_present_share_buffer is not supported")
     node.check_rank(0, 3)
     node.check_rank(1, 2)
     x, weights = node.tensor(0), node.tensor(1)
@@ -144,7 +144,7 @@ def fused_attention(node: OnnxNode) -> Sequence[Result]:
     heads = node.integer("num_heads")
     sizes = node.integers("qkv_hidden_sizes", 3) or (weights.sizes[1] // 3,) * 3
     if heads < 1 or any(size % heads for size in sizes) or sum(sizes) != weights.sizes[1]:
-        raise node.refusal(f"num_heads must divide qkv_hidden_sizes, got {heads} and {list(sizes)}")
+        raise node.rejection(f"num_heads must divide qkv_hidden_sizes, got {heads} and {list(sizes)}")
     c = broadcast_to(node.tensor(2), (batch * rows, weights.sizes[1])) if node.has(2) else None
     projected = directml.gemm(reshaped(x, (batch * rows, width)), weights, c, beta=1.0 if c is not None else 0.0)
     query, key, value = dml.split(reshaped(projected, (batch, rows, sum(sizes))), 2, sizes)
@@ -186,7 +186,7 @@ def _hidden(node: OnnxNode, index: int, rows: int, keys: int, kind: DataType) ->
     if len(mask.sizes) == 4:
         longest = mask.sizes[3]
         if longest < keys:
-            raise node.refusal(f"a mask of 4 dimensions must have {keys} keys, got {longest}")
+            raise node.rejection(f"a mask of 4 dimensions must have {keys} keys, got {longest}")
         mask = dml.slice(mask, (0, 0, keys - rows, 0), (mask.sizes[0], mask.sizes[1], rows, keys))
     elif len(mask.sizes) == 3:
         mask = reshaped(mask, (mask.sizes[0], 1, *mask.sizes[1:]))
@@ -200,7 +200,7 @@ def _behind_ends(node: OnnxNode, mask: Tensor, batch: int, keys: int) -> Tensor:
     """Return a mask of the keys after the end of their sequence, or before its start if the mask has starts."""
     count = mask.sizes[0]
     if count not in (batch, 2 * batch, 3 * batch + 2):
-        raise node.refusal(
+        raise node.rejection(
             f"a mask of one dimension must have {batch}, {2 * batch} or {3 * batch + 2} numbers, got {count}"
         )
     sizes = (batch, 1, 1, keys)
@@ -222,13 +222,13 @@ def multi_head_attention(node: OnnxNode) -> Sequence[Result]:
     """
     for index, name in ((8, "past_sequence_length"), (9, "cache_indirection")):
         if node.has(index):
-            raise node.refusal(f"input {name} is not supported")
+            raise node.rejection(f"input {name} is not supported")
     if node.wants(3):
-        raise node.refusal("output qk is not supported")
+        raise node.rejection("output qk is not supported")
     heads = node.integer("num_heads")
     query, key, value = _parts(node, heads)
     if heads < 1 or query.sizes[2] % heads:
-        raise node.refusal(f"num_heads must divide {query.sizes[2]}, got {heads}")
+        raise node.rejection(f"num_heads must divide {query.sizes[2]}, got {heads}")
     query, key, value = _with_bias(node, 3, query, key, value)
     past = (node.tensor(6), node.tensor(7)) if node.has(6) and not node.value(6).is_empty else None
     if len(node.shape(0)) == 3 and node.has(1) and len(node.shape(1)) == 4:
@@ -247,12 +247,12 @@ def _parts(node: OnnxNode, heads: int) -> tuple[Tensor, Tensor | None, Tensor | 
     node.check_rank(0, 3, 5)
     query = node.tensor(0)
     if heads < 1:
-        raise node.refusal(f"num_heads must be at least 1, got {heads}")
+        raise node.rejection(f"num_heads must be at least 1, got {heads}")
     if len(query.sizes) == 5:
         query, key, value = _unpacked(query)
         return query, key, value
     if not node.has(1):
-        raise node.refusal("input key must be given, unless query has 5 dimensions")
+        raise node.rejection("input key must be given, unless query has 5 dimensions")
     node.check_rank(1, 3, 4, 5)
     key = node.tensor(1)
     if len(key.sizes) == 5:
@@ -336,7 +336,7 @@ def rotary_embedding_as_function(node: OnnxNode) -> Sequence[Result]:
 def rotary_embedding(node: OnnxNode) -> OnnxValue:
     """Rotate pairs of elements by angles that depend on the position; one position is that of the first row."""
     if node.flag("is_packed_batching"):
-        raise node.refusal("attribute is_packed_batching is not supported")
+        raise node.rejection("attribute is_packed_batching is not supported")
     node.check_rank(0, 3, 4)
     node.check_rank(2, 2)
     x, shape = node.tensor(0), node.shape(0)
@@ -346,7 +346,7 @@ def rotary_embedding(node: OnnxNode) -> OnnxValue:
         x = transposed(x, (0, 2, 1, 3))
     elif rotary_size or heads:
         if heads < 1 or shape[2] % heads:
-            raise node.refusal(f"num_heads must divide {shape[2]}, got {heads}")
+            raise node.rejection(f"num_heads must divide {shape[2]}, got {heads}")
         x = reshaped(x, (*shape[:2], heads, shape[2] // heads))
     else:
         x = reshaped(x, (*shape[:2], shape[2] // (2 * pairs), 2 * pairs))

@@ -36,7 +36,7 @@ def if_(node: OnnxNode) -> Steps:
     """Translate the branch that the condition selects, in place."""
     condition = node.host(0)
     if condition.size != 1:
-        raise node.refusal(f"the condition must have one element, got shape {list(condition.shape)}")
+        raise node.rejection(f"the condition must have one element, got shape {list(condition.shape)}")
     branch = "then_branch" if condition.item() else "else_branch"
     return (yield NeedsBranch(node.attribute(branch), f"the host decides for {branch}"))
 
@@ -86,7 +86,7 @@ def unrolled(
     why, done = "the host unrolls the loop, whose states are sequences or optionals", 0
     while goes_on in (None, 1) and done < count:
         if done >= MAX_UNROLLED:
-            raise node.refusal(f"a loop of sequences or optionals is unrolled for at most {MAX_UNROLLED} iterations")
+            raise node.rejection(f"a loop of sequences or optionals is unrolled for at most {MAX_UNROLLED} iterations")
         inputs = [node.known(np.array(done, np.int64)), node.known(np.array(True)), *states]
         values = dict(zip([info.name for info in graph.input], inputs, strict=True))
         values |= {
@@ -115,7 +115,7 @@ def unrolled(
 def _only(node: OnnxNode, array: Any) -> int:
     """Return the only element of a trip count or a condition."""
     if array.size != 1:
-        raise node.refusal(f"the trip count and conditions must have one element, got shape {list(array.shape)}")
+        raise node.rejection(f"the trip count and conditions must have one element, got shape {list(array.shape)}")
     return int(plain_array(array).item())
 
 
@@ -149,7 +149,7 @@ def scan_(node: OnnxNode) -> Steps:
 def batched_scan(node: OnnxNode) -> Steps:
     """Run the body for every step of a batch of sequences: their steps are in the second dimension."""
     if node.has(0):
-        raise node.refusal("input sequence_lens is not supported")
+        raise node.rejection("input sequence_lens is not supported")
     alone = node.alone()
     graph, states, sequences = _scanned(node, 1)
     backward, infos = _each(node, "directions", len(sequences)), graph.output[len(states) :]
@@ -159,7 +159,7 @@ def batched_scan(node: OnnxNode) -> Steps:
         batch = sources[0].shape[:1]
         if any(tensor.shape[:1] != batch or 0 in tensor.shape[:1] for tensor in (*carried, *sources)):
             shapes = [list(source.shape) for source in sources]
-            raise alone.refusal(f"numbers of states and sequences must match, got {shapes}")
+            raise alone.rejection(f"numbers of states and sequences must match, got {shapes}")
         results = []
         for index in range(sources[0].shape[0]):
             first, steps = ([taken(tensor, 0, index) for tensor in tensors] for tensors in (carried, sources))
@@ -180,7 +180,7 @@ def _scanned(node: OnnxNode, first: int) -> tuple[GraphProto, list[OnnxValue], l
     count = node.integer("num_scan_inputs")
     values = [node.value(index) for index in range(first, len(node))]
     if not 1 <= count <= len(values):
-        raise node.refusal(f"num_scan_inputs must be between 1 and {len(values)}, got {count}")
+        raise node.rejection(f"num_scan_inputs must be between 1 and {len(values)}, got {count}")
     graph: GraphProto = node.attribute("body")
     _check_body(node, graph, len(values), len(values) - count)
     return graph, values[:-count], values[-count:]
@@ -189,7 +189,7 @@ def _scanned(node: OnnxNode, first: int) -> tuple[GraphProto, list[OnnxValue], l
 def _check_body(node: OnnxNode, graph: GraphProto, inputs: int, outputs: int) -> None:
     """Raise NotSupported unless a body has exactly ``inputs`` and at least ``outputs``."""
     if len(graph.input) != inputs or len(graph.output) < outputs:
-        raise node.refusal(
+        raise node.rejection(
             f"body must have {inputs} inputs and at least {outputs} outputs, "
             f"got {len(graph.input)} and {len(graph.output)}"
         )

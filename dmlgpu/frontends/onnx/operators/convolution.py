@@ -41,7 +41,7 @@ def convolution(node: OnnxNode) -> OnnxValue:
     """Slide filters over the spatial dimensions."""
     x, filters = node.tensor(0), node.tensor(1)
     if not 3 <= len(x.sizes) <= 5:
-        raise node.refusal(f"1 to 3 spatial dimensions are supported, got shape {list(x.sizes)}")
+        raise node.rejection(f"1 to 3 spatial dimensions are supported, got shape {list(x.sizes)}")
     window = window_of(node, node.integers("kernel_shape") or filters.sizes[2:], x.sizes[2:])
     rank = max(len(x.sizes), 4)
     wide = window.with_leading(rank - len(x.sizes))
@@ -78,7 +78,7 @@ def transposed_convolution(node: OnnxNode) -> OnnxValue:
         output_shape = tuple(size * stride for size, stride in zip(spatial, strides, strict=True))
     if output_shape is not None:
         if len(output_shape) not in (count, len(shape)):
-            raise node.refusal(f"output_shape must have {count} or {len(shape)} sizes, got {list(output_shape)}")
+            raise node.rejection(f"output_shape must have {count} or {len(shape)} sizes, got {list(output_shape)}")
         for index, (has, want) in enumerate(zip(full, output_shape[-count:], strict=True)):
             total = max(has - want, 0)
             extra = (*extra[:index], extra[index] + max(want - has, 0), *extra[index + 1 :])

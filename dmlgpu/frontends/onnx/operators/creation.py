@@ -40,7 +40,7 @@ def range_(node: OnnxNode) -> Steps | OnnxValue:
     read = node.host_number if node.data_type(0).is_float else node.host_integer
     delta = read(2)
     if delta == 0:
-        raise node.refusal("the step must not be 0")
+        raise node.rejection("the step must not be 0")
     if any(node.value(index).array is None for index in (0, 1)):
         return _range_on_device(node, delta)
     start = read(0)
@@ -52,7 +52,7 @@ def _range_on_device(node: OnnxNode, delta: float) -> Steps:
     for index in (0, 1):
         node.check_rank(index, 0, 1)
         if math.prod(node.shape(index)) != 1:
-            raise node.refusal(f"input {index} must have one element, got shape {list(node.shape(index))}")
+            raise node.rejection(f"input {index} must have one element, got shape {list(node.shape(index))}")
     length = yield node.decided((0, 1), _length_of, delta)
     return _sequence(node, length, delta, None)
 
@@ -82,7 +82,7 @@ def eye_like(node: OnnxNode) -> OnnxValue:
     """Fill a diagonal of a matrix of zeros with ones."""
     shape = node.shape(0)
     if len(shape) != 2:
-        raise node.refusal(f"input 0 must have 2 dimensions, got {list(shape)}")
+        raise node.rejection(f"input 0 must have 2 dimensions, got {list(shape)}")
     element = node.integer("dtype")
     like = node.value(0)
     data_type = data_type_of(element, str(node)) if element else like.data_type
@@ -104,7 +104,7 @@ def triangle(node: OnnxNode) -> OnnxValue:
     """Keep one side of a diagonal and the diagonal itself; fill the rest with zeros."""
     shape = node.shape(0)
     if len(shape) < 2:
-        raise node.refusal(f"input 0 must have at least 2 dimensions, got {list(shape)}")
+        raise node.rejection(f"input 0 must have at least 2 dimensions, got {list(shape)}")
     rows, columns = shape[-2:]
     place = _bounded(node.host_integer(1) if node.has(1) else 0, rows, columns)
     begin, end = (-rows, place) if node.flag("upper", True) else (place + 1, columns)

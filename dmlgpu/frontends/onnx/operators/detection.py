@@ -44,38 +44,38 @@ def roi_align(node: OnnxNode) -> Steps:
     """Take the mean or the maximum of samples in each part of a region."""
     mode = node.text("mode", "avg")
     if mode not in ("avg", "max"):
-        raise node.refusal(f"mode must be avg or max, got {mode!r}")
+        raise node.rejection(f"mode must be avg or max, got {mode!r}")
     usual = "half_pixel" if node.version >= 16 else "output_half_pixel"
-    centred = node.text("coordinate_transformation_mode", usual) == "half_pixel"
+    centered = node.text("coordinate_transformation_mode", usual) == "half_pixel"
     for index, rank in enumerate((4, 2, 1)):
         node.check_rank(index, rank)
     if node.shape(1)[1] != 4 or node.shape(2) != node.shape(1)[:1]:
-        raise node.refusal(
+        raise node.rejection(
             f"regions must be {{R, 4}} and batch indices {{R}}, got {list(node.shape(1))} and {list(node.shape(2))}"
         )
     node.check_range(2, 0, node.shape(0)[0] - 1, "batch_indices")
     sizes = node.integer("output_height", 1), node.integer("output_width", 1)
     if min(sizes) < 1:
-        raise node.refusal(f"output_height and output_width must be at least 1, got {list(sizes)}")
+        raise node.rejection(f"output_height and output_width must be at least 1, got {list(sizes)}")
     samples = node.integer("sampling_ratio")
     if not 0 <= samples <= _MAX_SAMPLES:
-        raise node.refusal(f"sampling_ratio must be between 0 and {_MAX_SAMPLES}, got {samples}")
-    slots = (yield from _slots(node, centred, sizes)) if mode == "max" else []
-    x, (rois, scale) = node.tensor(0), _regions(node, centred)
+        raise node.rejection(f"sampling_ratio must be between 0 and {_MAX_SAMPLES}, got {samples}")
+    slots = (yield from _slots(node, centered, sizes)) if mode == "max" else []
+    x, (rois, scale) = node.tensor(0), _regions(node, centered)
     if mode == "max":
-        result = _largest(node, x, rois, scale, slots=slots, sizes=sizes, shift=0.5 if centred else 0.0)
+        result = _largest(node, x, rois, scale, slots=slots, sizes=sizes, shift=0.5 if centered else 0.0)
     else:
         shape = (rois.sizes[0], x.sizes[1], *sizes)
-        result = _mean(node, x, rois, scale, shape=shape, shift=0.5 if centred else 0.0)
-    if centred and not samples:
+        result = _mean(node, x, rois, scale, shape=shape, shift=0.5 if centered else 0.0)
+    if centered and not samples:
         result = choose(_with_area(rois, scale), result, 0.0)
     return node.valued(result)
 
 
-def _regions(node: OnnxNode, centred: bool) -> tuple[Tensor, float]:
+def _regions(node: OnnxNode, centered: bool) -> tuple[Tensor, float]:
     """Return the regions and their scale."""
     rois, scale = node.tensor(1), node.number("spatial_scale", 1.0)
-    return (rois, scale) if centred else (_at_least_one(rois, scale), 1.0)
+    return (rois, scale) if centered else (_at_least_one(rois, scale), 1.0)
 
 
 def _mean(
@@ -140,7 +140,7 @@ def _largest(
     extents = dml.split(subtract(second, first), 1, [1, 1])[::-1]
     starts = dml.split(add(first, -shift), 1, [1, 1])[::-1]
     axes = [
-        _neighbours(start, extent, slot, samples=node.integer("sampling_ratio"), size=size, parts=parts)
+        _adjacent_samples(start, extent, slot, samples=node.integer("sampling_ratio"), size=size, parts=parts)
         for start, extent, slot, size, parts in zip(starts, extents, slots, (height, width), sizes, strict=True)
     ]
     rows = transposed(reshaped(x, (batch, channels, height * width)), (0, 2, 1))
@@ -161,14 +161,14 @@ def _largest(
     return cast(transposed(pictures, (0, 3, 1, 2)), x.data_type)
 
 
-def _slots(node: OnnxNode, centred: bool, sizes: tuple[int, int]) -> Generator[NeedsHost, Any, list[int]]:
+def _slots(node: OnnxNode, centered: bool, sizes: tuple[int, int]) -> Generator[NeedsHost, Any, list[int]]:
     """Return the maximum number of samples per element along each axis, a power of 2 if it depends on the largest
     region."""
     samples = node.integer("sampling_ratio")
     if samples > 0:
         return [samples, samples]
 
-    rois, scale = _regions(node, centred)
+    rois, scale = _regions(node, centered)
     first, second = _halves(multiply(cast(rois, DataType.FLOAT32), scale))
     extents = dml.reduce(subtract(second, first), ReduceFunction.MAX, axes=(0,))
     parts = node.constant([[float(sizes[1]), float(sizes[0])]], DataType.FLOAT32)
@@ -176,11 +176,11 @@ def _slots(node: OnnxNode, centred: bool, sizes: tuple[int, int]) -> Generator[N
     (exponents,) = yield from node.computed(doublings(reshaped(cast(counts, DataType.INT32), (2,))))
     width, height = (1 << int(exponent) for exponent in exponents.reshape(-1))
     if max(height, width) > _MAX_SAMPLES:
-        raise node.refusal(f"regions must be at most {_MAX_SAMPLES} times the output, got {height} and {width}")
+        raise node.rejection(f"regions must be at most {_MAX_SAMPLES} times the output, got {height} and {width}")
     return [height, width]
 
 
-def _neighbours(
+def _adjacent_samples(
     start: Tensor, extent: Tensor, slots: int, *, samples: int, size: int, parts: int
 ) -> list[tuple[Tensor, Tensor]]:
     """Return the elements {R, parts * slots} on both sides of each sample along an axis, and their weights.
@@ -246,7 +246,7 @@ def non_max_suppression(node: OnnxNode) -> Steps:
         node.check_rank(index, 3)
     batch, classes, count = node.shape(1)
     if node.shape(0) != (batch, count, 4):
-        raise node.refusal(f"boxes must have shape {[batch, count, 4]}, got {list(node.shape(0))}")
+        raise node.rejection(f"boxes must have shape {[batch, count, 4]}, got {list(node.shape(0))}")
     most = node.host_integer(2) if node.has(2) else 0
     threshold = node.host_number(4) if node.has(4) else None
     if most <= 0:
@@ -255,7 +255,7 @@ def non_max_suppression(node: OnnxNode) -> Steps:
         (exponent,) = yield from node.computed(_candidates(node.tensor(1), threshold))
         count = symbols.smallest(count, 1 << as_integer(exponent.item()))
     if batch * classes * count**2 > _MAX_PAIRS:
-        raise node.refusal(f"at most {_MAX_PAIRS} pairs of boxes are compared, got {batch * classes} times {count}^2")
+        raise node.rejection(f"at most {_MAX_PAIRS} pairs of boxes are compared, got {batch * classes} times {count}^2")
     changed, keeps, order, overlaps, eligible = yield from node.computed(*_ranked(node, count, threshold))
     rounds = _FIRST_ROUNDS
     while changed.item():
@@ -310,11 +310,11 @@ def _ranked(node: OnnxNode, count: int, threshold: float | None) -> list[Tensor]
     return [*_decided(overlaps, eligible, eligible, _FIRST_ROUNDS), order, overlaps, eligible]
 
 
-def _overlaps(boxes: Tensor, sizes: tuple[int, ...], centred: bool, threshold: float) -> Tensor:
+def _overlaps(boxes: Tensor, sizes: tuple[int, ...], centered: bool, threshold: float) -> Tensor:
     """Return 1 if the box of the column comes before that of the row and overlaps it more than a threshold."""
     count = sizes[2]
     first, second = dml.split(boxes, 1, [2, 2])
-    if centred:
+    if centered:
         low, high = subtract(first, multiply(second, 0.5)), add(first, multiply(second, 0.5))
     else:
         low, high = dml.min(first, second), dml.max(first, second)

@@ -112,7 +112,7 @@ def is_infinite(node: OnnxNode) -> OnnxValue:
 def binary(node: OnnxNode) -> OnnxValue:
     """Apply a function to the elements of two tensors."""
     if node.version < 7 and node.flag("broadcast"):
-        raise node.refusal("broadcasting along an axis, of operator sets before 7, is not supported")
+        raise node.rejection("broadcasting along an axis, of operator sets before 7, is not supported")
     (a, b), shape = node.broadcast(node.value(0), node.value(1))
     return node.valued(BINARY[node.op_type](a, b), shape)
 
@@ -168,7 +168,7 @@ def clip(node: OnnxNode) -> OnnxValue:
     bounds = [node.value(index) if node.has(index) else None for index in (1, 2)]
     for bound in bounds:
         if bound is not None and math.prod(bound.shape) != 1:
-            raise node.refusal(f"bounds must have one element, got shape {list(bound.shape)}")
+            raise node.rejection(f"bounds must have one element, got shape {list(bound.shape)}")
     if all(bound is None or bound.array is not None for bound in bounds) and any(bounds):
         dtype = x.data_type.numpy
         defaults = (-np.inf, np.inf) if x.data_type.is_float else (np.iinfo(dtype).min, np.iinfo(dtype).max)
@@ -333,7 +333,7 @@ def bit_cast(node: OnnxNode) -> OnnxValue:
     data_type = data_type_of(element, str(node))
     value = node.value(0)
     if data_type.bits != value.data_type.bits:
-        raise node.refusal(f"a type of {value.data_type.bits} bits is needed, got {data_type.name}")
+        raise node.rejection(f"a type of {value.data_type.bits} bits is needed, got {data_type.name}")
     x = node.tensor(0)
     if data_type.bits < 8:
         x = converted(x, data_type)  # casting wraps: the bits stay

@@ -29,7 +29,7 @@ def array_feature_extractor(node: OnnxNode) -> OnnxValue:
     """Gather along the last axis; a list becomes a row."""
     shape = node.shape(0) if len(node.shape(0)) != 1 else (1, *node.shape(0))
     if not shape:
-        raise node.refusal("input 0 must have at least 1 dimension")
+        raise node.rejection("input 0 must have at least 1 dimension")
     count = math.prod(node.shape(1))
     node.check_range(1, 0, shape[-1] - 1, "indices")
     where = reshaped(node.tensor(1), (*(1,) * (len(shape) - 1), count))
@@ -47,13 +47,13 @@ def _check_columns(node: OnnxNode, name: str, count: int) -> None:
     shape = node.shape(0)
     columns = shape[-1] if shape else 1
     if count not in (1, columns) or (count > 1 and len(shape) > 2):
-        raise node.refusal(f"{name} must have 1 element or one for each column of {list(shape)}, got {count}")
+        raise node.rejection(f"{name} must have 1 element or one for each column of {list(shape)}, got {count}")
 
 
 def _scales(node: OnnxNode) -> PreparedAttributes:
     offset, scale = _column_floats(node, "offset"), _column_floats(node, "scale")
     if len(offset) and len(scale) and len(offset) != len(scale):
-        raise node.refusal(f"offset and scale must have as many elements, got {len(offset)} and {len(scale)}")
+        raise node.rejection(f"offset and scale must have as many elements, got {len(offset)} and {len(scale)}")
     count = max(len(offset), len(scale), 1)
     return PreparedAttributes(
         {
@@ -86,7 +86,7 @@ def normalizer(node: OnnxNode) -> OnnxValue:
     functions = {"MAX": ReduceFunction.MAX, "L1": ReduceFunction.L1, "L2": ReduceFunction.L2}
     norm = node.text("norm", "MAX")
     if norm not in functions:
-        raise node.refusal(f"norm must be among {', '.join(functions)}, got {norm!r}")
+        raise node.rejection(f"norm must be among {', '.join(functions)}, got {norm!r}")
     size = dml.reduce(x, functions[norm], axes=(len(x.sizes) - 1,))
     divisor = choose(dml.equals(size, same(size, 0)), 1.0, size)
     return node.valued(spread(dml.divide, x, divisor), node.shape(0))
@@ -106,7 +106,7 @@ def _imputed(node: OnnxNode) -> PreparedAttributes:
     floats = _column_floats(node, "imputed_value_floats")
     integers = np.array(node.integers("imputed_value_int64s") or (), np.int64)
     if bool(len(floats)) == bool(len(integers)):
-        raise node.refusal("either imputed_value_floats or imputed_value_int64s must be given")
+        raise node.rejection("either imputed_value_floats or imputed_value_int64s must be given")
     return PreparedAttributes({"floats": floats} if len(floats) else {"integers": integers}, {})
 
 
@@ -116,7 +116,7 @@ def imputer(node: OnnxNode) -> OnnxValue:
     x = node.tensor(0)
     name = "floats" if x.data_type.is_float else "integers"
     if name not in node.arrays:
-        raise node.refusal(f"imputed values must be of the input's type, got {x.data_type.name.lower()}")
+        raise node.rejection(f"imputed values must be of the input's type, got {x.data_type.name.lower()}")
     _check_columns(node, "imputed values", node.arrays[name].shape[0])
     missing = node.number("replaced_value_float") if name == "floats" else node.integer("replaced_value_int64")
     is_missing = dml.is_nan(x) if math.isnan(missing) else dml.equals(x, same(x, missing))
@@ -126,10 +126,10 @@ def imputer(node: OnnxNode) -> OnnxValue:
 
 def _categories(node: OnnxNode) -> PreparedAttributes:
     if node.attribute("cats_strings"):
-        raise node.refusal(f"strings are not supported; {STRINGS_ADVICE}")
+        raise node.rejection(f"strings are not supported; {STRINGS_ADVICE}")
     categories = np.array(node.integers("cats_int64s") or (), np.int64)
     if not len(categories) or len(np.unique(categories)) != len(categories):
-        raise node.refusal(f"cats_int64s must be different integers, got {categories[:8].tolist()}")
+        raise node.rejection(f"cats_int64s must be different integers, got {categories[:8].tolist()}")
     return PreparedAttributes({"categories": categories}, {})
 
 
@@ -147,7 +147,7 @@ def feature_vectorizer(node: OnnxNode) -> OnnxValue:
     """Concatenate columns as floats, each input cut or padded with zeros to its number of columns."""
     counts = node.integers("inputdimensions", len(node))
     if counts is None or min(counts, default=0) < 1:
-        raise node.refusal(f"inputdimensions must be {len(node)} positive integers, got {counts}")
+        raise node.rejection(f"inputdimensions must be {len(node)} positive integers, got {counts}")
     parts = []
     for index, count in enumerate(counts):
         x = node.tensor(index)
@@ -168,7 +168,7 @@ def _mapping(node: OnnxNode) -> PreparedAttributes:
     parts = []
     for part in ("keys", "values"):
         if node.attribute(f"{part}_strings") or node.attribute("classes_strings"):
-            raise node.refusal(f"strings are not supported; {STRINGS_ADVICE}")
+            raise node.rejection(f"strings are not supported; {STRINGS_ADVICE}")
         tensor = node.attribute(f"{part}_tensor")
         if tensor is not None:
             parts.append(_numbers(node, tensor).reshape(-1))
@@ -178,7 +178,7 @@ def _mapping(node: OnnxNode) -> PreparedAttributes:
             parts.append(np.array(node.integers(f"{part}_int64s") or (), np.int64))
     keys, values = parts
     if not len(keys) or len(keys) != len(values):
-        raise node.refusal(f"there must be as many values as keys, got {len(values)} and {len(keys)}")
+        raise node.rejection(f"there must be as many values as keys, got {len(values)} and {len(keys)}")
     name, usual = _DEFAULTS["f" if values.dtype.kind == "f" else "i"]
     tensor = node.attribute("default_tensor")
     default = node.attribute(name, usual) if tensor is None else _numbers(node, tensor).reshape(-1)[0]
@@ -197,7 +197,7 @@ def _mapping(node: OnnxNode) -> PreparedAttributes:
 def _numbers(node: OnnxNode, tensor: Any) -> Array:
     array = np.asarray(numpy_helper.to_array(tensor))
     if array.dtype.kind not in "fiu":
-        raise node.refusal(f"strings are not supported; {STRINGS_ADVICE}")
+        raise node.rejection(f"strings are not supported; {STRINGS_ADVICE}")
     return array
 
 

@@ -63,7 +63,7 @@ def group_query_attention(node: OnnxNode) -> Steps:
     heads, rows, blocks}, and two more outputs, the scales afterwards. Each block of a new row, the whole row if there
     is one, is scaled by 127 / max|x|, rounded and stored; attention reads the stored values.
     """
-    _refuse(node)
+    _check_supported(node)
     sizes = yield from _sizes(node)
     node.check_range(5, 0, sizes.keys - 1, "seqlens_k")
     known = dml.cast(reshaped(node.tensor(5), (sizes.batch,)), DataType.INT32)
@@ -130,12 +130,12 @@ def _quantized_attention(
         blocks = scale.sizes[3] if not sizes.size % scale.sizes[3] else 1
         expected, block = (*cache.sizes[:3], blocks), sizes.size // blocks
         if node.data_type(index) is not _INT8 or scale.sizes != expected or scale.data_type is not DataType.FLOAT32:
-            raise node.refusal(
+            raise node.rejection(
                 f"input {_SCALES[index + 9]} must be FLOAT of shape {list(expected)}, with a cache of INT8, "
                 f"got {scale.data_type.name} {list(scale.sizes)} with {node.data_type(index).name}"
             )
         if cache.sizes[2] != sizes.keys:
-            raise node.refusal(f"caches of INT8 must have rows for all tokens, got {cache.sizes[2]} for {sizes.keys}")
+            raise node.rejection(f"caches of INT8 must have rows for all tokens, got {cache.sizes[2]} for {sizes.keys}")
         wide = converted(transposed(rows, (0, 2, 1, 3)), DataType.FLOAT32)
         flat = reshaped(dml.abs(wide), (*wide.sizes[:2], sizes.rows * blocks, block))
         largest = reshaped(dml.reduce(flat, ReduceFunction.MAX, axes=(3,)), (*wide.sizes[:2], sizes.rows, blocks))
@@ -163,20 +163,20 @@ def _quantized_attention(
     return [output, *caches, None, *scales]
 
 
-def _refuse(node: OnnxNode) -> None:
+def _check_supported(node: OnnxNode) -> None:
     for index, name in _SCALES.items():
         if node.has(index) and (not node.has(3) or len(node.shape(index)) != 4):
-            raise node.refusal(
+            raise node.rejection(
                 f"input {name} is supported with scales per head and row only, {{batch, heads, rows, blocks}}"
             )
     if node.has(12) != node.has(13):
-        raise node.refusal("inputs k_scale and v_scale must both be present, or neither")
+        raise node.rejection("inputs k_scale and v_scale must both be present, or neither")
     if node.wants(3):
-        raise node.refusal("output output_qk is not supported")
+        raise node.rejection("output output_qk is not supported")
     if not node.flag("causal", True):
-        raise node.refusal("attribute causal=0 is not supported")
+        raise node.rejection("attribute causal=0 is not supported")
     if node.flag("sliding_window_cache"):
-        raise node.refusal("attribute sliding_window_cache is not supported")
+        raise node.rejection("attribute sliding_window_cache is not supported")
 
 
 def _sizes(node: OnnxNode) -> Generator[NeedsDecision, Any, _Sizes]:
@@ -184,10 +184,10 @@ def _sizes(node: OnnxNode) -> Generator[NeedsDecision, Any, _Sizes]:
     heads, shared = node.integer("num_heads"), node.integer("kv_num_heads")
     batch, rows, width = node.shape(0)
     if shared < 1 or heads < 1 or heads % shared:
-        raise node.refusal(f"num_heads must be a multiple of kv_num_heads, got {heads} and {shared}")
+        raise node.rejection(f"num_heads must be a multiple of kv_num_heads, got {heads} and {shared}")
     parts = heads if node.has(1) else heads + 2 * shared
     if width < parts or width % parts:
-        raise node.refusal(f"heads must divide the last dimension, got {parts} for shape {list(node.shape(0))}")
+        raise node.rejection(f"heads must divide the last dimension, got {parts} for shape {list(node.shape(0))}")
     size = width // parts
     past = 0
     if node.has(3):
@@ -195,7 +195,7 @@ def _sizes(node: OnnxNode) -> Generator[NeedsDecision, Any, _Sizes]:
             node.check_rank(index, 4)
         past = node.shape(3)[2]
     if math.prod(node.shape(6)) != 1:
-        raise node.refusal(f"total_sequence_length must be one integer, got shape {list(node.shape(6))}")
+        raise node.rejection(f"total_sequence_length must be one integer, got shape {list(node.shape(6))}")
     what = f"{node}: total_sequence_length"
 
     def rows_of_cache(total: NDArray[Any], past: int, rows: int) -> int:

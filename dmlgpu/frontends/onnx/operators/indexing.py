@@ -32,7 +32,7 @@ def gathered(node: OnnxNode, index: int, axis: int) -> OnnxValue:
     result = shape[:axis] + indices + shape[axis + 1 :]
     rank = max(len(shape), len(indices), len(result), 1)
     if rank > 8:
-        raise node.refusal(f"results have at most 8 dimensions, got {rank}")
+        raise node.rejection(f"results have at most 8 dimensions, got {rank}")
     where = reshaped(node.tensor(1), (*(1,) * (rank - len(indices)), *indices))
     pieces = [reshaped(piece, (*(1,) * (rank - len(shape)), *piece.sizes)) for piece in node.pieces(index, axis)]
     place, count = axis + rank - len(shape), max(len(indices), 1)
@@ -95,17 +95,17 @@ def gather_nd(node: OnnxNode) -> OnnxValue:
     shape, indices = node.shape(0), node.shape(1)
     batch = node.integer("batch_dims")
     if not shape or not indices or not 0 <= batch < min(len(shape), len(indices)):
-        raise node.refusal(
+        raise node.rejection(
             f"tensors must have more than batch_dims={batch} dimensions, got {list(shape)} and {list(indices)}"
         )
     if not 1 <= indices[-1] <= len(shape) - batch or shape[:batch] != indices[:batch]:
-        raise node.refusal(f"indices {list(indices)} do not fit {list(shape)} with batch_dims={batch}")
+        raise node.rejection(f"indices {list(indices)} do not fit {list(shape)} with batch_dims={batch}")
     sizes = shape[batch : batch + indices[-1]]
     node.check_range(1, tuple(-size for size in sizes), tuple(size - 1 for size in sizes), "indices")
     result = indices[:-1] + shape[batch + indices[-1] :]
     rank = max(len(shape), len(indices), len(result))
     if rank > 8:
-        raise node.refusal(f"results have at most 8 dimensions, got {rank}")
+        raise node.rejection(f"results have at most 8 dimensions, got {rank}")
     x = reshaped(node.tensor(0), (*(1,) * (rank - len(shape)), *shape))
     where = reshaped(node.tensor(1), (*(1,) * (rank - len(indices)), *indices))
     gathered = directml.gather_nd1(
@@ -141,7 +141,9 @@ def loss(node: OnnxNode) -> Sequence[Result]:
     """ONNX's own body, for labels that name classes or are ignored."""
     ignored, shape = node.attribute("ignore_index"), node.shape(0)
     if len(shape) < 2 or node.shape(1) != (shape[0], *shape[2:]):
-        raise node.refusal(f"inputs must be {{N, C, ...}} and {{N, ...}}, got {list(shape)} and {list(node.shape(1))}")
+        raise node.rejection(
+            f"inputs must be {{N, C, ...}} and {{N, ...}}, got {list(shape)} and {list(node.shape(1))}"
+        )
     node.check_range(1, 0, shape[1] - 1, "labels", besides=ignored)
     return AS_FUNCTION
 
@@ -154,7 +156,7 @@ def one_hot(node: OnnxNode) -> OnnxValue:
     axis = node.axis(node.integer("axis", -1), len(shape) + 1)
     sizes = (*shape[:axis], depth, *shape[axis:])
     if depth < 0:
-        raise node.refusal(f"depth must be at least 0, got {depth}")
+        raise node.rejection(f"depth must be at least 0, got {depth}")
     if 0 in sizes:
         return node.known(np.zeros(sizes, node.data_type(2).numpy))
     indices = reshaped(node.tensor(0), (*shape[:axis], 1, *shape[axis:]))
@@ -209,7 +211,7 @@ def unique(node: OnnxNode) -> Steps:
     dimension = 0 if axis is None else node.axis(int(axis), len(shape))
     rows = (math.prod(shape), 1) if axis is None else (shape[dimension], math.prod(shape) // shape[dimension])
     if rows[1] > _MAX_COLUMNS:
-        raise node.refusal(f"subtensors of at most {_MAX_COLUMNS} elements are compared, got {rows[1]}")
+        raise node.rejection(f"subtensors of at most {_MAX_COLUMNS} elements are compared, got {rows[1]}")
     total, order, group, starts = yield from node.computed(*_grouped(_rows(node, dimension, rows)))
     count = as_integer(total.item())
     order_now, group_now = node.expression(order), node.expression(group)

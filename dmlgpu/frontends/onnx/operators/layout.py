@@ -23,13 +23,13 @@ def reshape(node: OnnxNode) -> OnnxValue:
     shape = node.shape(0)
     if not node.flag("allowzero"):
         if any(size == 0 and index >= len(shape) for index, size in enumerate(sizes)):
-            raise node.refusal(f"a size 0 must copy a dimension of the input, got {sizes} for {list(shape)}")
+            raise node.rejection(f"a size 0 must copy a dimension of the input, got {sizes} for {list(shape)}")
         sizes = [shape[index] if size == 0 else size for index, size in enumerate(sizes)]
     known = math.prod(size for size in sizes if size != -1)
     if sizes.count(-1) == 1 and known:
         sizes[sizes.index(-1)] = math.prod(shape) // known
     if any(size < 0 for size in sizes) or math.prod(sizes) != math.prod(shape):
-        raise node.refusal(f"the new shape must hold {math.prod(shape)} elements, got {sizes}")
+        raise node.rejection(f"the new shape must hold {math.prod(shape)} elements, got {sizes}")
     return node.valued(node.tensor(0), sizes)
 
 
@@ -52,7 +52,7 @@ def squeeze(node: OnnxNode) -> OnnxValue:
     else:
         axes = {node.axis(axis, len(shape)) for axis in listed}
     if any(shape[axis] != 1 for axis in axes):
-        raise node.refusal(f"squeezed dimensions must have size 1, got axes {sorted(axes)} of {list(shape)}")
+        raise node.rejection(f"squeezed dimensions must have size 1, got axes {sorted(axes)} of {list(shape)}")
     return node.valued(node.tensor(0), [size for axis, size in enumerate(shape) if axis not in axes])
 
 
@@ -63,7 +63,7 @@ def unsqueeze(node: OnnxNode) -> OnnxValue:
     rank = len(node.shape(0)) + len(listed)
     axes = {node.axis(axis, rank) for axis in listed}
     if len(axes) != len(listed):
-        raise node.refusal(f"axes must differ, got {list(listed)}")
+        raise node.rejection(f"axes must differ, got {list(listed)}")
     sizes = iter(node.shape(0))
     return node.valued(node.tensor(0), [1 if axis in axes else next(sizes) for axis in range(rank)])
 
@@ -77,7 +77,7 @@ def transpose(node: OnnxNode) -> OnnxValue:
         return node.valued(x, ())
     order = tuple(node.axis(axis, len(x.sizes)) for axis in order)
     if sorted(order) != list(range(len(x.sizes))):
-        raise node.refusal(f"perm must name every dimension once, got {list(order)}")
+        raise node.rejection(f"perm must name every dimension once, got {list(order)}")
     return node.valued(transposed(x, order))
 
 
@@ -88,7 +88,7 @@ def expand(node: OnnxNode) -> OnnxValue:
     try:
         shape = broadcast_shapes(node.shape(0), requested)
     except ValueError:
-        raise node.refusal(f"shape {list(node.shape(0))} must broadcast with {list(requested)}") from None
+        raise node.rejection(f"shape {list(node.shape(0))} must broadcast with {list(requested)}") from None
     if 0 in shape:
         return node.known(np.zeros(shape, node.data_type(0).numpy))
     return node.valued(broadcast_to(node.tensor(0), shape or (1,)), shape)
@@ -131,7 +131,7 @@ def reverse_sequence(node: OnnxNode) -> OnnxValue:
     x, batch, time = node.tensor(0), node.integer("batch_axis", 1), node.integer("time_axis")
     batch, time = node.axis(batch, len(x.sizes)), node.axis(time, len(x.sizes))
     if batch == time:
-        raise node.refusal(f"batch_axis and time_axis must differ, got {batch}")
+        raise node.rejection(f"batch_axis and time_axis must differ, got {batch}")
     node.check_range(1, 0, x.sizes[time], "sequence_lens")
     count = x.sizes[batch]
     lengths = dml.cast(node.tensor(1), DataType.UINT32)
@@ -150,7 +150,7 @@ def column_to_image(node: OnnxNode) -> OnnxValue:
     pads = node.integers("pads", 2 * count) or (0,) * (2 * count)
     x = node.tensor(0)
     if min(blocks, default=1) < 1 or x.sizes[1] % math.prod(blocks):
-        raise node.refusal(f"block_shape must divide {x.sizes[1]} rows of columns, got {list(blocks)}")
+        raise node.rejection(f"block_shape must divide {x.sizes[1]} rows of columns, got {list(blocks)}")
     channels = x.sizes[1] // math.prod(blocks)
     picture = directml.fold(
         x,
@@ -173,7 +173,7 @@ def concat(node: OnnxNode) -> OnnxValue:
     others = [value.shape[:axis] + value.shape[axis + 1 :] for value in values if len(value.shape) == rank]
     if any(other != others[0] for other in others):
         listed = ", ".join(str(list(value.shape)) for value in values)
-        raise node.refusal(f"inputs must have equal sizes but for axis {axis}, got {listed}")
+        raise node.rejection(f"inputs must have equal sizes but for axis {axis}, got {listed}")
     parts = [node.expression(value) for value in values if not value.is_empty]
     return node.valued(parts[0] if len(parts) == 1 else dml.join(parts, axis))
 
@@ -205,10 +205,10 @@ def slice_(node: OnnxNode) -> Steps | OnnxValue:
         axes = node.host_integers(3, len(starts)) if node.has(3) else None
         steps = node.host_integers(4, len(starts)) if node.has(4) else None
     if starts is None or ends is None:
-        raise node.refusal("starts and ends must be given")
+        raise node.rejection("starts and ends must be given")
     axes = tuple(range(len(starts))) if axes is None else axes
     if not len(starts) == len(ends) == len(axes):
-        raise node.refusal(
+        raise node.rejection(
             f"starts, ends and axes must have equal lengths, got {len(starts)}, {len(ends)} and {len(axes)}"
         )
     axes = node.axes(axes, len(shape))
@@ -216,7 +216,7 @@ def slice_(node: OnnxNode) -> Steps | OnnxValue:
     result, first, extents, strides = list(shape), [0] * len(shape), list(shape), [1] * len(shape)
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         if step == 0:
-            raise node.refusal("steps must not be 0")
+            raise node.rejection("steps must not be 0")
         begin, count = slice_extent(shape[axis], start, end, step)
         reach = (count - 1) * abs(step)
         result[axis], extents[axis] = count, reach + 1
@@ -235,11 +235,11 @@ def _slice_on_device(node: OnnxNode) -> Steps:
     node.check_rank(1, 1)
     (count,) = node.shape(1)
     if node.shape(2) != (count,):
-        raise node.refusal(f"ends must have the length of starts, got shapes {[count]} and {list(node.shape(2))}")
+        raise node.rejection(f"ends must have the length of starts, got shapes {[count]} and {list(node.shape(2))}")
     axes = node.axes(node.host_integers(3, count) if node.has(3) else range(count), len(shape))
     steps = node.host_integers(4, count) if node.has(4) else (1,) * count
     if 0 in steps:
-        raise node.refusal("steps must not be 0")
+        raise node.rejection("steps must not be 0")
 
     known_lengths = yield node.decided((1, 2), _lengths, *(shape[axis] for axis in axes), *steps)
     result = list(shape)
@@ -297,7 +297,7 @@ def pad(node: OnnxNode) -> OnnxValue:
     axes = node.axes(node.host_integers(3) if node.has(3) else range(len(shape)), len(shape))
     before, behind = [0] * len(shape), [0] * len(shape)
     if len(pads) != 2 * len(axes):
-        raise node.refusal(f"pads must have {2 * len(axes)} numbers, got {len(pads)}")
+        raise node.rejection(f"pads must have {2 * len(axes)} numbers, got {len(pads)}")
     for index, axis in enumerate(axes):
         before[axis], behind[axis] = pads[index], pads[index + len(axes)]
     filler = node.number("value") if node.version < 11 else 0
@@ -306,7 +306,7 @@ def pad(node: OnnxNode) -> OnnxValue:
         filler = int(filler) if isinstance(filler, bool) else filler
     mode = _PADDING_MODES.get(node.text("mode", "constant"))
     if mode is None:
-        raise node.refusal(f"mode must be one of {', '.join(_PADDING_MODES)}, got {node.text('mode')!r}")
+        raise node.rejection(f"mode must be one of {', '.join(_PADDING_MODES)}, got {node.text('mode')!r}")
     cut = [max(-count, 0) for count in before], [max(-count, 0) for count in behind]
     start, end = [max(count, 0) for count in before], [max(count, 0) for count in behind]
     remaining = [size - first - last for size, first, last in zip(shape, *cut, strict=True)]
@@ -315,7 +315,7 @@ def pad(node: OnnxNode) -> OnnxValue:
         return node.known(np.zeros(result, node.data_type(0).numpy))
     if min(remaining, default=1) < 1:
         if mode is not PaddingMode.CONSTANT or min(remaining) < 0:
-            raise node.refusal(f"pads must leave elements to repeat, got {list(pads)} for shape {list(shape)}")
+            raise node.rejection(f"pads must leave elements to repeat, got {list(pads)} for shape {list(shape)}")
         return node.valued(dml.fill_value_constant(node.builder, result, node.data_type(0), filler))
     x = node.tensor(0)
     if any((*cut[0], *cut[1])):

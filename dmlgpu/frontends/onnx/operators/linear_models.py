@@ -48,7 +48,7 @@ def _floats(node: OnnxNode, name: str) -> Array:
 def _columns(node: OnnxNode, numbers: Array, count: int, what: str) -> Array:
     """Reshape a row-major list of numbers to a matrix {count, n / count}, and transpose it."""
     if count < 1 or not len(numbers) or len(numbers) % count:
-        raise node.refusal(f"{what} must be a matrix of {count} rows, got {len(numbers)} elements")
+        raise node.rejection(f"{what} must be a matrix of {count} rows, got {len(numbers)} elements")
     return np.ascontiguousarray(numbers.reshape(count, -1).T)
 
 
@@ -56,7 +56,7 @@ def _product(node: OnnxNode, x: Tensor, name: str, bias: Tensor | None = None) -
     """Return rows {rows, features} times a prepared matrix {features, n}, plus a bias {1, n}."""
     matrix = node.array(name)
     if x.sizes[1] != matrix.sizes[0]:
-        raise node.refusal(f"rows must have {matrix.sizes[0]} features, got {x.sizes[1]}")
+        raise node.rejection(f"rows must have {matrix.sizes[0]} features, got {x.sizes[1]}")
     rows, features, columns = x.sizes[0], x.sizes[1], matrix.sizes[1]
     product = directml.gemm(
         reshaped(x, (1, 1, rows, features)),
@@ -73,7 +73,7 @@ def _linear_classifier(node: OnnxNode) -> PreparedAttributes:
     labels, intercepts = class_labels(node, "classlabels_ints"), _floats(node, "intercepts")
     coefficients = _columns(node, _floats(node, "coefficients"), len(intercepts), "coefficients")
     if len(intercepts) > 1 and len(labels) != len(intercepts):
-        raise node.refusal(f"there must be {len(intercepts)} labels, got {len(labels)}")
+        raise node.rejection(f"there must be {len(intercepts)} labels, got {len(labels)}")
     return PreparedAttributes({"coefficients": coefficients, "intercepts": intercepts[None], "labels": labels}, {})
 
 
@@ -120,7 +120,7 @@ def _kernel_of(node: OnnxNode) -> dict[str, Any]:
     """Return the attributes of a kernel: its function, gamma, coef0 and degree."""
     kind, parameters = node.text("kernel_type", "LINEAR"), node.numbers("kernel_params") or (0.0, 0.0, 0.0)
     if kind not in _KERNELS or len(parameters) != 3:
-        raise node.refusal(
+        raise node.rejection(
             f"kernel_type must be among {', '.join(_KERNELS)} with 3 kernel_params, got {kind!r} and {len(parameters)}"
         )
     return dict(zip(("gamma", "coef0", "degree"), parameters, strict=True))
@@ -150,7 +150,7 @@ def _squared_distances(node: OnnxNode, x: Tensor) -> Tensor:
     features, count = vectors.sizes
     rows = x.sizes[0]
     if x.sizes[1] != features:
-        raise node.refusal(f"rows must have {features} features, got {x.sizes[1]}")
+        raise node.rejection(f"rows must have {features} features, got {x.sizes[1]}")
     turn = count
     while turn > 1 and rows * (features * turn) > _MAX_DIFFERENCES:
         turn = -(-turn // 2)
@@ -170,7 +170,9 @@ def _squared_distances(node: OnnxNode, x: Tensor) -> Tensor:
 def _svm_regressor(node: OnnxNode) -> PreparedAttributes:
     count, coefficients, rho = node.integer("n_supports"), _floats(node, "coefficients"), _floats(node, "rho")
     if len(rho) < 1 or not len(coefficients) or (count > 0 and len(coefficients) != count):
-        raise node.refusal(f"there must be a rho and {max(count, 1)} coefficients, got {len(rho)}, {len(coefficients)}")
+        raise node.rejection(
+            f"there must be a rho and {max(count, 1)} coefficients, got {len(rho)}, {len(coefficients)}"
+        )
     arrays = {"coefficients": coefficients[:, None], "rho": rho[None, :1]}
     if count > 0:
         arrays["vectors"] = _columns(node, _floats(node, "support_vectors"), count, "support_vectors")
@@ -205,7 +207,7 @@ def _svm_classifier(node: OnnxNode) -> PreparedAttributes:
         return PreparedAttributes(arrays, described)
     pairs = list(combinations(range(classes), 2))
     if len(counts) != classes or len(coefficients) < (classes - 1) * count or len(rho) < len(pairs):
-        raise node.refusal(
+        raise node.rejection(
             f"{classes} classes must have {classes} counts of vectors, {(classes - 1) * count} coefficients and "
             f"{len(pairs)} rho, got {len(counts)}, {len(coefficients)} and {len(rho)}"
         )
@@ -225,7 +227,7 @@ def _svm_classifier(node: OnnxNode) -> PreparedAttributes:
     }
     if len(slopes):
         if min(len(slopes), len(offsets)) < len(pairs):
-            raise node.refusal(f"prob_a and prob_b must have {len(pairs)} elements")
+            raise node.rejection(f"prob_a and prob_b must have {len(pairs)} elements")
         arrays |= {"slopes": slopes[None, : len(pairs)], "offsets": offsets[None, : len(pairs)]}
     return PreparedAttributes(arrays, described)
 

@@ -67,17 +67,17 @@ def product(node: OnnxNode, a: Tensor, left: Shape, b: Tensor, right: Shape) -> 
 def stacks_of_matrices(node: OnnxNode, left: Shape, right: Shape) -> tuple[Shape, Shape, Shape, Shape]:
     """Return the factors' shapes as stacks of matrices, the shape of the stack, and that of NumPy's matmul."""
     if not left or not right:
-        raise node.refusal(f"factors must have at least 1 dimension, got {list(left)} and {list(right)}")
+        raise node.rejection(f"factors must have at least 1 dimension, got {list(left)} and {list(right)}")
     rows, columns = left[-2:-1], right[-1:] if len(right) > 1 else ()
     left = left if len(left) > 1 else (1, *left)
     right = right if len(right) > 1 else (*right, 1)
     if left[-1] != right[-2]:
-        raise node.refusal(f"inner sizes must be equal, got {list(left)} and {list(right)}")
+        raise node.rejection(f"inner sizes must be equal, got {list(left)} and {list(right)}")
     try:
         stack = broadcast_shapes(left[:-2], right[:-2])
     except ValueError:
         got = f"{list(left[:-2])} and {list(right[:-2])}"
-        raise node.refusal(f"stacks of matrices must broadcast, got {got}") from None
+        raise node.rejection(f"stacks of matrices must broadcast, got {got}") from None
     return left, right, stack, (*stack, *rows, *columns)
 
 
@@ -100,12 +100,12 @@ def _integer_gemm(node: OnnxNode) -> OnnxValue:
     """Return the result for integers, whose alpha and beta are integers, too."""
     a, b = node.tensor(0), node.tensor(1)
     if len(a.sizes) != 2 or len(b.sizes) != 2:
-        raise node.refusal(f"factors must have 2 dimensions, got {list(a.sizes)} and {list(b.sizes)}")
+        raise node.rejection(f"factors must have 2 dimensions, got {list(a.sizes)} and {list(b.sizes)}")
     a = transposed(a, (1, 0)) if node.flag("transA") else a
     b = transposed(b, (1, 0)) if node.flag("transB") else b
     alpha, beta = node.number("alpha", 1.0), node.number("beta", 1.0)
     if not (alpha.is_integer() and beta.is_integer()):
-        raise node.refusal(f"alpha and beta must be integers for elements of {a.data_type.name}, got {alpha}, {beta}")
+        raise node.rejection(f"alpha and beta must be integers for elements of {a.data_type.name}, got {alpha}, {beta}")
     result, shape = product(node, a, a.sizes, b, b.sizes)
     result = result if alpha == 1 else result * int(alpha)
     if node.has(2) and beta != 0:
@@ -119,7 +119,7 @@ def _gemm(node: OnnxNode) -> OnnxValue:
     a = node.tensor(0)
     turned = [node.flag("transA"), node.flag("transB")]
     if len(node.shape(0)) != 2 or len(node.shape(1)) != 2:
-        raise node.refusal(f"factors must have 2 dimensions, got {list(node.shape(0))} and {list(node.shape(1))}")
+        raise node.rejection(f"factors must have 2 dimensions, got {list(node.shape(0))} and {list(node.shape(1))}")
     columns = 0 if turned[1] else 1
     pieces = node.pieces(1, columns)
     m, n = a.sizes[1 if turned[0] else 0], node.shape(1)[columns]
@@ -199,7 +199,7 @@ def einsum(node: OnnxNode) -> OnnxValue:
     for x, labels in operands:
         for label, size in zip(labels, x.sizes, strict=False):
             if sizes.setdefault(label, size) != size and 1 not in (size, sizes[label]):
-                raise node.refusal(f"sizes of {label!r} must be equal, got {sizes[label]} and {size}")
+                raise node.rejection(f"sizes of {label!r} must be equal, got {sizes[label]} and {size}")
             sizes[label] = max(size, sizes[label])
     total, labels = operands[0]
     for index, (other, others) in enumerate(operands[1:], 1):
@@ -221,10 +221,10 @@ def _parsed(node: OnnxNode) -> tuple[list[Labels], Labels]:
     if len(terms) != len(node) or not all(
         re.fullmatch(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*", term) for term in (*terms, right)
     ):
-        raise node.refusal(f"equation must have a term for each of {len(node)} inputs, got {text!r}")
+        raise node.rejection(f"equation must have a term for each of {len(node)} inputs, got {text!r}")
     extra = [len(node.shape(index)) - len(term.replace("...", "")) for index, term in enumerate(terms)]
     if any(count < 0 or (count and "..." not in term) for count, term in zip(extra, terms, strict=True)):
-        raise node.refusal(f"terms must name all dimensions of their inputs, got {text!r}")
+        raise node.rejection(f"terms must name all dimensions of their inputs, got {text!r}")
     most = max(extra, default=0)
     rest = [f"...{index}" for index in range(most)]
 
@@ -237,7 +237,7 @@ def _parsed(node: OnnxNode) -> tuple[list[Labels], Labels]:
         result = labels(right, most)
         unknown = sorted(set(result).difference(*operands))
         if unknown or len(set(result)) != len(result):
-            raise node.refusal(f"the result must name labels of the inputs, each once, got {text!r}")
+            raise node.rejection(f"the result must name labels of the inputs, each once, got {text!r}")
         return operands, result
     counts = Counter(label for operand in operands for label in operand if not label.startswith("."))
     return operands, (*rest, *sorted(label for label, count in counts.items() if count == 1))
@@ -255,7 +255,7 @@ def _diagonal(node: OnnxNode, x: Tensor, labels: Labels, rank: int) -> tuple[Ten
     for label in distinct:
         several = {x.sizes[place] for place, other in enumerate(labels) if other == label}
         if len(several) > 1:
-            raise node.refusal(f"sizes of {label!r} must be equal, got {sorted(several)}")
+            raise node.rejection(f"sizes of {label!r} must be equal, got {sorted(several)}")
         sizes.append(several.pop())
     steps = [sum(strides[place] for place, other in enumerate(labels) if other == label) for label in distinct]
     return x.reinterpret(sizes, steps), distinct
@@ -310,7 +310,7 @@ def determinant(node: OnnxNode) -> OnnxValue:
     """Eliminate column by column, each by the row with the largest element in it."""
     shape = node.shape(0)
     if len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] > _MAX_ROWS:
-        raise node.refusal(f"matrices must be square, of at most {_MAX_ROWS} rows, got shape {list(shape)}")
+        raise node.rejection(f"matrices must be square, of at most {_MAX_ROWS} rows, got shape {list(shape)}")
     data_type, batch = node.data_type(0), math.prod(shape[:-2])
     matrix = reshaped(cast(node.tensor(0), DataType.FLOAT32), (batch, *shape[-2:]))
     product: Tensor | None = None

@@ -132,7 +132,7 @@ def lp_normalization(node: OnnxNode) -> OnnxValue:
     """Divide by the p-norm along an axis; the result is 0 if the norm is."""
     x, p = node.tensor(0), node.integer("p", 2)
     if p not in (1, 2):
-        raise node.refusal(f"p must be 1 or 2, got {p}")
+        raise node.rejection(f"p must be 1 or 2, got {p}")
     axis = node.axis(node.integer("axis", -1), len(node.shape(0)))
     elements = widened(x)
     norm = dml.reduce(elements, ReduceFunction.L1 if p == 1 else ReduceFunction.L2, axes=(axis,))
@@ -150,7 +150,7 @@ def normalized(
     *,
     scale: Tensor,
     bias: Tensor | None = None,
-    centred: bool = True,
+    centered: bool = True,
 ) -> Tensor:
     """Return rows less their mean, divided by their standard deviation, scaled and shifted.
 
@@ -167,10 +167,10 @@ def normalized(
     scale, bias = broadcast_to(scale, sizes), None if bias is None else broadcast_to(bias, sizes)
     if x.data_type is not DataType.FLOAT16:
         return directml.mean_variance_normalization2(
-            x, scale, bias, axes=tuple(axes), epsilon=epsilon, use_mean=centred
+            x, scale, bias, axes=tuple(axes), epsilon=epsilon, use_mean=centered
         )
     wide = directml.mean_variance_normalization2(
-        dml.cast(x, DataType.FLOAT32), axes=tuple(axes), epsilon=epsilon, use_mean=centred
+        dml.cast(x, DataType.FLOAT32), axes=tuple(axes), epsilon=epsilon, use_mean=centered
     )
     result = dml.multiply(dml.cast(wide, DataType.FLOAT16), scale)
     return result if bias is None else dml.add(result, bias)
@@ -181,14 +181,14 @@ def _epsilon(node: OnnxNode) -> float:
 
 
 def _statistics(
-    node: OnnxNode, x: Tensor, axes: Sequence[int], first: int, *, centred: bool = True
+    node: OnnxNode, x: Tensor, axes: Sequence[int], first: int, *, centered: bool = True
 ) -> tuple[Result, Result]:
     """Return the mean and the inverse deviation of rows, outputs ``first`` and the next, or None if not requested."""
     if not (node.wants(first) or node.wants(first + 1)):
         return None, None
     wide = dml.cast(x, DataType.FLOAT32) if x.data_type is DataType.FLOAT16 else x
     mean = dml.reduce(wide, ReduceFunction.AVERAGE, axes=axes)
-    distance = dml.subtract(wide, broadcast_to(mean, wide.sizes)) if centred else wide
+    distance = dml.subtract(wide, broadcast_to(mean, wide.sizes)) if centered else wide
     variance = dml.reduce(dml.multiply(distance, distance), ReduceFunction.AVERAGE, axes=axes)
     inverse = dml.pow(variance + _epsilon(node), -0.5)
     return mean if node.wants(first) else None, inverse if node.wants(first + 1) else None
@@ -200,7 +200,7 @@ def rms_normalization(node: OnnxNode) -> OnnxValue | Sequence[Result]:
     if node.data_type(0) is not node.data_type(1) or node.integer("stash_type", 1) != 1:
         return AS_FUNCTION
     axes = _axes_from(node)
-    return node.valued(normalized(node, node.tensor(0), axes, scale=node.tensor(1), centred=False), node.shape(0))
+    return node.valued(normalized(node, node.tensor(0), axes, scale=node.tensor(1), centered=False), node.shape(0))
 
 
 def _axes_from(node: OnnxNode) -> tuple[int, ...]:
@@ -213,8 +213,8 @@ def _axes_from(node: OnnxNode) -> tuple[int, ...]:
 def simplified_layer_normalization(node: OnnxNode) -> Sequence[Result]:
     """RMSNormalization, and the inverse of the root mean square."""
     x, axes = node.tensor(0), _axes_from(node)
-    result = normalized(node, x, axes, scale=node.tensor(1), centred=False)
-    _, inverse = _statistics(node, x, axes, 0, centred=False) if node.wants(1) else (None, None)
+    result = normalized(node, x, axes, scale=node.tensor(1), centered=False)
+    _, inverse = _statistics(node, x, axes, 0, centered=False) if node.wants(1) else (None, None)
     return [node.valued(result, node.shape(0)), inverse]
 
 
@@ -238,8 +238,8 @@ def skip_layer_normalization(node: OnnxNode) -> Sequence[Result]:
         total = dml.add(total, broadcast_to(bias, x.sizes))
     axes = (len(x.sizes) - 1,)
     beta = None if simplified else node.optional_tensor(3)
-    result = normalized(node, total, axes, scale=node.tensor(2), bias=beta, centred=not simplified)
-    statistics = _statistics(node, total, axes, 1, centred=not simplified)
+    result = normalized(node, total, axes, scale=node.tensor(2), bias=beta, centered=not simplified)
+    statistics = _statistics(node, total, axes, 1, centered=not simplified)
     return [result, *statistics, total if node.wants(3) else None]
 
 
@@ -256,7 +256,7 @@ def group_normalization(node: OnnxNode) -> Sequence[Result]:
     count, channels, height, width = first.sizes
     groups = node.integer("groups")
     if groups < 1 or channels % groups:
-        raise node.refusal(f"groups must divide {channels} channels, got {groups}")
+        raise node.rejection(f"groups must divide {channels} channels, got {groups}")
     grouped = (count, groups, channels // groups, height, width)
     split = dml.identity(first) if last else first
     wide = reshaped(split, grouped)

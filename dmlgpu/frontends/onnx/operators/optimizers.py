@@ -24,7 +24,7 @@ Step = Callable[[Sequence[Tensor], Tensor, Tensor], Sequence[Tensor]]
 def _optimized(node: OnnxNode, states: int, step: Step) -> list[OnnxValue]:
     """Apply a step to each tensor, its gradient and its states; outputs are grouped like inputs."""
     if len(node) < 2 or (len(node) - 2) % (states + 2):
-        raise node.refusal(f"inputs must be rate, count, and {states + 2} for each tensor, got {len(node)}")
+        raise node.rejection(f"inputs must be rate, count, and {states + 2} for each tensor, got {len(node)}")
     count = (len(node) - 2) // (states + 2)
     rate, steps = (reshaped(node.tensor(index), (1,)) for index in (0, 1))
     steps = cast(steps, DataType.FLOAT32)
@@ -88,7 +88,7 @@ def momentum(node: OnnxNode) -> list[OnnxValue]:
     """Move by a mean of gradients that fades, or Nesterov's."""
     mode, alpha = node.text("mode"), node.number("alpha")
     if mode not in ("standard", "nesterov"):
-        raise node.refusal(f"mode must be standard or nesterov, got {mode!r}")
+        raise node.rejection(f"mode must be standard or nesterov, got {mode!r}")
 
     def step(tensors: Sequence[Tensor], rate: Tensor, steps: Tensor) -> Sequence[Tensor]:
         x, gradient, velocity = tensors

@@ -25,7 +25,7 @@ def _windows(node: OnnxNode) -> tuple[Tensor, SlidingWindow, Shape]:
     """
     x = node.tensor(0)
     if not 3 <= len(x.sizes) <= 5:
-        raise node.refusal(f"1 to 3 spatial dimensions are supported, got shape {list(x.sizes)}")
+        raise node.rejection(f"1 to 3 spatial dimensions are supported, got shape {list(x.sizes)}")
     spatial = x.sizes[2:]
     window = window_of(node, node.integers("kernel_shape") or (), spatial)
     if node.flag("ceil_mode"):
@@ -109,7 +109,7 @@ def global_lp_pool(node: OnnxNode) -> OnnxValue:
     """Take the p-norm of all spatial dimensions."""
     x = node.tensor(0)
     if not 3 <= len(x.sizes) <= 5:
-        raise node.refusal(f"1 to 3 spatial dimensions are supported, got shape {list(x.sizes)}")
+        raise node.rejection(f"1 to 3 spatial dimensions are supported, got shape {list(x.sizes)}")
     wide = with_dimensions(x, max(len(x.sizes), 4))
     count = len(wide.sizes) - 2
     pooled = directml.lp_pooling1(
@@ -144,7 +144,7 @@ def max_unpool(node: OnnxNode) -> OnnxValue:
     pads = node.integers("pads") or (0,) * (2 * len(kernel))
     spatial = x.sizes[2:]
     if not len(kernel) == len(strides) == len(spatial) or len(pads) != 2 * len(kernel):
-        raise node.refusal(f"kernel_shape, strides and pads must be of {len(spatial)} dimensions")
+        raise node.rejection(f"kernel_shape, strides and pads must be of {len(spatial)} dimensions")
     ends = pads[len(kernel) :]
     sizes = [
         (size - 1) * stride - begin - end + extent
@@ -152,7 +152,7 @@ def max_unpool(node: OnnxNode) -> OnnxValue:
     ]
     shape = node.host_integers(2) if node.has(2) else (*x.sizes[:2], *sizes)
     if len(shape) != len(x.sizes) or shape[:2] != x.sizes[:2] or min(shape) < 1:
-        raise node.refusal(f"output_shape must be {[*x.sizes[:2], *sizes]} or the like, got {list(shape)}")
+        raise node.rejection(f"output_shape must be {[*x.sizes[:2], *sizes]} or the like, got {list(shape)}")
     node.check_range(1, 0, math.prod(shape) - 1, "I")
     row = (1, 1, 1, math.prod(x.sizes))
     indices = reshaped(cast(node.tensor(1), DataType.INT64), row).reinterpret(row, None, DataType.UINT64)

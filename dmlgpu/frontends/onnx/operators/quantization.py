@@ -68,7 +68,7 @@ def block_sizes(node: OnnxNode, default: int) -> tuple[int, int]:
     """Return the bits per element and the elements per block from com.microsoft's attributes."""
     bits, block = node.integer("bits", 4), node.integer("block_size", default)
     if bits not in (4, 8) or block < 16 or block & (block - 1):
-        raise node.refusal(f"bits must be 4 or 8 and block_size a power of 2 from 16 on, got {bits} and {block}")
+        raise node.rejection(f"bits must be 4 or 8 and block_size a power of 2 from 16 on, got {bits} and {block}")
     return bits, block
 
 
@@ -102,10 +102,10 @@ def quantization(node: OnnxNode, scale: int, zero_point: int, sizes: Shape, axis
     if len(entries) != len(sizes) or any(
         -(-size // block) != count for count, block, size in zip(entries, blocks, sizes, strict=True)
     ):
-        raise node.refusal(f"a scale of shape {list(shape)} does not fit a tensor of shape {list(sizes)}")
+        raise node.rejection(f"a scale of shape {list(shape)} does not fit a tensor of shape {list(sizes)}")
     zero = node.optional_tensor(zero_point)
     if zero is not None and math.prod(node.shape(zero_point)) != math.prod(shape):
-        raise node.refusal(f"the zero point must have the scale's shape {list(shape)}, got {list(zero.sizes)}")
+        raise node.rejection(f"the zero point must have the scale's shape {list(shape)}, got {list(zero.sizes)}")
     return Quantization(
         reshaped(node.tensor(scale), entries), None if zero is None else reshaped(zero, entries), blocks
     )
@@ -203,14 +203,14 @@ def quantize_linear(node: OnnxNode) -> OnnxValue:
     if coded:
         return node.valued(_coded(node, x, by, coded), node.shape(0), coded=coded)
     if data_type.is_float or data_type.bits > 16:
-        raise node.refusal(f"the output must be of integers of 4, 8 or 16 bits, got {data_type.name}")
+        raise node.rejection(f"the output must be of integers of 4, 8 or 16 bits, got {data_type.name}")
     if precision:
         kind = data_type_of(precision, str(node))
     else:
         shared = by.scale.data_type.is_float and x.data_type in (by.scale.data_type, DataType.INT32)
         kind = by.scale.data_type if shared else FLOAT32
     if not kind.is_float:
-        raise node.refusal(f"precision must be a type of floats, got {kind.name}")
+        raise node.rejection(f"precision must be a type of floats, got {kind.name}")
     if x.data_type is not DataType.INT32 or kind is not FLOAT32:
         x = converted(x, kind)
     by = Quantization(converted(by.scale, kind), by.zero_point, by.blocks)
@@ -262,7 +262,7 @@ def qlinear_add(node: OnnxNode) -> OnnxValue:
     numbers = [None if not node.has(index) else reshaped(node.tensor(index), scalar) for index in (1, 4, 6, 2, 5, 7)]
     a_scale, b_scale, scale, *zeros = numbers
     if a_scale is None or b_scale is None or scale is None:
-        raise node.refusal("scales must be given")
+        raise node.rejection("scales must be given")
     data_type = node.data_type(7) if node.has(7) else node.data_type(0)
     result = directml.element_wise_quantized_linear_add(a, a_scale, b, b_scale, scale, *zeros, output_type=data_type)
     return node.valued(result, shape)
@@ -332,7 +332,7 @@ def qlinear_average_pool(node: OnnxNode) -> OnnxValue:
     """Take the mean of each window."""
     x, rank = node.tensor(0), len(node.shape(0))
     if not 3 <= rank <= 5:
-        raise node.refusal(f"1 to 3 spatial dimensions are supported, got shape {list(x.sizes)}")
+        raise node.rejection(f"1 to 3 spatial dimensions are supported, got shape {list(x.sizes)}")
     last = node.flag("channels_last")
     if last:
         x = transposed(x, (0, rank - 1, *range(1, rank - 1)))
@@ -345,7 +345,7 @@ def qlinear_average_pool(node: OnnxNode) -> OnnxValue:
         reshaped(node.tensor(index), scalar) if node.has(index) else None for index in range(1, 5)
     )
     if scale is None or output_scale is None:
-        raise node.refusal("scales must be given")
+        raise node.rejection("scales must be given")
     result = directml.quantized_linear_average_pooling(
         whole,
         scale,
@@ -377,7 +377,7 @@ def gather_block_quantized(node: OnnxNode) -> OnnxValue:
     blocks = tuple(block if index == along else 1 for index in range(rank))
     scale = node.tensor(2)
     if scale.sizes != tuple(-(-size // count) for size, count in zip(shape, blocks, strict=True)):
-        raise node.refusal(f"scales of shape {list(scale.sizes)} do not fit {list(shape)} in blocks of {block}")
+        raise node.rejection(f"scales of shape {list(scale.sizes)} do not fit {list(shape)} in blocks of {block}")
     zero = node.optional_tensor(3)
     if zero is not None and zero.data_type is not data.data_type:
         zero = bits_as(zero, scale.sizes, data.data_type)
@@ -400,7 +400,7 @@ def _dequantized_slices(node: OnnxNode, axis: int, along: int, bits: int, block:
     elements = (*shape[:-1], shape[-1] * 8 // bits)
     fits = tuple(-(-size // block) if index == along else size for index, size in enumerate(elements))
     if scales != fits:
-        raise node.refusal(f"scales of shape {list(scales)} do not fit {list(elements)} in blocks of {block}")
+        raise node.rejection(f"scales of shape {list(scales)} do not fit {list(elements)} in blocks of {block}")
     node.check_indices(1, shape[axis])
     data_type = DataType.UINT4 if bits == 4 else DataType.UINT8
     parts = [gathered(node, index, axis) for index in (0, 2, 3) if node.has(index)]

@@ -82,7 +82,7 @@ class Factors:
         if len(shape) > len(sizes) or any(
             has not in (1, want) for has, want in zip(reversed(shape), reversed(sizes), strict=False)
         ):
-            raise node.refusal(f"input {index} must broadcast to {list(sizes)}, got {list(shape)}")
+            raise node.rejection(f"input {index} must broadcast to {list(sizes)}, got {list(shape)}")
         return self._placed(broadcast_to(node.tensor(index), sizes))
 
     def is_plain(self, node: OnnxNode, rows: tuple[int, ...], columns: tuple[int, ...]) -> bool:
@@ -121,7 +121,7 @@ class Factors:
 def matmul_integer(node: OnnxNode) -> OnnxValue:
     """Product of 8-bit integers less their zero points, in INT32."""
     if node.data_type(0).bits != 8 or node.data_type(1).bits != 8:
-        raise node.refusal(f"factors must be of 8 bits, got {node.data_type(0).name} and {node.data_type(1).name}")
+        raise node.rejection(f"factors must be of 8 bits, got {node.data_type(0).name} and {node.data_type(1).name}")
     factors = Factors.of(node, 0, 1)
     return node.valued(factors.sums(node, 2, 3), factors.shape)
 
@@ -210,7 +210,7 @@ def qgemm(node: OnnxNode) -> OnnxValue:
     The result is float without a scale and zero point of the output; one without the other is rejected.
     """
     if node.has(7) != node.has(8):
-        raise node.refusal("y_scale and y_zero_point must be given together")
+        raise node.rejection("y_scale and y_zero_point must be given together")
     for index in (0, 3):
         node.check_rank(index, 2)
     a, b = (
@@ -243,15 +243,17 @@ def matmul_bits(node: OnnxNode) -> OnnxValue:
     provider at level 4.
     """
     if node.has(4):
-        raise node.refusal("an order of groups (g_idx) is not supported")
+        raise node.rejection("an order of groups (g_idx) is not supported")
     bits, block = block_sizes(node, 0)
     if node.text(ACTIVATIONS) not in ("", "int8"):
-        raise node.refusal(f'{ACTIVATIONS} must be "int8" or absent, got {shown(node.text(ACTIVATIONS))}')
+        raise node.rejection(f'{ACTIVATIONS} must be "int8" or absent, got {shown(node.text(ACTIVATIONS))}')
     inner, columns = node.integer("K"), node.integer("N")
     blocks = -(-inner // block)
     shape = node.shape(0)
     if not shape or shape[-1] != inner or math.prod(node.shape(1)) * 8 != columns * blocks * block * bits:
-        raise node.refusal(f"inputs must be of {columns} columns of {inner}, got {list(shape)}, {list(node.shape(1))}")
+        raise node.rejection(
+            f"inputs must be of {columns} columns of {inner}, got {list(shape)}, {list(node.shape(1))}"
+        )
     rows = reshaped(node.tensor(0), (math.prod(shape[:-1]), inner))
     parts = [_columns_product(part, rows, count) for part, count in _column_pieces(node, columns)]
     result = parts[0] if len(parts) == 1 else dml.join(parts, 1)
@@ -319,7 +321,7 @@ def _parts(node: OnnxNode, x: Tensor, filters: int) -> tuple[Tensor, Tensor, Sli
     """Return input and filters with two spatial dimensions, windows over them, and the output's shape."""
     weights = node.tensor(filters)
     if not 3 <= len(x.sizes) <= 4:
-        raise node.refusal(f"1 or 2 spatial dimensions are supported, got shape {list(x.sizes)}")
+        raise node.rejection(f"1 or 2 spatial dimensions are supported, got shape {list(x.sizes)}")
     window = window_of(node, node.integers("kernel_shape") or weights.sizes[2:], x.sizes[2:])
     shape = (x.sizes[0], weights.sizes[0], *window.outputs(x.sizes[2:]))
     return with_dimensions(x, 4), with_dimensions(weights, 4), window.with_leading(4 - len(x.sizes)), shape

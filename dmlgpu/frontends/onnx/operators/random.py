@@ -72,11 +72,11 @@ def _shape_and_type(node: OnnxNode, usual: int | None) -> tuple[Shape, DataType]
     """Return the requested shape and data type."""
     shape = node.shape(0) if node.op_type.endswith("Like") else node.integers("shape") or ()
     if any(size < 0 for size in shape) or math.prod(shape) > MAX_ELEMENTS:
-        raise node.refusal(f"sizes must be at least 0, and at most {MAX_ELEMENTS} elements, got {list(shape)}")
+        raise node.rejection(f"sizes must be at least 0, and at most {MAX_ELEMENTS} elements, got {list(shape)}")
     element = node.integer("dtype") or usual
     data_type = node.data_type(0) if element is None else data_type_of(element, str(node))
     if not data_type.is_float:
-        raise node.refusal(f"results are floats, got {data_type.name}")
+        raise node.rejection(f"results are floats, got {data_type.name}")
     return shape, data_type
 
 
@@ -136,7 +136,7 @@ def dropout(node: OnnxNode) -> tuple[OnnxValue, OnnxValue | None]:
     training = node.has(2) and bool(node.host_integer(2))
     ratio = node.host_number(1) if node.has(1) else 0.5
     if not 0 <= ratio < 1:
-        raise node.refusal(f"the ratio must be at least 0 and less than 1, got {ratio}")
+        raise node.rejection(f"the ratio must be at least 0 and less than 1, got {ratio}")
     if not training or not ratio:
         result, sizes = node.expression(x), shape or (1,)
         is_kept = dml.fill_value_constant(node.builder, sizes, DataType.UINT8, 1)

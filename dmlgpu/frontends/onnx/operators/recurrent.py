@@ -46,12 +46,12 @@ def _activations(node: OnnxNode, usual: tuple[str, ...], directions: int) -> lis
     named = node.attribute("activations")
     names = [name.decode() for name in named] if named else [*usual] * directions
     if len(names) != len(usual) * directions:
-        raise node.refusal(f"activations must be {len(usual) * directions}, got {len(names)}")
+        raise node.rejection(f"activations must be {len(usual) * directions}, got {len(names)}")
     rests = {name: iter(node.numbers(f"activation_{name}") or ()) for name in ("alpha", "beta")}
     activations = []
     for name in names:
         if name.lower() not in _FUNCTIONS:
-            raise node.refusal(f"activation {name} is not supported")
+            raise node.rejection(f"activation {name} is not supported")
         make, parameters = _FUNCTIONS[name.lower()]
         none: Iterator[float] = iter(())
         activations.append(make(**{key: next(rests.get(key, none), value) for key, value in parameters.items()}))
@@ -65,9 +65,9 @@ class _Layer:
         self.node, self.batch_first = node, node.flag("layout")
         direction = node.text("direction", "forward")
         if direction not in _DIRECTIONS:
-            raise node.refusal(f"direction must be one of {', '.join(_DIRECTIONS)}, got {direction!r}")
+            raise node.rejection(f"direction must be one of {', '.join(_DIRECTIONS)}, got {direction!r}")
         if node.has(4) and node.data_type(4) is not DataType.INT32:
-            raise node.refusal(f"sequence_lens must be of INT32, got {node.data_type(4).name}")
+            raise node.rejection(f"sequence_lens must be of INT32, got {node.data_type(4).name}")
         for index in range(3):
             node.check_rank(index, 3)
         self.x = self._turned(0)
@@ -185,7 +185,7 @@ def _dequantized(node: OnnxNode, index: int, scale: int) -> OnnxValue:
     for parameter in (scale, scale + 1):
         shape = node.shape(parameter) if node.has(parameter) else (directions,)
         if shape not in ((directions,), (directions, gates), (directions, 1)):
-            raise node.refusal(
+            raise node.rejection(
                 f"input {parameter} must be of shape {[directions]} or {[directions, gates]}, got {list(shape)}"
             )
     entries = (directions, 1, math.prod(node.shape(scale)) // directions)
@@ -198,7 +198,7 @@ def _dequantized(node: OnnxNode, index: int, scale: int) -> OnnxValue:
 
 def _without_clip(node: OnnxNode) -> None:
     if node.attribute("clip") is not None:
-        raise node.refusal("clip is supported by LSTM only")
+        raise node.rejection("clip is supported by LSTM only")
 
 
 def _requested_outputs(node: OnnxNode) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def _target(node: OnnxNode) -> tuple[Shape, list[float]]:
     if node.has(3) and node.shape(3) != (0,):
         targets = node.host_integers(3, len(axes))
         if any(not shape[axis] for axis in axes):
-            raise node.refusal(f"tensors without elements cannot be resized to sizes, got shape {list(shape)}")
+            raise node.rejection(f"tensors without elements cannot be resized to sizes, got shape {list(shape)}")
         ratios = [size / shape[axis] for axis, size in zip(axes, targets, strict=True)]
         policy = node.text("keep_aspect_ratio_policy", "stretch")
         if policy != "stretch":
@@ -85,12 +85,12 @@ def resize(node: OnnxNode) -> OnnxValue:
         ("nearest_mode", rounding, tuple(ROUNDINGS)),
     ):
         if value not in allowed:
-            raise node.refusal(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+            raise node.rejection(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
     sizes, scales = _target(node)
     if 0 in sizes:
         return node.known(np.zeros(sizes, node.data_type(0).numpy))
     if any(factor <= 0 for factor in (*sizes, *scales)):
-        raise node.refusal(f"sizes and scales must be positive, got {list(sizes)} and {scales}")
+        raise node.rejection(f"sizes and scales must be positive, got {list(sizes)} and {scales}")
     # operator set 10 does not specify the rounding; its example and onnxruntime round up if an axis shrinks
     roundings = ["ceil" if old and scale < 1 else rounding for scale in scales]
     axes = _axes(node, sizes, scales, roundings, how)
@@ -167,7 +167,7 @@ def _by_axis(node: OnnxNode, axes: list[ResizedAxis], mode: str) -> Tensor:
     """Return the result axis by axis: a GATHER, and a weighted sum of the gathered elements."""
     x, cubic = node.tensor(0), node.number("cubic_coeff_a", -0.75)
     if not math.isfinite(cubic):
-        raise node.refusal(f"cubic_coeff_a must be finite, got {cubic}")
+        raise node.rejection(f"cubic_coeff_a must be finite, got {cubic}")
     data_type = x.data_type
     if mode != "nearest" and data_type is not DataType.FLOAT32:
         x = dml.cast(x, DataType.FLOAT32)
@@ -221,16 +221,16 @@ def grid_sample(node: OnnxNode) -> OnnxValue:
     """Sample an image at the coordinates of a grid, from -1 to 1 over each dimension."""
     mode, padding = node.text("mode", "linear"), node.text("padding_mode", "zeros")
     if mode not in _MODES:
-        raise node.refusal(f"mode must be one of {', '.join(_MODES)}, got {mode!r}")
+        raise node.rejection(f"mode must be one of {', '.join(_MODES)}, got {mode!r}")
     if padding not in ("zeros", "border", "reflection"):
-        raise node.refusal(f"padding_mode must be zeros, border or reflection, got {padding!r}")
+        raise node.rejection(f"padding_mode must be zeros, border or reflection, got {padding!r}")
     node.check_rank(0, 4, 5)
     node.check_rank(1, len(node.shape(0)))
     x, aligned = node.tensor(0), node.flag("align_corners")
     batch, channels, *spatial = x.sizes
     sizes, count = node.shape(1)[1:-1], len(spatial)
     if node.shape(1)[0] != batch or node.shape(1)[-1] != count or len(sizes) != count:
-        raise node.refusal(
+        raise node.rejection(
             f"grid must be {{{batch}, ..., {count}}} with {count} sizes between, got {list(node.shape(1))}"
         )
     grid = reshaped(cast(node.tensor(1), DataType.FLOAT32), (batch, math.prod(sizes), count))
@@ -261,7 +261,7 @@ def affine_grid(node: OnnxNode) -> OnnxValue:
     theta, sizes = cast(node.tensor(0), DataType.FLOAT32), node.host_integers(1)
     count, batch = len(sizes) - 2, theta.sizes[0]
     if count not in (2, 3) or theta.sizes[1:] != (count, count + 1) or sizes[0] != batch:
-        raise node.refusal(
+        raise node.rejection(
             f"size must have 4 or 5 elements that fit theta {{N, 2, 3}} or {{N, 3, 4}}, got {list(sizes)} "
             f"and {list(theta.sizes)}"
         )

@@ -52,7 +52,7 @@ def _neutral(reduction: str, data_type: DataType) -> float:
 def _reduction(node: OnnxNode) -> str:
     reduction = node.text("reduction", "none")
     if reduction != "none" and reduction not in _REDUCTIONS:
-        raise node.refusal(f"reduction must be one of none, {', '.join(_REDUCTIONS)}, got {reduction!r}")
+        raise node.rejection(f"reduction must be one of none, {', '.join(_REDUCTIONS)}, got {reduction!r}")
     # Sums of booleans are 0 or 1 as well: onnxruntime computes "or" and "and".
     return {"add": "max", "mul": "min"}.get(reduction, reduction) if node.value(0).is_bool else reduction
 
@@ -119,7 +119,7 @@ def _combined(node: OnnxNode, x: Tensor, where: Tensor, updates: Tensor, reducti
     x, updates = cast(x, computed), cast(updates, computed)
     part = max(min(count, _MAX_PAIRS // (outer * size * inner)), 1)
     if -(-count // part) > _MAX_ROUNDS:
-        raise node.refusal(f"at most {_MAX_ROUNDS * _MAX_PAIRS} pairs of an element and an update are compared")
+        raise node.rejection(f"at most {_MAX_ROUNDS * _MAX_PAIRS} pairs of an element and an update are compared")
     numbers = reshaped(sequence(x, (size,), where.data_type), (1, size, 1, 1))
     nothing = number_like(x, _neutral(reduction, computed))
     for begin in range(0, count, part):
@@ -137,10 +137,10 @@ def scatter_nd(node: OnnxNode) -> OnnxValue:
     """Write slices into a copy at tuples of indices."""
     shapes, reduction = [node.shape(index) for index in range(3)], _reduction(node)
     if not shapes[0] or not shapes[1] or not 1 <= shapes[1][-1] <= len(shapes[0]):
-        raise node.refusal(f"indices must name 1 to {len(shapes[0])} dimensions, got shape {list(shapes[1])}")
+        raise node.rejection(f"indices must name 1 to {len(shapes[0])} dimensions, got shape {list(shapes[1])}")
     shape, tuples = shapes[0], shapes[1][-1]
     if shapes[2] != shapes[1][:-1] + shape[tuples:]:
-        raise node.refusal(f"updates must have shape {list(shapes[1][:-1] + shape[tuples:])}, got {list(shapes[2])}")
+        raise node.rejection(f"updates must have shape {list(shapes[1][:-1] + shape[tuples:])}, got {list(shapes[2])}")
     node.check_range(1, tuple(-size for size in shape[:tuples]), tuple(size - 1 for size in shape[:tuples]), "indices")
     where = _flat_indices(node.tensor(1), shape[:tuples])
     size, inner, count = math.prod(shape[:tuples]), math.prod(shape[tuples:]), where.sizes[0]
@@ -188,9 +188,9 @@ def tensor_scatter(node: OnnxNode) -> OnnxValue:
     axis = node.axis(node.integer("axis", -2), len(sizes))
     mode = node.text("mode", "linear")
     if mode not in ("linear", "circular"):
-        raise node.refusal(f"mode must be linear or circular, got {mode!r}")
+        raise node.rejection(f"mode must be linear or circular, got {mode!r}")
     if axis == 0:
-        raise node.refusal("axis must not be 0, the sequences'")
+        raise node.rejection("axis must not be 0, the sequences'")
     if node.has(2):
         most = sizes[axis] if mode == "linear" else np.iinfo(np.int32).max  # places are INT32
         node.check_range(2, 0, int(most) - new[axis], "write_indices")

@@ -66,7 +66,7 @@ def insert(node: OnnxNode) -> OnnxValue:
     """Return a sequence with another tensor before a position, by default at the end."""
     sequence, tensor = node.sequence(0), node.value(1)
     if tensor.element != sequence.element:
-        raise node.refusal(
+        raise node.rejection(
             f"the tensor must be of the type of the sequence {sequence.type_name}, got {tensor.type_name}"
         )
     items = list(sequence.items)
@@ -79,7 +79,7 @@ def concatenate(node: OnnxNode) -> Steps:
     """Join the tensors along an axis, or along a new one."""
     items = node.sequence(0).items
     if not items:
-        raise node.refusal("the sequence must have tensors to join")
+        raise node.rejection("the sequence must have tensors to join")
     rank = len(items[0].shape) + node.flag("new_axis")
     axis = node.axis(node.integer("axis"), rank)
     return (yield from joined(node, items, axis, is_new=node.flag("new_axis")))
@@ -97,10 +97,10 @@ def split(node: OnnxNode) -> Steps:
         listed = [int(number) for number in plain_array(node.host(1)).reshape(-1)]
         is_chunk = not node.shape(1)
         if min(listed, default=0) < 0 or (is_chunk and listed[0] < 1) or (not is_chunk and sum(listed) != size):
-            raise node.refusal(f"split must be a size of at least 1, or sizes that sum up to {size}, got {listed}")
+            raise node.rejection(f"split must be a size of at least 1, or sizes that sum up to {size}, got {listed}")
         sizes = [min(listed[0], size - start) for start in range(0, size, listed[0])] if is_chunk else listed
     if len(sizes) > MAX_ITEMS:
-        raise node.refusal(f"a tensor is split into at most {MAX_ITEMS} tensors, got {len(sizes)}")
+        raise node.rejection(f"a tensor is split into at most {MAX_ITEMS} tensors, got {len(sizes)}")
     if not sizes:
         return _sequence([], tensor)
     names = [f"piece {index}" for index in range(len(sizes))]
@@ -136,9 +136,9 @@ def _position(node: OnnxNode, index: int, count: int, *, may_be_end: bool = Fals
     """Return an input that is a position among ``count``, the last one if it is absent."""
     position = plain_array(node.host(index)).reshape(-1) if node.has(index) else np.array([-1])
     if position.size != 1:
-        raise node.refusal(f"the position must be one integer, got shape {list(node.shape(index))}")
+        raise node.rejection(f"the position must be one integer, got shape {list(node.shape(index))}")
     if not count and not may_be_end:
-        raise node.refusal("the sequence has no tensors")
+        raise node.rejection("the sequence has no tensors")
     Bounds(-count, count if may_be_end else count - 1, f"{node}: position").check(position)
     return int(position[0]) + (count if position[0] < 0 else 0)
 
@@ -166,7 +166,7 @@ def optional(node: OnnxNode) -> OnnxValue:
         return node.value(0)
     declared: TypeProto = node.attribute("type")
     if declared is None:
-        raise node.refusal("an optional without an element must have the attribute type")
+        raise node.rejection("an optional without an element must have the attribute type")
     return empty_optional(declared, str(node))
 
 
@@ -181,7 +181,7 @@ def get_element(node: OnnxNode) -> OnnxValue:
     """Return the element."""
     value = node.value(0)
     if isinstance(value, EmptyOptional):
-        raise node.refusal("the optional has no element")
+        raise node.rejection("the optional has no element")
     return value
 
 

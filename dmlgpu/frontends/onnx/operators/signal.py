@@ -31,12 +31,14 @@ def discrete_fourier_transform(node: OnnxNode) -> OnnxValue:
     axis = node.axis(node.host_integer(2) if node.has(2) else axis, len(shape))
     parts = shape[-1]
     if axis == len(shape) - 1 or parts not in (1, 2):
-        raise node.refusal(f"the last dimension must hold 1 or 2 parts of a number, got {list(shape)} and axis {axis}")
+        raise node.rejection(
+            f"the last dimension must hold 1 or 2 parts of a number, got {list(shape)} and axis {axis}"
+        )
     size = shape[axis]
     usual = 2 * (size - 1) if inverse and half else size
     length = node.host_integer(1) if node.has(1) else usual
     if not 1 <= length <= MAX_LENGTH:
-        raise node.refusal(f"the length of a transform must be between 1 and {MAX_LENGTH}, got {length}")
+        raise node.rejection(f"the length of a transform must be between 1 and {MAX_LENGTH}, got {length}")
     x = node.tensor(0)
     if inverse and half and parts == 1:
         x = dml.join([x, multiply(x, 0)], len(shape) - 1)
@@ -63,11 +65,13 @@ def short_time_fourier_transform(node: OnnxNode) -> OnnxValue:
     shape, step = node.shape(0), node.host_integer(1)
     shape = shape if len(shape) == 3 else (*shape, 1)
     if len(shape) != 3 or shape[2] not in (1, 2) or step < 1:
-        raise node.refusal(f"signals must be {{batch, length, 1 or 2}}, the step at least 1, got {list(shape)}, {step}")
+        raise node.rejection(
+            f"signals must be {{batch, length, 1 or 2}}, the step at least 1, got {list(shape)}, {step}"
+        )
     size = shape[1]
     length = node.host_integer(3) if node.has(3) else node.shape(2)[0] if node.has(2) else size
     if not 1 <= length <= min(size, MAX_LENGTH):
-        raise node.refusal(f"windows must have 1 to {min(size, MAX_LENGTH)} elements, got {length}")
+        raise node.rejection(f"windows must have 1 to {min(size, MAX_LENGTH)} elements, got {length}")
     half = node.flag("onesided", True)
     x = reshaped(node.tensor(0), shape)
     window = cast(node.tensor(2), DataType.FLOAT32) if node.has(2) else None
@@ -82,7 +86,7 @@ def mel_weight_matrix(node: OnnxNode) -> OnnxValue:
     bands, length, rate = (node.host_integer(index) for index in range(3))
     low, high = (node.host_number(index) for index in (3, 4))
     if bands < 0 or length < 1 or rate < 1 or bands * length > MAX_ELEMENTS // 64:
-        raise node.refusal(
+        raise node.rejection(
             f"length and rate must be positive, bands at least 0, and not too many, got {bands}, {length}, {rate}"
         )
     with np.errstate(all="ignore"):
@@ -92,7 +96,7 @@ def mel_weight_matrix(node: OnnxNode) -> OnnxValue:
         edges = (length + 1) * (700 * (10 ** (edges / 2595) - 1)) // rate
     weights = np.zeros((length // 2 + 1, bands))
     if not (edges.min() >= 0 and edges.max() <= len(weights)):
-        raise node.refusal(f"edges must be between 0 and half the rate, got {low} and {high} of {rate}")
+        raise node.rejection(f"edges must be between 0 and half the rate, got {low} and {high} of {rate}")
     edges = edges.astype(np.int64)
     for band, (begin, middle, end) in enumerate(zip(edges, edges[1:], edges[2:], strict=False)):
         if begin == middle:
@@ -103,7 +107,7 @@ def mel_weight_matrix(node: OnnxNode) -> OnnxValue:
             weights[middle:end, band] = np.arange(end - middle, 0, -1) / (end - middle)
     data_type = DATA_TYPES.get(node.integer("output_datatype", 1))
     if data_type is None:
-        raise node.refusal(f"elements of type {node.integer('output_datatype')} are not supported")
+        raise node.rejection(f"elements of type {node.integer('output_datatype')} are not supported")
     if not bands:
         return node.known(weights.astype(data_type.numpy))
     return node.valued(cast(node.constant(weights.astype(np.float32), DataType.FLOAT32), data_type))

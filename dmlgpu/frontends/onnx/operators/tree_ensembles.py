@@ -108,10 +108,10 @@ def _listed_nodes(node: OnnxNode, kind: str) -> Nodes:
     count = len(modes)
     unknown = {mode.decode(errors="replace") for mode in set(modes)} - set(MODES)
     if not count or unknown:
-        raise node.refusal(f"nodes_modes must be among {', '.join(MODES)}, got {sorted(unknown) or 'none'}")
+        raise node.rejection(f"nodes_modes must be among {', '.join(MODES)}, got {sorted(unknown) or 'none'}")
     values = _floats(node, "nodes_values")
     if len(values) != count:
-        raise node.refusal(f"nodes_values must have {count} elements, got {len(values)}")
+        raise node.rejection(f"nodes_values must have {count} elements, got {len(values)}")
     trees, ids, features, true, false = (
         _integers(node, f"nodes_{name}", count)
         for name in ("treeids", "nodeids", "featureids", "truenodeids", "falsenodeids")
@@ -154,19 +154,19 @@ def _joined_nodes(node: OnnxNode) -> Nodes:
     kinds = arrays.get("nodes_modes", np.zeros(0)).astype(np.int64)
     count, leaves = len(splits), len(weights)
     if len(kinds) != count or ((kinds < 0) | (kinds >= MODES.index("LEAF"))).any():
-        raise node.refusal(f"nodes_modes must be {count} numbers from 0 to 6, got {kinds[:8].tolist()}")
+        raise node.rejection(f"nodes_modes must be {count} numbers from 0 to 6, got {kinds[:8].tolist()}")
     features = _integers(node, "nodes_featureids", count)
     children = []
     for side in ("true", "false"):
         numbers, at_leaf = (_integers(node, f"nodes_{side}{kind}", count) for kind in ("nodeids", "leafs"))
         limits = np.where(at_leaf != 0, leaves, count)
         if ((numbers < 0) | (numbers >= limits)).any():
-            raise node.refusal(f"nodes_{side}nodeids must be numbers of nodes or leaves")
+            raise node.rejection(f"nodes_{side}nodeids must be numbers of nodes or leaves")
         children.append(np.where(at_leaf != 0, count + numbers, numbers))
     true, false = children
     roots = np.array(node.integers("tree_roots") or (), np.int64)
     if not len(roots) or ((roots < 0) | (roots >= count)).any():
-        raise node.refusal(f"tree_roots must be numbers from 0 to {count - 1}, got {roots[:8].tolist()}")
+        raise node.rejection(f"tree_roots must be numbers from 0 to {count - 1}, got {roots[:8].tolist()}")
     # A tree of one leaf is a node with equal children.
     is_alone = (true[roots] == false[roots]) & (true[roots] >= count)
     more = np.zeros(leaves, np.int64)
@@ -191,21 +191,21 @@ def _members(node: OnnxNode, kinds: Array, values: Array | None) -> dict[int, Ar
     values = np.zeros(0) if values is None else values
     sets = np.split(values, np.flatnonzero(np.isnan(values)))
     if len(sets) < len(numbers):
-        raise node.refusal(f"membership_values must have {len(numbers)} sets, got {len(sets)}")
+        raise node.rejection(f"membership_values must have {len(numbers)} sets, got {len(sets)}")
     return {node: np.unique(part[~np.isnan(part)]) for node, part in zip(numbers, sets, strict=False)}
 
 
 def _prepared(node: OnnxNode, nodes: Nodes, targets: int, aggregate: str, **attributes: Any) -> PreparedAttributes:
     """Return the tables of an ensemble as weights of the model."""
     if targets < 1 or (len(nodes.targets) and not 0 <= nodes.targets.min() <= nodes.targets.max() < targets):
-        raise node.refusal(f"ids of targets must be from 0 to {targets - 1}, got {nodes.targets[:8].tolist()}")
+        raise node.rejection(f"ids of targets must be from 0 to {targets - 1}, got {nodes.targets[:8].tolist()}")
     if (nodes.features < 0).any():
-        raise node.refusal("ids of features must be at least 0")
+        raise node.rejection("ids of features must be at least 0")
     try:
         forest = forest_of(nodes)
         leaves = leaves_of(nodes, forest, targets, _NEUTRAL.get(aggregate, 0.0))
     except ValueError as error:
-        raise node.refusal(str(error)) from None
+        raise node.rejection(str(error)) from None
     last = len(forest.nodes)
     if node.op_type == "TreeEnsemble" and forest.thresholds.dtype == np.float64:
         table, attributes["shift"] = scaled_integers(leaves.weights, leaves.roots.shape[1])
@@ -252,7 +252,7 @@ def _regressor(node: OnnxNode) -> PreparedAttributes:
     """Prepare TreeEnsembleRegressor."""
     aggregate = node.text("aggregate_function", "SUM")
     if aggregate not in _AGGREGATES:
-        raise node.refusal(f"aggregate_function must be among {', '.join(_AGGREGATES)}, got {aggregate!r}")
+        raise node.rejection(f"aggregate_function must be among {', '.join(_AGGREGATES)}, got {aggregate!r}")
     targets = node.integer("n_targets")
     return _prepared(node, _of_lists(node, "target", targets), targets, aggregate, **_base_values(node))
 
@@ -261,7 +261,7 @@ def _ensemble(node: OnnxNode) -> PreparedAttributes:
     """Prepare TreeEnsemble."""
     number = node.integer("aggregate_function", 1)
     if not 0 <= number < len(_AGGREGATES):
-        raise node.refusal(f"aggregate_function must be from 0 to {len(_AGGREGATES) - 1}, got {number}")
+        raise node.rejection(f"aggregate_function must be from 0 to {len(_AGGREGATES) - 1}, got {number}")
     return _prepared(node, _joined_nodes(node), node.integer("n_targets"), _AGGREGATES[number])
 
 
@@ -270,7 +270,7 @@ def _of_lists(node: OnnxNode, kind: str, targets: int) -> Nodes:
     try:
         nodes = _listed_nodes(node, kind)
     except ValueError as error:
-        raise node.refusal(str(error)) from None
+        raise node.rejection(str(error)) from None
     if targets == 1:
         _, first = np.unique(nodes.leaves, return_index=True)
         nodes.leaves, nodes.targets, nodes.weights = nodes.leaves[first], nodes.targets[first], nodes.weights[first]
@@ -292,7 +292,7 @@ def _start(node: OnnxNode) -> tuple[Tensor, Tensor]:
         x = reshaped(x, (1, *x.sizes))
     needed = node.integer("feature_count")
     if x.sizes[1] < needed:
-        raise node.refusal(f"rows must have at least the {needed} features that trees test, got {x.sizes[1]}")
+        raise node.rejection(f"rows must have at least the {needed} features that trees test, got {x.sizes[1]}")
     if x.data_type is DataType.FLOAT64:
         return ordered(x), ordered(cast(node.array("thresholds"), DataType.FLOAT64))
     return cast(x, DataType.FLOAT32), cast(node.array("thresholds"), DataType.FLOAT32)
@@ -404,7 +404,7 @@ def regressor(node: OnnxNode) -> OnnxValue:
     if node.op_type == "TreeEnsemble":
         number = node.integer("post_transform")
         if not 0 <= number < len(TRANSFORMS):
-            raise node.refusal(f"post_transform must be from 0 to {len(TRANSFORMS) - 1}, got {number}")
+            raise node.rejection(f"post_transform must be from 0 to {len(TRANSFORMS) - 1}, got {number}")
         transform = TRANSFORMS[number]
         if node.attribute("shift") is not None:
             return node.valued(_doubles(node, transform))
@@ -421,7 +421,7 @@ def _doubles(node: OnnxNode, transform: str) -> Tensor:
     aggregate = node.text("aggregate")
     is_sum = aggregate == "SUM" or (aggregate == "AVERAGE" and node.integer("tree_count") == 1)
     if not is_sum or transform != "NONE":
-        raise node.refusal("of float64, only sums of weights without a transform are supported")
+        raise node.rejection("of float64, only sums of weights without a transform are supported")
     (total,) = _aggregated(node, "leaves")
     total = reshaped(total, (total.sizes[0], total.sizes[1] * total.sizes[3]))
     bits = cast(total, DataType.FLOAT64).reinterpret(total.sizes, None, DataType.INT64)

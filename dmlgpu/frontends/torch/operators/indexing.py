@@ -43,13 +43,13 @@ def _expanded(x: Any, indices: Sequence[Any]) -> tuple[Any, list[Any]]:
         if not index.ndim:
             x = x.expand_dims(len(entries))
         elif index.sizes != x.sizes[len(entries) : len(entries) + index.ndim]:
-            _refuse_mask(x, index, len(entries))
+            _reject_mask(x, index, len(entries))
         entries += coordinates(index)
     entries += [None] * (x.ndim - len(entries))
     return x, entries
 
 
-def _refuse_mask(x: Any, mask: Any, begin: int) -> None:
+def _reject_mask(x: Any, mask: Any, begin: int) -> None:
     axis = next((axis for axis, size in enumerate(mask.sizes) if x.sizes[begin : begin + axis + 1][-1:] != (size,)), 0)
     raise IndexError(
         f"The shape of the mask {list(mask.sizes)} at index {axis} does not match the shape of the indexed tensor "

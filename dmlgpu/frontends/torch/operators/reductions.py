@@ -25,11 +25,11 @@ def axes_of(x: Any, dim: Any) -> tuple[int, ...]:
         return tuple(range(x.ndim))
     dims = (dim,) if isinstance(dim, int) else dim
     rank = max(x.ndim, 1)
-    axes = tuple(axis % rank if -rank <= axis < rank else _refuse_axis(axis, rank) for axis in dims)
+    axes = tuple(axis % rank if -rank <= axis < rank else _reject_axis(axis, rank) for axis in dims)
     return axes if x.ndim else ()
 
 
-def _refuse_axis(axis: int, rank: int) -> int:
+def _reject_axis(axis: int, rank: int) -> int:
     raise IndexError(f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {axis})")
 
 

@@ -1,4 +1,4 @@
-"""Serialised DirectML graphs made up for tests, with the package flatbuffers."""
+"""Serialized DirectML graphs made up for tests, with the package flatbuffers."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ def table(*fields: tuple[str, Any] | None) -> Part:
     def write(builder: flatbuffers.Builder) -> int:
         places = [field[1](builder) if field is not None and field[0] == "part" else None for field in fields]
         builder.StartObject(len(fields))
-        for number, (part, place) in enumerate(zip(fields, places, strict=True)):
+        for index, (part, place) in enumerate(zip(fields, places, strict=True)):
             if part is None:
                 continue
             if part[0] == "part":
-                builder.PrependUOffsetTRelativeSlot(number, place, 0)
+                builder.PrependUOffsetTRelativeSlot(index, place, 0)
             elif part[0] == "u8":
-                builder.PrependUint8Slot(number, part[1], 0)
+                builder.PrependUint8Slot(index, part[1], 0)
             else:
-                builder.PrependUint64Slot(number, part[1], 0)
+                builder.PrependUint64Slot(index, part[1], 0)
         return builder.EndObject()
 
     return write

@@ -240,10 +240,10 @@ def test_python_mapping_with_tuples_and_floats(device: dmlgpu.Device) -> None:
     np.testing.assert_array_equal(dxdispatch.run(model, device)["Y"], [math.nan, -math.inf, 0.5, 2])
 
 
-# -- what the device refuses ----------------------------------------------------------------------------------------
+# -- what the device rejects ----------------------------------------------------------------------------------------
 
 
-def test_descriptions_that_the_device_refuses_name_the_key(device: dmlgpu.Device) -> None:
+def test_descriptions_that_the_device_rejects_name_the_key(device: dmlgpu.Device) -> None:
     model = copy_model()
     tensor = {"DataType": "FLOAT32", "Sizes": [3]}
     for form, path in ((tensor, "OutputTensor.Sizes"), ({"Type": "BUFFER", "Desc": tensor}, "OutputTensor.Desc.Sizes")):
@@ -255,7 +255,7 @@ def test_descriptions_that_the_device_refuses_name_the_key(device: dmlgpu.Device
     assert dxdispatch.run(copy_model(), device)["Y"][3] == 4, "the device works on"
 
 
-def test_bindings_that_the_device_refuses_name_the_command(device: dmlgpu.Device) -> None:
+def test_bindings_that_the_device_rejects_name_the_command(device: dmlgpu.Device) -> None:
     model = copy_model(initialValuesDataType="FLOAT32", initialValues=[1, 2, 3, 4, 5])
     model["commands"][0]["bindings"]["InputTensor"] = {"name": "X", "elementOffset": 1}
     with pytest.raises(BindingError, match=r"^\$\.commands\[0\]: ELEMENT_WISE_IDENTITY 'copy': input_tensor .*16"):
@@ -280,11 +280,11 @@ def test_complaints_lead_into_arrays_of_tensors(device: dmlgpu.Device) -> None:
     assert caught.value.path == "$.dispatchables.join.desc.InputTensors[1].Desc.TotalTensorSizeInBytes"
 
 
-def test_other_refusals_are_annotated_with_the_path(device: dmlgpu.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(desc: dmlgpu.OperatorDesc) -> None:
+def test_other_rejections_are_annotated_with_the_path(device: dmlgpu.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    def reject(desc: dmlgpu.OperatorDesc) -> None:
         raise OperatorNotImplemented(desc.operator)
 
-    monkeypatch.setattr(device, "create_operator", refuse)
+    monkeypatch.setattr(device, "create_operator", reject)
     with pytest.raises(OperatorNotImplemented, match=r"^ELEMENT_WISE_IDENTITY: ") as caught:
         dxdispatch.run(copy_model(), device)
     assert caught.value.__notes__ == ["in $.dispatchables.copy"]

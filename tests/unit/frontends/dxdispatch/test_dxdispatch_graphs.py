@@ -1,4 +1,4 @@
-"""DxDispatch models with graphs: operators compiled as graphs, and graphs that were serialised."""
+"""DxDispatch models with graphs: operators compiled as graphs, and graphs that were serialized."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_serialised_graph_runs(folder: Path) -> None:
+def test_a_serialized_graph_runs(folder: Path) -> None:
     result = dxdispatch.run(model_of(folder), dmlgpu.Device("numpy"))
     expected = np.maximum(np.array([[1, 2, 3], [4, 5, 6]], np.float32) @ WEIGHTS + BIAS, 0)
     np.testing.assert_array_equal(result["out"].ravel(), expected.ravel())
@@ -147,14 +147,14 @@ def relu(inputs: str = "x", outputs: str = "y", attributes: tuple[flat.Part, ...
     ],
     ids=["empty", "noise", "loose input", "loose output", "two writers", "one name", "type", "field", "constant"],
 )
-def test_malformed_graphs_are_refused(data: bytes, complaint: str) -> None:
+def test_malformed_graphs_are_rejected(data: bytes, complaint: str) -> None:
     with pytest.raises(ModelError) as caught:
         read_graph(data, "g", lambda name: b"")
     assert str(caught.value).startswith(complaint)
 
 
 def test_an_activation_within_itself_ends() -> None:
-    """Offsets may lead back: an attribute of another kind than the field's is refused before it is followed."""
+    """Offsets may lead back: an attribute of another kind than the field's is rejected before it is followed."""
     inner = flat.table(
         ("part", flat.text("DML_OPERATOR_ACTIVATION_ELU")),
         ("part", flat.parts([flat.attribute("Alpha", 1, flat.table(None, None))])),
@@ -165,15 +165,15 @@ def test_an_activation_within_itself_ends() -> None:
 
 def test_every_damage_of_a_file_is_a_model_error_or_harmless() -> None:
     whole = product()
-    refused = 0
+    rejected = 0
     for position in range(0, len(whole), 3):
         for byte in (0, 0x7F, 0xFF):
             damaged = whole[:position] + bytes([byte]) + whole[position + 1 :]
             try:
                 read_graph(damaged, "g", lambda name: WEIGHTS.tobytes())
             except dmlgpu.DmlError:
-                refused += 1
-    assert refused > len(whole) / 4
+                rejected += 1
+    assert rejected > len(whole) / 4
     for length in range(len(whole) - 1):
         with pytest.raises(dmlgpu.DmlError):
             read_graph(whole[:length], "g", lambda name: WEIGHTS.tobytes())

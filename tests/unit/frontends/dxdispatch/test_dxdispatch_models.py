@@ -179,7 +179,7 @@ BOUND = "$.commands[0].bindings"
         ),
         (
             lambda model: model["commands"][2].update(targetPath="b.PNG", dimensions=[1, 1, 3]),
-            "$.commands[2].targetPath: a picture must have dimensions [1, channels, height, width] with 1, 3 or 4 "
+            "$.commands[2].targetPath: an image must have dimensions [1, channels, height, width] with 1, 3 or 4 "
             "channels, got [1, 1, 3]",
         ),
         (

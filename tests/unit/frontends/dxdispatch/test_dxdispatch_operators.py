@@ -307,7 +307,7 @@ def test_bad_descriptions(change: Callable[[dict[str, Any]], object], text: str)
     assert broken(lambda model: change(model["dispatchables"]["subtract"]["desc"])) == text
 
 
-def test_wrong_counts_are_refused() -> None:
+def test_wrong_counts_are_rejected() -> None:
     fields = {
         "InputTensor": tensor(2, 3),
         "OutputTensor": tensor(1, 3),
@@ -351,7 +351,7 @@ def test_nothing_is_fused_into_what_is_fused(depth: int) -> None:
     )
 
 
-def test_tensors_of_many_dimensions_are_refused_at_once() -> None:
+def test_tensors_of_many_dimensions_are_rejected_at_once() -> None:
     many = tensor(*[2**32 - 1] * 100_000)
     model = {"type": "ELEMENT_WISE_IDENTITY", "InputTensor": many, "OutputTensor": many}
     start = time.process_time()
@@ -362,7 +362,7 @@ def test_tensors_of_many_dimensions_are_refused_at_once() -> None:
 
 
 def test_a_name_like_many_is_looked_for_shortly() -> None:
-    resources = {f"{'x' * 50}{number}": values(1) for number in range(5000)}
+    resources = {f"{'x' * 50}{index}": values(1) for index in range(5000)}
     start = time.process_time()
     model = {"resources": resources, "dispatchables": {}, "commands": [{"type": "print", "resource": "x" * 50}]}
     assert complaint(model).startswith(f"$.commands[0].resource: the model has no resource '{'x' * 50}'; did you mean")

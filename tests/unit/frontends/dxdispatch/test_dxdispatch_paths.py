@@ -122,7 +122,7 @@ def test_nothing_runs_before_all_targets_are_known_to_be_allowed(home: Path, dev
     assert not list((home.parent / "results").iterdir())
 
 
-def test_pipes_devices_and_folders_are_refused(home: Path, device: dmlgpu.Device) -> None:
+def test_pipes_devices_and_folders_are_rejected(home: Path, device: dmlgpu.Device) -> None:
     os.mkfifo(home.parent / "model" / "pipe")
     os.mkfifo(home.parent / "results" / "pipe")
     for name in ("pipe", "/dev/zero", "../model"):
@@ -133,9 +133,9 @@ def test_pipes_devices_and_folders_are_refused(home: Path, device: dmlgpu.Device
 def test_the_command_has_an_option_for_it(home: Path) -> None:
     model = written(home, str(home / "own.bin"))
     command = ["run", model, "-o", home.parent / "results", "-a", "numpy"]
-    refused = run_here(*command)
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert "only with --allow-paths" in refused.stderr
+    rejected = run_here(*command)
+    assert (rejected.returncode, rejected.stdout) == (2, "")
+    assert "only with --allow-paths" in rejected.stderr
     assert run_here(*command, "--allow-paths").returncode == 0
     assert (home.parent / "results" / "b.bin").read_bytes() == bytes([1, 2, 3, 4])
 

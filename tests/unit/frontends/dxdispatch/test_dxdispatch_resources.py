@@ -194,7 +194,7 @@ def test_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (
             values(1, resampleSize=[1, 3, 8, 8]),
             ".resampleSize",
-            "is for resources whose initial values are a picture",
+            "is for resources whose initial values are an image",
         ),
         (values(1, type="texture"), ".type", "resources of type 'texture' are not supported, only 'buffer'"),
         (
@@ -248,8 +248,13 @@ def test_missing_files_are_file_not_found_errors_too() -> None:
         ("a.npy", np.zeros(2), "INT8", "{file!r} holds FLOAT64, but initialValuesDataType is INT8"),
         ("a.npy", np.zeros(2, complex), None, "{file!r}: NumPy type complex128 has no DirectML data type"),
         ("a.npy", np.array(["x"], object), None, "{file!r} is not a .npy file of numbers: "),
-        ("a.png", b"", "FLOAT32", "'a.png' is no PNG or JPEG picture: "),
-        ("a.png", b"", "INT8", "pictures become FLOAT32 or FLOAT16: initialValuesDataType must say so, got INT8"),
+        ("a.png", b"", "FLOAT32", "'a.png' is not a PNG or JPEG image: "),
+        (
+            "a.png",
+            b"",
+            "INT8",
+            "images become FLOAT32 or FLOAT16: initialValuesDataType must name one of them, got INT8",
+        ),
     ],
 )
 def test_bad_files(folder: Path, name: str, content: Any, data_type: str | None, reason: str) -> None:

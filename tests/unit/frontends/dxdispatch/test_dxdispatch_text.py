@@ -66,7 +66,7 @@ def test_malformed_json_is_located(tmp_path: Path, text: str, reason: str) -> No
         ('"\\' * 100_000, "line 1, column 1: malformed JSON: Unterminated string starting at"),
         ("[1" + ("," + " " * 100) * 2000, "line 1, column 104: malformed JSON: Expecting value"),
         (
-            '{"resources": {' + ",".join(f'"k{number // 2}": 1' for number in range(40_000)) + "}}",
+            '{"resources": {' + ",".join(f'"k{index // 2}": 1' for index in range(40_000)) + "}}",
             "$.resources.k0: this key is given more than once",
         ),
     ],
@@ -96,12 +96,12 @@ def test_reading_takes_time_in_proportion_to_the_text(tmp_path: Path, text: str,
         ),
     ],
 )
-def test_lone_surrogates_are_refused(tmp_path: Path, text: str, reason: str) -> None:
+def test_lone_surrogates_are_rejected(tmp_path: Path, text: str, reason: str) -> None:
     assert complaint(write(tmp_path, text)) == reason
 
 
 @pytest.mark.parametrize("where", [["resources"], ["resources", "A", "initialValues", 0], ["commands", 0, "type"]])
-def test_integers_that_python_does_not_write_are_refused(where: list[Any]) -> None:
+def test_integers_that_python_does_not_write_are_rejected(where: list[Any]) -> None:
     model: Any = subtraction()
     place = model
     for key in where[:-1]:
@@ -110,13 +110,13 @@ def test_integers_that_python_does_not_write_are_refused(where: list[Any]) -> No
     assert complaint(model).endswith(", got an integer of 16610 bits")
 
 
-def test_other_encodings_are_refused(tmp_path: Path) -> None:
+def test_other_encodings_are_rejected(tmp_path: Path) -> None:
     file = tmp_path / "model.json"
     file.write_bytes(b'{"\xff": 1}')
     assert complaint(file) == f"{file}: is not UTF-8 text: byte 2 is 0xff"
 
 
-def test_duplicate_keys_are_refused(tmp_path: Path) -> None:
+def test_duplicate_keys_are_rejected(tmp_path: Path) -> None:
     file = write(tmp_path, '{"resources": {"A": 1, "A": 2}, "dispatchables": {}, "commands": []}')
     assert complaint(file) == "$.resources.A: this key is given more than once"
 

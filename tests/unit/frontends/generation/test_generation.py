@@ -263,7 +263,7 @@ def test_caches_that_grow_keep_their_type(exported, dtype):
         Generator.load(exported[0], ADAPTER, cache_dtype=dtype)
 
 
-def test_models_that_do_not_fit_are_refused_before_they_are_loaded(folder, monkeypatch):
+def test_models_that_do_not_fit_are_rejected_before_they_are_loaded(folder, monkeypatch):
     monkeypatch.setattr("dmlgpu.frontends.generation.decoding.Session", None)
     with pytest.raises(
         InvalidArgument, match=r"does not fit 'NumPy.*needs memory 0.3 MiB: weights 0.1 MiB, .* budget is 0.1 MiB"
@@ -271,7 +271,7 @@ def test_models_that_do_not_fit_are_refused_before_they_are_loaded(folder, monke
         Generator.load(folder, Device(ADAPTER, memory_budget=100_000))
 
 
-def test_a_batch_that_does_not_fit_is_refused(folder):
+def test_a_batch_that_does_not_fit_is_rejected(folder):
     generator = Generator.load(folder, Device(ADAPTER, memory_budget=600_000))
     with pytest.raises((InvalidArgument, OutOfMemory), match="does not fit"):
         generator.generate_batch([[5]] * 20, max_tokens=2)

@@ -74,11 +74,11 @@ def of_bfloat16(folder, *, whole):
     model = onnx.load(folder / "model.onnx")
     cut = onnx.load(folder / "model.onnx")
     casts = []
-    for number, tensor in enumerate(model.graph.initializer):
+    for index, tensor in enumerate(model.graph.initializer):
         if tensor.data_type != FLOAT:
             continue
         array = rounded(numpy_helper.to_array(tensor))
-        cut.graph.initializer[number].CopyFrom(numpy_helper.from_array(array, tensor.name))
+        cut.graph.initializer[index].CopyFrom(numpy_helper.from_array(array, tensor.name))
         name = tensor.name if whole else f"{tensor.name}.narrow"
         if not whole:
             casts.append(helper.make_node("Cast", [name], [tensor.name], to=FLOAT))

@@ -38,7 +38,7 @@ def metaspace():
 def llama(*ends):
     """Llama 2, Mistral and Gemma, as their tokenizer.json has it."""
     names = ["<unk>", *BYTES, SPACE, f"{SPACE}the", f"{SPACE}{SPACE}", "a", "b", "é", "\N{REPLACEMENT CHARACTER}"]
-    numbers = {name: number for number, name in enumerate(names)}
+    numbers = {name: index for index, name in enumerate(names)}
     decoders, normalizers = tokenizers.decoders, tokenizers.normalizers
     model = tokenizers.models.BPE(numbers, [], unk_token="<unk>", byte_fallback=True)
     result = with_bytes(model, decoders.Replace(SPACE, " "), decoders.ByteFallback(), decoders.Fuse(), *ends)
@@ -49,7 +49,7 @@ def llama(*ends):
 
 def words(decoder, *names):
     """A tokenizer with whole words, and its decoder."""
-    numbers = {name: number for number, name in enumerate(["[UNK]", "a", "b", "\N{LLAMA}", *names])}
+    numbers = {name: index for index, name in enumerate(["[UNK]", "a", "b", "\N{LLAMA}", *names])}
     result = tokenizers.Tokenizer(tokenizers.models.WordLevel(numbers, "[UNK]"))
     result.add_special_tokens(["[SEP]"])
     if decoder is not None:

@@ -49,7 +49,7 @@ def generator_of(path: Path, answer: Sequence[str], *, end: TokenType = TokenTyp
     writer.add_tokenizer_model("llama")
     writer.add_token_list(TOKENS)
     writer.add_token_types([int(kind) for kind in kinds])
-    writer.add_token_scores([-float(number) for number in range(len(TOKENS))])
+    writer.add_token_scores([-float(index) for index in range(len(TOKENS))])
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
     writer.add_unk_token_id(0)
@@ -81,8 +81,8 @@ ANSWERS = (
 @pytest.mark.parametrize("prefix", [True, False])
 def test_answers_continue_the_prompt(prefix: bool, tmp_path: Path) -> None:
     """What llama.cpp prints: also spaces, and whole characters, regardless of the tokens before them."""
-    for number, (answer, text) in enumerate(ANSWERS if prefix else ANSWERS[:1]):
-        generator = generator_of(tmp_path / f"{number}.gguf", answer, prefix=prefix)
+    for index, (answer, text) in enumerate(ANSWERS if prefix else ANSWERS[:1]):
+        generator = generator_of(tmp_path / f"{index}.gguf", answer, prefix=prefix)
         assert "".join(generator.generate("a")) == text, answer
         completions = generator.generate_batch(["a", "ba"])
         assert [completion.text for completion in completions] == [text, text], answer

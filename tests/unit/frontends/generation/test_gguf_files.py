@@ -82,16 +82,16 @@ def test_values(tmp_path: Path) -> None:
 
 
 def test_split_models(tmp_path: Path) -> None:
-    for number in range(2):
-        writer = gguf.GGUFWriter(tmp_path / f"m-{number + 1:05}-of-00002.gguf", "llama")
-        writer.add_uint16("split.no", number)
+    for index in range(2):
+        writer = gguf.GGUFWriter(tmp_path / f"m-{index + 1:05}-of-00002.gguf", "llama")
+        writer.add_uint16("split.no", index)
         writer.add_uint16("split.count", 2)
-        writer.add_tensor(f"part{number}", np.full(4, number, np.float32))
+        writer.add_tensor(f"part{index}", np.full(4, index, np.float32))
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_tensors_to_file()
         writer.close()
-    first, second = (tmp_path / f"m-{number:05}-of-00002.gguf" for number in (1, 2))
+    first, second = (tmp_path / f"m-{index:05}-of-00002.gguf" for index in (1, 2))
     file = read_file(first)
     assert list(file.tensors) == ["part0", "part1"]
     assert file.size == first.stat().st_size + second.stat().st_size

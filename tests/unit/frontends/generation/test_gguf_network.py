@@ -149,10 +149,10 @@ def test_caches_continue_a_prompt(tmp_path: Path) -> None:
     session = Session(read(model.network, external=model.weights), as_device("test", "numpy"))
     inputs = network_inputs(model, TOKENS[:12])
     results = session.run(inputs)
-    for number in range(12, 20):
-        mask = (np.arange(32) <= number).astype(np.int64)[None]
+    for index in range(12, 20):
+        mask = (np.arange(32) <= index).astype(np.int64)[None]
         presents = {name.replace("present", "past_key_values"): results[name] for name in results if "present" in name}
-        results = session.run({"input_ids": TOKENS[None, number : number + 1], "attention_mask": mask, **presents})
+        results = session.run({"input_ids": TOKENS[None, index : index + 1], "attention_mask": mask, **presents})
     expected = NumpyDecoder(path).logits(TOKENS)
     np.testing.assert_allclose(results["logits"][0, 0], expected[-1], rtol=0, atol=2e-5 * np.abs(expected).max())
 

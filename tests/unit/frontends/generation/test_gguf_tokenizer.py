@@ -93,8 +93,8 @@ def write_byte_level(path: Path, own: Any, pre: str, **metadata: Any) -> int:
     """Write a byte-level tokenizer; return its number of tokens."""
     data = json.loads(own.to_str())
     special = {token["id"] for token in data["added_tokens"]}
-    tokens = [own.id_to_token(number) for number in range(own.get_vocab_size())]
-    kinds = [TokenType.CONTROL if number in special else TokenType.NORMAL for number in range(len(tokens))]
+    tokens = [own.id_to_token(index) for index in range(own.get_vocab_size())]
+    kinds = [TokenType.CONTROL if index in special else TokenType.NORMAL for index in range(len(tokens))]
     merges = [" ".join(merge) for merge in data["model"]["merges"]]
     write_tokenizer(path, "gpt2", tokens, kinds, **{"pre": pre, "merges": merges, "eos_token_id": 0, **metadata})
     return len(tokens)
@@ -234,7 +234,7 @@ def test_sentence_piece(prefix: bool, tmp_path: Path) -> None:
     metadata = {"bos_token_id": 1, "eos_token_id": 2, "unknown_token_id": 0, "add_space_prefix": prefix}
     write_tokenizer(path, "llama", tokens, [*kinds, TokenType.CONTROL], scores=scores, **metadata)
     tokenizer, vocabulary = read_tokenizer(path, len(tokens))
-    ids = {token: number for number, token in enumerate(tokens)}
+    ids = {token: index for index, token in enumerate(tokens)}
     assert vocabulary.eos == (2, len(tokens) - 1)
     assert vocabulary.add_bos
     for text in ("hello world", "hello  hello", "world", "hé 🙂 hello", "aardwolf cold"):

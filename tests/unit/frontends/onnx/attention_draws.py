@@ -221,7 +221,7 @@ def expected(drawn: Drawn) -> list[Results]:
 
     They differ between themselves, and each from ONNX's text, where these cases are drawn:
 
-    - The reference takes causality of the first query for all if the mask has one row, and onnxruntime refuses masks
+    - The reference takes causality of the first query for all if the mask has one row, and onnxruntime rejects masks
       that are shorter than the keys: both are given the mask in full.
     - The reference returns scores after the softcap for ``qk_matmul_output_mode`` 0.
     - onnxruntime has -3.4e38 for -inf in the scores of mode 2, and hides nothing of some masks where there is a past.

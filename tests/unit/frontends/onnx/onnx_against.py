@@ -31,22 +31,22 @@ def model_of_node(
     version: int = 22,
     **attributes: Any,
 ) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
-    """A model of one node and what it is fed; inputs whose numbers are in ``weights`` are initialisers."""
-    names = ["" if array is None else f"x{number}" for number, array in enumerate(inputs)]
+    """A model of one node and what it is fed; inputs whose numbers are in ``weights`` are initializers."""
+    names = ["" if array is None else f"x{index}" for index, array in enumerate(inputs)]
     node = helper.make_node(op_type, names, outputs, domain=domain, name="it", **attributes)
-    feeds = {f"x{number}": array for number, array in enumerate(inputs) if array is not None and number not in weights}
+    feeds = {f"x{index}": array for index, array in enumerate(inputs) if array is not None and index not in weights}
     graph = helper.make_graph(
         [node],
         "one",
         [helper.make_tensor_value_info(name, ELEMENTS[array.dtype], array.shape) for name, array in feeds.items()],
         [helper.make_empty_tensor_value_info(name) for name in outputs if name],
-        [numpy_helper.from_array(first, f"x{number}") for number in weights if (first := inputs[number]) is not None],
+        [numpy_helper.from_array(first, f"x{index}") for index in weights if (first := inputs[index]) is not None],
     )
     sets = [helper.make_opsetid("", version), helper.make_opsetid("com.microsoft", 1)]
     return helper.make_model(graph, opset_imports=sets, ir_version=10), feeds
 
 
-def quantised(array: np.ndarray, kind: Any, *, per_gate: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def quantized(array: np.ndarray, kind: Any, *, per_gate: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Weights {directions, inputs, gates} in 8 bits, their scales and zero points, which onnxruntime wants equal."""
     scale = (np.abs(array).max((1,) if per_gate else (1, 2), keepdims=True) / 100).astype(np.float32)
     zero = 120 if kind is np.uint8 else 0 if per_gate else 3
@@ -58,8 +58,8 @@ def quantised(array: np.ndarray, kind: Any, *, per_gate: bool = False) -> tuple[
     )
 
 
-def dequantised(array: np.ndarray, scale: np.ndarray, zero: np.ndarray) -> np.ndarray:
-    """What ``quantised`` yields as floats."""
+def dequantized(array: np.ndarray, scale: np.ndarray, zero: np.ndarray) -> np.ndarray:
+    """What ``quantized`` yields as floats."""
     entries = (len(array), 1, -1)
     floats: np.ndarray = (array - zero.astype(np.float32).reshape(entries)) * scale.reshape(entries)
     return floats

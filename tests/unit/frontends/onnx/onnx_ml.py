@@ -24,7 +24,7 @@ def model_of_node(
     op_type: str, feeds: Sequence[np.ndarray], outputs: Mapping[str, int], *, version: int = 3, **attributes: Any
 ) -> onnx.ModelProto:
     """Return a model of one node whose inputs are x0, x1, ... with any number of rows."""
-    names = [f"x{number}" for number in range(len(feeds))]
+    names = [f"x{index}" for index in range(len(feeds))]
     node = helper.make_node(op_type, names, list(outputs), name="it", domain=ML, **attributes)
     inputs = [
         helper.make_tensor_value_info(
@@ -54,7 +54,7 @@ def difference(
 
 def expected_outputs(model: onnx.ModelProto, *feeds: np.ndarray) -> list[np.ndarray]:
     """Return the outputs of a ``model_of_node`` in onnxruntime."""
-    return onnxruntime_outputs(model, {f"x{number}": feed for number, feed in enumerate(feeds)})
+    return onnxruntime_outputs(model, {f"x{index}": feed for index, feed in enumerate(feeds)})
 
 
 class _Grown:
@@ -66,13 +66,13 @@ class _Grown:
         self._grow(depth)
 
     def _grow(self, depth: int) -> int:
-        number, rng = len(self.nodes), self._rng
+        index, rng = len(self.nodes), self._rng
         self.nodes.append(("LEAF", 0, 0.0, 0, 0, 0))
         if depth and rng.random() > 0.2:
             true, false = self._grow(depth - 1), self._grow(depth - 1)
             mode, threshold = self._modes[rng.integers(len(self._modes))], float(rng.choice(THRESHOLDS))
-            self.nodes[number] = mode, int(rng.integers(FEATURES)), threshold, true, false, int(rng.random() < 0.3)
-        return number
+            self.nodes[index] = mode, int(rng.integers(FEATURES)), threshold, true, false, int(rng.random() < 0.3)
+        return index
 
 
 def _targets(rng: np.random.Generator, sparsity: int, classes: Sequence[int], own: int) -> list[int]:
@@ -86,7 +86,7 @@ def random_ensemble(seed: int, dtype: Any) -> tuple[str, dict[str, Any], dict[st
     """Return a TreeEnsembleClassifier or TreeEnsembleRegressor: operator, attributes, outputs, rows."""
     rng = np.random.default_rng(seed)
     is_regressor, targets = seed % 3 == 0, 2 if seed % 3 == 1 else int(rng.integers(1, 5))
-    modes = [MODES[number] for number in rng.choice(len(MODES), int(rng.integers(1, 4)))]
+    modes = [MODES[index] for index in rng.choice(len(MODES), int(rng.integers(1, 4)))]
     sparsity, negative = int(rng.integers(3)), rng.random() < 0.5
     classes = rng.permutation(targets)[: int(rng.integers(1, targets + 1))].tolist() if sparsity else range(targets)
     attributes: dict[str, Any] = {f"nodes_{name}": [] for name in FIELDS}
@@ -95,15 +95,15 @@ def random_ensemble(seed: int, dtype: Any) -> tuple[str, dict[str, Any], dict[st
     attributes |= {f"{kind}_{name}": [] for name in WEIGHTS}
     for tree in range(int(rng.integers(1, 6))):
         own = int(rng.choice(classes))
-        for number, (mode, feature, threshold, true, false, track) in enumerate(
+        for index, (mode, feature, threshold, true, false, track) in enumerate(
             _Grown(rng, modes, int(rng.integers(0, 5))).nodes
         ):
-            for name, field in zip(FIELDS, (tree, number, feature, threshold, mode, true, false), strict=True):
+            for name, field in zip(FIELDS, (tree, index, feature, threshold, mode, true, false), strict=True):
                 attributes[f"nodes_{name}"].append(field)
             tracks.append(track)
             for target in _targets(rng, sparsity, classes, own) if mode == "LEAF" else ():
                 weight = float(np.float32(rng.normal() if negative else rng.random() / 5))
-                for name, field in zip(WEIGHTS, (tree, number, int(target), weight), strict=True):
+                for name, field in zip(WEIGHTS, (tree, index, int(target), weight), strict=True):
                     attributes[f"{kind}_{name}"].append(field)
     if rng.random() < 0.5:
         attributes["nodes_missing_value_tracks_true"] = tracks
@@ -132,7 +132,7 @@ def random_joined_ensemble(seed: int, dtype: Any, *, has_sum: bool = False) -> t
     """Return the attributes of a TreeEnsemble with sets of integers, and rows of integers."""
     rng = np.random.default_rng(seed)
     targets = int(rng.integers(1, 4))
-    modes = [*(MODES[number] for number in rng.choice(len(MODES), 2)), "BRANCH_MEMBER"]
+    modes = [*(MODES[index] for index in rng.choice(len(MODES), 2)), "BRANCH_MEMBER"]
     inner: list[Any] = []
     leaves: list[tuple[int, float]] = []
     members: list[float] = []
@@ -140,18 +140,18 @@ def random_joined_ensemble(seed: int, dtype: Any, *, has_sum: bool = False) -> t
     for _ in range(int(rng.integers(1, 5))):
         grown = _Grown(rng, modes, int(rng.integers(1, 5))).nodes
         places = {}
-        for number, (mode, *_) in enumerate(grown):
-            places[number] = (len(leaves), 1) if mode == "LEAF" else (len(inner), 0)
+        for index, (mode, *_) in enumerate(grown):
+            places[index] = (len(leaves), 1) if mode == "LEAF" else (len(inner), 0)
             if mode == "LEAF":
                 leaves.append((int(rng.integers(targets)), float(dtype(rng.normal()))))
             else:
                 inner.append(None)
                 if mode == "BRANCH_MEMBER":
                     members += [*sorted(set(rng.integers(0, 40, int(rng.integers(1, 12))).tolist())), np.nan]
-        for number, (mode, feature, threshold, true, false, track) in enumerate(grown):
+        for index, (mode, feature, threshold, true, false, track) in enumerate(grown):
             if mode != "LEAF":
                 code = 6 if mode == "BRANCH_MEMBER" else MODES.index(mode)
-                inner[places[number][0]] = (feature, code, threshold, places[true], places[false], track)
+                inner[places[index][0]] = (feature, code, threshold, places[true], places[false], track)
         if grown[0][0] == "LEAF":  # a tree of one leaf
             inner.append((0, 0, 0.0, places[0], places[0], 0))
             roots.append(len(inner) - 1)

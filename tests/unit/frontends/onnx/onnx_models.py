@@ -76,9 +76,9 @@ def check_node(
     **attributes: Any,
 ) -> list[Any]:
     """Run one node on arrays, None for an absent input; those whose numbers are in ``weights`` are of the model."""
-    names = ["" if array is None else f"i{number}" for number, array in enumerate(arrays)]
+    names = ["" if array is None else f"i{index}" for index, array in enumerate(arrays)]
     settings = {tensor: np.asarray(array) for tensor, array in zip(names, arrays, strict=True) if tensor}
-    held = {f"i{number}": settings.pop(f"i{number}") for number in weights}
-    outputs = {f"o{number}": kind for number, kind in enumerate(kinds)}
+    held = {f"i{index}": settings.pop(f"i{index}") for index in weights}
+    outputs = {f"o{index}": kind for index, kind in enumerate(kinds)}
     node = helper.make_node(name, names, list(outputs), domain=domain, **attributes)
     return check(model_of([node], settings, outputs, held, opset), settings, **(limits or {}))

@@ -99,9 +99,9 @@ def test_an_output_without_a_type() -> None:
     ],
 )
 def test_wrong_calls_are_named(attempt: Callable[[Session], Any], message: str, session: Session) -> None:
-    with pytest.raises(InvalidArgument) as refused:
+    with pytest.raises(InvalidArgument) as rejected:
         attempt(session)
-    assert f"model 'classifier.onnx': {message}" in str(refused.value)
+    assert f"model 'classifier.onnx': {message}" in str(rejected.value)
 
 
 def test_compiling_ahead_of_time(session: Session) -> None:

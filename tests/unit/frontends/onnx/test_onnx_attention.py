@@ -71,7 +71,7 @@ def test_a_large_mask_is_cut() -> None:
 def test_attention(causal: int, rank: int) -> None:
     """Shared heads, a past, and a mask of truth values; a query that sees no key."""
     heads = [normal(BATCH, count, rows, SIZE, seed=count) for count, rows in ((4, ROWS), (2, KEYS), (2, KEYS))]
-    past = [normal(BATCH, 2, 3, SIZE, seed=number) for number in range(2)]
+    past = [normal(BATCH, 2, 3, SIZE, seed=index) for index in range(2)]
     mask = np.random.default_rng(2).integers(0, 2, (BATCH, 1, ROWS, KEYS + 3)).astype(np.bool_)
     mask[0, 0, 2] = False
     attributes: dict[str, Any] = {"is_causal": causal}
@@ -103,8 +103,8 @@ def test_multi_head_attention(mask: tuple[int, ...] | None) -> None:
 
 
 def test_multi_head_attention_with_past() -> None:
-    x = [normal(BATCH, ROWS, HIDDEN, seed=number) for number in range(3)]
-    past = [normal(BATCH, HEADS, 3, SIZE, seed=number) for number in range(2)]
+    x = [normal(BATCH, ROWS, HIDDEN, seed=index) for index in range(3)]
+    past = [normal(BATCH, HEADS, 3, SIZE, seed=index) for index in range(2)]
     for causal in (0, 1):
         inputs = [*x, None, None, None, *past]
         check_node(
@@ -126,7 +126,7 @@ def test_keys_by_head() -> None:
 
 def test_packed() -> None:
     """onnxruntime's CPU provider has no packed ones: against those that are apart."""
-    parts = [normal(BATCH, ROWS, HEADS, SIZE, seed=number) for number in range(3)]
+    parts = [normal(BATCH, ROWS, HEADS, SIZE, seed=index) for index in range(3)]
     flat = [part.reshape(BATCH, ROWS, HIDDEN) for part in parts]
     results = []
     for inputs in (flat, [np.stack(parts, 3)], [flat[0], np.stack(parts[1:], 3)]):
@@ -162,7 +162,7 @@ def group_inputs(rows: int, past: int, ends: list[int], **settings: Any) -> list
     batch = len(ends)
     new: list[Any] = [normal(batch, rows, heads * WIDE, seed=heads) for heads in (QUERIES, SHARED, SHARED)]
     new[2] = new[2] + 1
-    before: list[Any] = [normal(batch, SHARED, past, WIDE, seed=number) for number in range(2)]
+    before: list[Any] = [normal(batch, SHARED, past, WIDE, seed=index) for index in range(2)]
     if settings.get("packed"):
         new = [np.concatenate(new, 2), None, None]
     tables = table(32, WIDE // 2) if settings.get("do_rotary") else (None, None)
@@ -255,7 +255,7 @@ def test_rows_into_a_cache(mode: str, starts: list[int] | None) -> None:
         ("Attention", [normal(1, 2, 12), normal(12, 40)], ["y"], {"num_heads": 3}, "num_heads must divide"),
     ],
 )  # fmt: skip
-def test_refused(op_type: str, inputs: list[Any], outputs: list[str], attributes: dict[str, Any], reason: str) -> None:
+def test_rejected(op_type: str, inputs: list[Any], outputs: list[str], attributes: dict[str, Any], reason: str) -> None:
     model, feeds = model_of_node(op_type, inputs, outputs, domain=MS, **attributes)
     with pytest.raises(NotSupported, match=f"{op_type} 'it': .*{reason}"):
         load(model, "numpy").run(feeds)

@@ -92,7 +92,7 @@ def _check(draw: Callable[[int], draws.Drawn], seeds: range) -> None:
         ([], {"left_window_size": -2}, r"must be at least -1, got \[-2, -1\]"),
     ],
 )
-def test_refused(inputs: list[Any], attributes: dict[str, Any], reason: str) -> None:
+def test_rejected(inputs: list[Any], attributes: dict[str, Any], reason: str) -> None:
     with pytest.raises(NotSupported, match=f"Attention 'it': .*{reason}"):
         output([QUERY, KEY, VALUE, *inputs], **attributes)
 

@@ -17,25 +17,25 @@ KNOWN = {"node-test_bernoulli_seed_expanded": "the expected numbers were drawn b
 """Models of the sample that do not pass, and why."""
 
 UNSUPPORTED_SHARE = 0.4
-"""Most of the sample that may be refused: types that DirectML lacks alone are a sixth of it."""
+"""Most of the sample that may be rejected: types that DirectML lacks alone are a sixth of it."""
 
 
 @pytest.mark.slow
-def test_a_sample_passes_or_is_refused_by_name() -> None:
+def test_a_sample_passes_or_is_rejected_by_name() -> None:
     suite, device = suite_by_name("onnx"), Device("numpy")
     names = suite.names("standard")[::SAMPLE]
-    refused, failed = [], {}
+    rejected, failed = [], {}
     for name in names:
         try:
             outcome = suite.run(name, device)
         except NotSupported as error:
-            refused.append((name, str(error)))
+            rejected.append((name, str(error)))
         else:
             if outcome.status is not Status.PASS:
                 failed[name] = outcome.message
     assert failed.keys() == KNOWN.keys(), failed
-    assert all(reason for _, reason in refused)
-    assert len(refused) < UNSUPPORTED_SHARE * len(names), refused
+    assert all(reason for _, reason in rejected)
+    assert len(rejected) < UNSUPPORTED_SHARE * len(names), rejected
 
 
 def test_profiles_and_names() -> None:

@@ -57,7 +57,7 @@ def test_a_bound_input_stays_and_a_given_one_counts_once() -> None:
 def test_a_layer_step_by_step() -> None:
     """An LSTM whose states are handed on step by step computes what it computes at once."""
     weights = [normal(1, 4 * HIDDEN, WIDTH), normal(1, 4 * HIDDEN, HIDDEN)]
-    states = [normal(1, 2, HIDDEN, seed=number) for number in range(2)]
+    states = [normal(1, 2, HIDDEN, seed=index) for index in range(2)]
     whole = normal(STEPS, 2, WIDTH)
     outputs = ["Y", "Y_h", "Y_c"]
     rest = [*weights, None, None, *states]
@@ -72,7 +72,7 @@ def test_a_layer_step_by_step() -> None:
     np.testing.assert_allclose(session.bound["x6"].numpy(), expected[2], rtol=1e-5, atol=1e-5)
 
 
-def test_refused() -> None:
+def test_rejected() -> None:
     session, zeros = running_sum(), np.zeros(3, np.float32)
     with pytest.raises(InvalidArgument, match="name must be one of the inputs x, before, got 'y'"):
         session.bind("y", zeros)

@@ -97,7 +97,7 @@ CASES_OF_MICROSOFT: list[Case] = [
 @pytest.mark.parametrize("known", ["of the run", "of the model"])
 @pytest.mark.parametrize(("op_type", "inputs", "attributes", "message"), CASES)
 def test_out_of_range(op_type: str, inputs: list[Any], attributes: dict[str, Any], message: str, known: str) -> None:
-    _check_refused(op_type, inputs, attributes, message, known, version=24)
+    _check_rejected(op_type, inputs, attributes, message, known, version=24)
 
 
 @pytest.mark.parametrize("known", ["of the run", "of the model"])
@@ -105,10 +105,10 @@ def test_out_of_range(op_type: str, inputs: list[Any], attributes: dict[str, Any
 def test_out_of_range_of_com_microsoft(
     op_type: str, inputs: list[Any], attributes: dict[str, Any], message: str, known: str
 ) -> None:
-    _check_refused(op_type, inputs, attributes, message, known, domain=MS)
+    _check_rejected(op_type, inputs, attributes, message, known, domain=MS)
 
 
-def _check_refused(op_type: str, inputs: list[Any], attributes: Any, message: str, known: str, **rest: Any) -> None:
+def _check_rejected(op_type: str, inputs: list[Any], attributes: Any, message: str, known: str, **rest: Any) -> None:
     outputs = ["y", "k", "v"] if op_type == "GroupQueryAttention" else ["y"]
     outputs = ["y", "mask"] if op_type == "EmbedLayerNormalization" else outputs
     indices = range(len(inputs)) if op_type == "EmbedLayerNormalization" else range(1, len(inputs))
@@ -171,7 +171,7 @@ def test_updates_out_of_range_are_dropped(reduction: str) -> None:
     np.testing.assert_array_equal(result, expected)
 
 
-def test_a_refused_step_leaves_the_cache() -> None:
+def test_a_rejected_step_leaves_the_cache() -> None:
     inputs = grouped(1, 4, 0, 4)
     model, feeds = model_of_node("GroupQueryAttention", inputs, ["y", "k", "v"], domain=MS, **GROUP)
     session = load(model, "numpy")

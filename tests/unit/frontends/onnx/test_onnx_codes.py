@@ -184,7 +184,7 @@ def test_operators_of_bfloat16_against_the_reference() -> None:
         ("Neg", [x[:0]], {}),
     ]
     for op_type, arrays, attributes in cases:
-        names = [f"i{number}" for number in range(len(arrays))]
+        names = [f"i{index}" for index in range(len(arrays))]
         node = helper.make_node(op_type, names, ["y"], name="it", **attributes)
         feeds = dict(zip(names, arrays, strict=True))
         result_type = TensorProto.BOOL if op_type in ("Equal", "IsNaN") else BFLOAT16

@@ -75,7 +75,7 @@ def program(seed: int) -> tuple[onnx.ModelProto, dict[str, Any]]:
     rng = np.random.default_rng(seed)
     kind = (np.float32, np.int64, np.bool_)[seed % 3]
     element = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
-    tensors = {f"t{number}": (rng.standard_normal((2, 3)) * 9).astype(kind) for number in range(4)}
+    tensors = {f"t{index}": (rng.standard_normal((2, 3)) * 9).astype(kind) for index in range(4)}
     feeds: dict[str, Any] = dict(tensors)
     weights: dict[str, Any] = {}
     inputs = {name: tensor_type(element, [2, 3]) for name in tensors}
@@ -214,9 +214,9 @@ def test_loops_of_sequences() -> None:
             model.graph.initializer.append(numpy_helper.from_array(np.array(9, np.float32), "limit"))
             model.graph.input.append(helper.make_tensor_value_info("count", INT64, []))
             session = load(model, "numpy")
-            for number in (2, 0, 4):
-                feeds = {"x": x, "count": np.array(number)}
-                assert_same(list(session.run(feeds).values()), expected_of(model, feeds), f"{number} {cond}")
+            for index in (2, 0, 4):
+                feeds = {"x": x, "count": np.array(index)}
+                assert_same(list(session.run(feeds).values()), expected_of(model, feeds), f"{index} {cond}")
     loop = helper.make_node("Loop", ["count", "", "start"], ["s", "g"], name="grow", body=loop_of(None))
     model = model_of([start, loop, *after], {"x": tensor_type(shape=[2])}, outputs, {"count": np.int64(5000)})
     with pytest.raises(NotSupported, match=r"'grow': a loop of sequences .* at most 1024 iterations"):

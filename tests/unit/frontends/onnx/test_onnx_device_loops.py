@@ -41,7 +41,7 @@ def test_indices_of_recorded_trips_are_checked() -> None:
         load(model, "numpy").run(feeds_of(model))
 
 
-def test_bodies_that_the_host_must_read_are_refused_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bodies_that_the_host_must_read_are_rejected_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[object] = []
     recorded = onnx_loops._recorded
     monkeypatch.setattr(onnx_loops, "_recorded", lambda *args, **named: calls.append(args) or recorded(*args, **named))

@@ -95,7 +95,7 @@ def test_moving(op_type: str, others: list[np.ndarray], attributes: dict[str, An
 
 
 @pytest.mark.parametrize("op_type", ["Add", "Pow", "Det", "Resize", "Softmax", "ReduceSum"])
-def test_computing_is_refused(op_type: str) -> None:
+def test_computing_is_rejected(op_type: str) -> None:
     inputs = ["x", "x"] if op_type in ("Add", "Pow") else ["x", "", "scales"] if op_type == "Resize" else ["x"]
     model = model_of([helper.make_node(op_type, inputs, ["y"], name="it")], 11, 11, scales=np.ones(1, np.float32))
     message = f"{op_type} 'it': float64 can be moved and cast, but not computed with, got float64 in input 0"
@@ -103,7 +103,7 @@ def test_computing_is_refused(op_type: str) -> None:
         load(model, "numpy").run({"x": NUMBERS})
 
 
-def test_making_doubles_is_refused() -> None:
+def test_making_doubles_is_rejected() -> None:
     names = ["bands", "length", "rate", "low", "high"]
     node = helper.make_node("MelWeightMatrix", names, ["y"], name="it", output_datatype=TensorProto.DOUBLE)
     integers = {"bands": np.int64(4), "length": np.int64(16), "rate": np.int64(8000)}

@@ -336,16 +336,14 @@ def test_functions_that_call_themselves() -> None:
 def test_functions_that_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rewriting, "MAX_NODES", 1000)
     functions = [function("F0", ["a"], ["b"], [helper.make_node("Neg", ["a"], ["b"])])]
-    for number in range(1, 30):
-        nodes = [call(f"F{number - 1}", ["a"], ["t"]), call(f"F{number - 1}", ["t"], ["b"])]
-        functions.append(function(f"F{number}", ["a"], ["b"], nodes))
+    for index in range(1, 30):
+        nodes = [call(f"F{index - 1}", ["a"], ["t"]), call(f"F{index - 1}", ["t"], ["b"])]
+        functions.append(function(f"F{index}", ["a"], ["b"], nodes))
     check(model_of([call("F3", ["x"], ["y"])], functions))
     with pytest.raises(ModelError, match="those of functions included"):
         load(model_of([call("F29", ["x"], ["y"])], functions), "numpy")
     functions = [function("F0", ["a"], ["b"], [helper.make_node("Neg", ["a"], ["b"])])]
-    functions += [
-        function(f"F{number}", ["a"], ["b"], [call(f"F{number - 1}", ["a"], ["b"])]) for number in range(1, 70)
-    ]
+    functions += [function(f"F{index}", ["a"], ["b"], [call(f"F{index - 1}", ["a"], ["b"])]) for index in range(1, 70)]
     with pytest.raises(ModelError, match="nested at most 64 deep"):
         load(model_of([call("F69", ["x"], ["y"])], functions), "numpy")
 
@@ -387,7 +385,7 @@ def test_wrong_calls() -> None:
 # ---- weights
 
 
-def test_normalisations_in_functions_fold_into_convolutions() -> None:
+def test_normalizations_in_functions_fold_into_convolutions() -> None:
     rng = np.random.default_rng(0)
     names = ["w", "scale", "offset", "mean", "variance"]
     block = function(
@@ -400,9 +398,9 @@ def test_normalisations_in_functions_fold_into_convolutions() -> None:
         ],
     )
     weights = {
-        f"{name}{number}": rng.uniform(0.5, 1, (3, 3, 3, 3) if name == "w" else 3).astype(np.float32)
+        f"{name}{index}": rng.uniform(0.5, 1, (3, 3, 3, 3) if name == "w" else 3).astype(np.float32)
         for name in names
-        for number in (0, 1)
+        for index in (0, 1)
     }
     nodes = [
         call("Block", ["x", *(f"{name}0" for name in names)], ["t"], name="first"),

@@ -1,4 +1,4 @@
-"""Activations, normalisations, products and convolutions of com.microsoft, against onnxruntime."""
+"""Activations, normalizations, products and convolutions of com.microsoft, against onnxruntime."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MS = "com.microsoft"
     ],
 )  # fmt: skip
 def test_of_one_output(op_type: str, shapes: list[tuple[int, ...]], attributes: dict[str, Any]) -> None:
-    inputs = [normal(*shape, seed=number) for number, shape in enumerate(shapes)]
+    inputs = [normal(*shape, seed=index) for index, shape in enumerate(shapes)]
     check_node(op_type, inputs, ["y"], domain=MS, **attributes)
 
 
@@ -47,7 +47,7 @@ def test_of_one_output(op_type: str, shapes: list[tuple[int, ...]], attributes: 
 def test_skip_layer_normalization(present: tuple[int, ...]) -> None:
     """With and without beta and bias; the sum is an output."""
     x, skip, row = normal(2, 5, 16), normal(2, 5, 16, seed=1), normal(16)
-    optional = [row * (number + 1) if number in present else None for number in (3, 4)]
+    optional = [row * (index + 1) if index in present else None for index in (3, 4)]
     check_node("SkipLayerNormalization", [x, skip, row, *optional], ["y", "", "", "sum"], domain=MS)
     simplified = [x, skip, row, optional[0]]
     check_node("SkipSimplifiedLayerNormalization", simplified, ["y", "", "", "sum"], domain=MS, epsilon=1e-3)
@@ -129,7 +129,7 @@ def test_padding_as_an_input(known: bool) -> None:
     check_node("ConvTransposeWithDynamicPads", inputs, ["y"], domain=MS, weights=weights, strides=[2, 2])
 
 
-def test_refused() -> None:
+def test_rejected() -> None:
     inputs = [normal(1, 4, 7, 7), normal(6, 4, 3, 3)]
     with pytest.raises(NotSupported, match="FusedConv 'it': activation 'Mish' is not supported"):
         found_of("FusedConv", inputs, ["y"], activation="Mish")

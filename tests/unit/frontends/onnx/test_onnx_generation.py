@@ -36,8 +36,8 @@ def test_generation() -> None:
         session.bind(past, empty_caches(size)[past], updated_by=present)
     whole = step(prefix, 0)
     cached = stepping(session, size)
-    for number, token in enumerate(prefix):
-        scores = cached([token], number)
+    for index, token in enumerate(prefix):
+        scores = cached([token], index)
     np.testing.assert_allclose(whole, scores, rtol=1e-4, atol=1e-5)
     assert int(whole.argmax()) == tokens[-1]
 

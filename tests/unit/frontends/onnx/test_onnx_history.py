@@ -667,10 +667,10 @@ def expected(name: str, item: Case, version: int) -> list[Any]:
 
 
 def model_of_case(name: str, item: Case, version: int) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
-    names = ["" if array is None else f"x{number}" for number, array in enumerate(item.inputs)]
-    arrays = {f"x{number}": np.asarray(array) for number, array in enumerate(item.inputs) if array is not None}
-    weights = [numpy_helper.from_array(arrays.pop(f"x{number}"), f"x{number}") for number in item.held]
-    outputs = [f"y{number}" for number in range(item.outputs)]
+    names = ["" if array is None else f"x{index}" for index, array in enumerate(item.inputs)]
+    arrays = {f"x{index}": np.asarray(array) for index, array in enumerate(item.inputs) if array is not None}
+    weights = [numpy_helper.from_array(arrays.pop(f"x{index}"), f"x{index}") for index in item.held]
+    outputs = [f"y{index}" for index in range(item.outputs)]
     infos = [
         helper.make_tensor_value_info(key, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
         for key, array in arrays.items()
@@ -693,13 +693,13 @@ def test_every_operator_with_several_versions_is_in_the_table() -> None:
 )
 def test_versions(name: str, version: int) -> None:
     opset = max(version, OLDEST)
-    for number, item in enumerate(TABLE[name](opset)):
+    for index, item in enumerate(TABLE[name](opset)):
         model, feeds = model_of_case(name, item, opset)
         result = load(model, "numpy").run(feeds)
         if (name, item.outputs) == ("BatchNormalization", 5):
             del result["y4"]  # the variance, which onnxruntime replaces by 1 / sqrt(variance + epsilon)
         reference = expected(name, item, opset)[: len(result)]
         for (key, array), other in zip(result.items(), reference, strict=True):
-            label = f"case {number} {item.attributes}: {key}"
+            label = f"case {index} {item.attributes}: {key}"
             assert (array.dtype, array.shape) == (np.asarray(other).dtype, np.shape(other)), label
             np.testing.assert_allclose(array, other, rtol=1e-4, atol=1e-5, err_msg=label)

@@ -225,7 +225,7 @@ def test_one_hot(axis: int) -> None:
     check_node("OneHot", inputs, ["y"], weights=(1,), axis=axis)
 
 
-def test_groups_are_normalised() -> None:
+def test_groups_are_normalized() -> None:
     inputs = [normal(2, 6, 4, 3), normal(6), normal(6, seed=1)]
     check_reference("GroupNormalization", inputs, ["y"], num_groups=2, version=21, tolerance=1e-4)
 
@@ -317,8 +317,8 @@ def test_bernoulli() -> None:
 )
 def test_optimizers(op_type: str, states: int, attributes: dict[str, Any], steps: int) -> None:
     tensors = [np.abs(normal(*shape, seed=part)) for part in range(states + 2) for shape in ((3, 2), (4,))]
-    names = [f"x{number}" for number in range(len(tensors) + 2)]
-    outputs = [f"y{number}" for number in range(2 * (states + 1))]
+    names = [f"x{index}" for index in range(len(tensors) + 2)]
+    outputs = [f"y{index}" for index in range(2 * (states + 1))]
     node = helper.make_node(op_type, names, outputs, domain="ai.onnx.preview.training", **attributes)
     feeds = dict(zip(names, [np.array(0.1, F), np.array(steps, np.int64), *tensors], strict=True))
     graph = helper.make_graph(

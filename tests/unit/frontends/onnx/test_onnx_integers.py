@@ -31,7 +31,7 @@ def integers(dtype: Any, *shape: int, most: int | None = None, seed: int = 0) ->
 
 def run(name: str, arrays: list[Any], kind: int, opset: int = 21, **attributes: Any) -> np.ndarray:
     """Run one node here alone: NumPy's integers say what is right."""
-    feeds = {f"i{number}": array for number, array in enumerate(arrays)}
+    feeds = {f"i{index}": array for index, array in enumerate(arrays)}
     model = model_of([helper.make_node(name, list(feeds), ["y"], **attributes)], feeds, {"y": kind}, opset=opset)
     result: np.ndarray = load(model, "numpy").run(feeds)["y"]
     return result
@@ -68,7 +68,7 @@ def test_products(dtype: Any) -> None:
         np.testing.assert_array_equal(result, (a.T @ b.T) * dtype(2) + c * dtype(3))
 
 
-def test_gemm_of_integers_refuses_fractions() -> None:
+def test_gemm_of_integers_rejects_fractions() -> None:
     a = integers(np.int32, 3, 3)
     with pytest.raises(NotSupported, match="alpha and beta must be integers"):
         run("Gemm", [a, a], TensorProto.INT32, alpha=0.5)

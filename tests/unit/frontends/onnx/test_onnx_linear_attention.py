@@ -27,7 +27,7 @@ def model_of(op_type: str, inputs: Mapping[str, Array | None], outputs: int, **a
     """Return a model of one node; inputs that are None are omitted."""
     present = {name: array for name, array in inputs.items() if array is not None}
     names = [name if name in present else "" for name in inputs]
-    node = helper.make_node(op_type, names, [f"y{number}" for number in range(outputs)], **attributes)
+    node = helper.make_node(op_type, names, [f"y{index}" for index in range(outputs)], **attributes)
     kind = helper.np_dtype_to_tensor_dtype(next(iter(present.values())).dtype)
     graph = helper.make_graph(
         [node],

@@ -54,7 +54,7 @@ def children_of(parent: int) -> list[Any]:
 
 
 def test_without_adapters_it_runs_here(session: Session):
-    outputs = list(session.map(batch(number) for number in range(3)))
+    outputs = list(session.map(batch(index) for index in range(3)))
     assert [float(result["y"][0, 0]) for result in outputs] == [
         float(session.run(batch(n))["y"][0, 0]) for n in range(3)
     ]
@@ -69,16 +69,16 @@ def test_an_array_is_the_only_input(session: Session):
 @pytest.mark.slow
 def test_two_workers_of_which_one_is_killed(session: Session):
     def batches() -> Iterator[dict[str, NDArray[np.float32]]]:
-        for number in range(COUNT):
-            if number == COUNT // 2:
+        for index in range(COUNT):
+            if index == COUNT // 2:
                 children()[0].kill()
-            yield batch(number)
+            yield batch(index)
 
     with pytest.warns(UserWarning, match="was lost, and starts again: the process ended with signal 9"):
         outputs = list(session.map(batches(), adapters=["numpy", "numpy"]))
     assert len(outputs) == COUNT
-    for number, result in enumerate(outputs):
-        np.testing.assert_array_equal(result["y"], session.run(batch(number))["y"])
+    for index, result in enumerate(outputs):
+        np.testing.assert_array_equal(result["y"], session.run(batch(index))["y"])
     assert not children()
 
 
@@ -132,14 +132,14 @@ def test_a_device_that_is_removed_costs_the_batch_in_flight(session: Session, tm
     (tmp_path / "removed").touch()
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{Path(__file__).parents[4]}")
     with pytest.warns(UserWarning, match="was lost, and starts again: unplugged"):
-        results = list(session.map((batch(number) for number in range(6)), adapters=["numpy", "numpy"]))
-    for number, result in enumerate(results):
-        np.testing.assert_array_equal(result["y"], session.run(batch(number))["y"])
+        results = list(session.map((batch(index) for index in range(6)), adapters=["numpy", "numpy"]))
+    for index, result in enumerate(results):
+        np.testing.assert_array_equal(result["y"], session.run(batch(index))["y"])
 
 
 @pytest.mark.slow
 def test_a_caller_that_stops_early_ends_the_workers(session: Session):
-    results = session.map((batch(number) for number in range(1000)), adapters=["numpy", "numpy"])
+    results = session.map((batch(index) for index in range(1000)), adapters=["numpy", "numpy"])
     next(results)
     assert children()
     results.close()
@@ -150,9 +150,9 @@ def test_batches_are_read_as_they_are_needed(session: Session):
     read = []
 
     def batches() -> Iterator[dict[str, NDArray[np.float32]]]:
-        for number in range(COUNT):
-            read.append(number)
-            yield batch(number)
+        for index in range(COUNT):
+            read.append(index)
+            yield batch(index)
 
     for taken, _ in enumerate(session.map(batches(), adapters=["numpy"], in_flight=3), 1):
         assert len(read) <= taken + 3
@@ -180,16 +180,16 @@ def test_arguments(session: Session):
 class FakeWorker:
     """Squares numbers; ``lost`` are those at which it is lost, each time."""
 
-    def __init__(self, name: str, lost: tuple[int, ...] = (), seconds: float = 0.0, refuses: str = ""):
-        self.name, self.lost, self.seconds, self.refuses = name, lost, seconds, refuses
+    def __init__(self, name: str, lost: tuple[int, ...] = (), seconds: float = 0.0, rejects: str = ""):
+        self.name, self.lost, self.seconds, self.rejects = name, lost, seconds, rejects
         self.starts = 0
         self.did: list[int] = []
         self.interrupted = threading.Event()
 
     def start(self) -> None:
         self.starts += 1
-        if self.refuses:
-            raise WorkerGone(self.refuses)
+        if self.rejects:
+            raise WorkerGone(self.rejects)
 
     def run(self, item: int) -> int:
         if self.interrupted.wait(self.seconds) or item in self.lost:
@@ -212,7 +212,7 @@ def values(results: Iterator[ItemResult[int]]) -> list[int | None]:
 
 def test_order_and_no_order():
     workers = [FakeWorker("slow", seconds=0.02), FakeWorker("fast")]
-    assert values(WorkerPool[int](workers).run(range(50))) == [number * number for number in range(50)]
+    assert values(WorkerPool[int](workers).run(range(50))) == [index * index for index in range(50)]
     results = list(WorkerPool[int]([FakeWorker("a", seconds=0.02), FakeWorker("b")], ordered=False).run(range(50)))
     assert sorted(result.index for result in results) == list(range(50))
     assert all(result.value == result.index**2 for result in results)
@@ -242,14 +242,14 @@ def test_one_worker_tries_again_by_itself():
 
 def test_a_worker_that_cannot_start_costs_nothing():
     notes: list[str] = []
-    workers = [FakeWorker("bad", refuses="no such operator"), FakeWorker("good", seconds=0.001)]
+    workers = [FakeWorker("bad", rejects="no such operator"), FakeWorker("good", seconds=0.001)]
     assert values(WorkerPool[int](workers, warn=notes.append).run(range(9))) == [n * n for n in range(9)]
     assert notes == ["bad does no more: no such operator"]
 
 
 def test_without_a_worker_it_says_why():
     with pytest.raises(DeviceRemoved, match=r"^map: no worker is left: bad does no more: no such operator$"):
-        list(WorkerPool[int]([FakeWorker("bad", refuses="no such operator")]).run(range(3)))
+        list(WorkerPool[int]([FakeWorker("bad", rejects="no such operator")]).run(range(3)))
 
 
 def test_a_worker_that_loses_whatever_it_does_is_left_out():
@@ -287,7 +287,7 @@ def test_an_interruption_ends_workers_soon(monkeypatch: pytest.MonkeyPatch):
 def test_a_cluster_of_which_a_worker_is_killed(session: Session, tmp_path: Path):
     dask_cluster = pytest.importorskip("tests.unit.dask_cluster")
     with dask_cluster.cluster(tmp_path) as local, local.workers({}, {}) as workers:
-        batches = (batch(number) for number in range(COUNT))
+        batches = (batch(index) for index in range(COUNT))
         results = session.map(batches, scheduler=local.address, adapters="numpy")
         outputs = [next(results)]
         workers[0].process.kill()
@@ -296,8 +296,8 @@ def test_a_cluster_of_which_a_worker_is_killed(session: Session, tmp_path: Path)
             outputs += results
         assert not children_of(workers[1].process.pid)
     assert len(outputs) == COUNT
-    for number, result in enumerate(outputs):
-        np.testing.assert_array_equal(result["y"], session.run(batch(number))["y"])
+    for index, result in enumerate(outputs):
+        np.testing.assert_array_equal(result["y"], session.run(batch(index))["y"])
 
 
 @pytest.mark.slow

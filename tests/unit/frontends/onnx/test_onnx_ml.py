@@ -36,7 +36,7 @@ def check(
     session = load(model, "numpy")
     for count in (len(feeds[0]), 1):
         some = [feed[:count] if feed.ndim > 1 else feed for feed in feeds]
-        results = session.run({f"x{number}": feed for number, feed in enumerate(some)})
+        results = session.run({f"x{index}": feed for index, feed in enumerate(some)})
         mismatch = difference(results, expected_outputs(model, *some))
         assert not mismatch, f"{op_type} {label}, {count} rows: {mismatch}"
 

@@ -40,7 +40,7 @@ def ids(case: Any) -> str:
 
 
 X = normal(1, 2, 4, 4)
-REFUSED: tuple[tuple[str, list[Any], dict[str, Any], str], ...] = (
+REJECTED: tuple[tuple[str, list[Any], dict[str, Any], str], ...] = (
     ("Einsum", [normal(2, 3), normal(3, 2)], {"equation": "ij,jk->iz"}, "the result must name labels"),
     ("Einsum", [normal(3, 3)], {"equation": "ij->ii"}, "the result must name labels"),
     ("Resize", [X, None, np.array([1, 1, np.nan, 2], F)], {}, "input 2 must be finite, got .1.0, 1.0, nan, 2.0."),
@@ -113,7 +113,7 @@ REFUSED: tuple[tuple[str, list[Any], dict[str, Any], str], ...] = (
 )
 
 
-@pytest.mark.parametrize("case", REFUSED, ids=ids)
+@pytest.mark.parametrize("case", REJECTED, ids=ids)
 @pytest.mark.parametrize("held", [True, False])
 def test_errors_name_what_does_not_fit(case: tuple[str, list[Any], dict[str, Any], str], held: bool) -> None:
     op, inputs, attributes, message = case

@@ -36,9 +36,9 @@ def free(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a model whose inputs have any sizes."""
     freed = onnx.ModelProto()
     freed.CopyFrom(model)
-    for number, value in enumerate((*freed.graph.input, *freed.graph.output)):
+    for index, value in enumerate((*freed.graph.input, *freed.graph.output)):
         for axis, dimension in enumerate(value.type.tensor_type.shape.dim):
-            dimension.dim_param = f"size {number} {axis}"
+            dimension.dim_param = f"size {index} {axis}"
     return freed
 
 
@@ -387,9 +387,9 @@ def test_networks_equal_those_translated_for_a_shape(file: str) -> None:
     session, translating = load(path, "numpy"), load(path, "numpy")
     translating._runner._patterns = None
     rng = np.random.default_rng(0)
-    for number, shape in enumerate(SHAPES[file]):
+    for index, shape in enumerate(SHAPES[file]):
         feeds = {session.inputs[0].name: rng.random(shape, np.float32)}
         expected = translating.run(feeds)
         for name, output in session.run(feeds).items():
             np.testing.assert_array_equal(output, expected[name])
-        assert isinstance(session._runner._last[0], SizedStage) == (number > 0)
+        assert isinstance(session._runner._last[0], SizedStage) == (index > 0)

@@ -84,7 +84,7 @@ def test_five_large_dimensions() -> None:
     check_reference("Resize", inputs, ["y"], weights=(2,), mode="linear")
 
 
-def test_unknown_mode_is_refused() -> None:
+def test_unknown_mode_is_rejected() -> None:
     model, feeds = model_of_node("Resize", resize(normal(1, 1, 2, 2), scales=(1, 1, 2, 2)), ["y"], mode="area")
     with pytest.raises(NotSupported, match="mode must be one of nearest, linear, cubic, got 'area'"):
         load(model, "numpy").run(feeds)
@@ -145,13 +145,13 @@ def test_grid_sample_far_outside() -> None:
         result = load(model, "numpy").run(feeds)["y"].reshape(-1)
         with np.errstate(all="ignore"):
             at = (places + F(1)) * F(2) if aligned else (places + F(1)) * F(2.5) - F(0.5)
-        for number, place in enumerate(at):
+        for index, place in enumerate(at):
             if padding == "reflection" and 1e3 < abs(place) < np.inf:
                 # Its position between the borders is lost to the rounding of float32.
-                assert abs(result[number]) <= 1.5 * np.abs(row).max(), (settings, far[number])
+                assert abs(result[index]) <= 1.5 * np.abs(row).max(), (settings, far[index])
                 continue
             expected = exact_sample(row, float(place), mode, padding, aligned)
-            np.testing.assert_allclose(result[number], expected, rtol=1e-4, atol=1e-4, err_msg=f"{settings} {place}")
+            np.testing.assert_allclose(result[index], expected, rtol=1e-4, atol=1e-4, err_msg=f"{settings} {place}")
 
 
 @pytest.mark.parametrize("mode", ["nearest", "linear"])

@@ -1,4 +1,4 @@
-"""Quantised operators of ONNX and of com.microsoft, on the adapter numpy against onnxruntime's CPU provider."""
+"""Quantized operators of ONNX and of com.microsoft, on the adapter numpy against onnxruntime's CPU provider."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def halves(*shape: int, dtype: Any = np.int8, seed: int = 0) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint16, np.int16])
 @pytest.mark.parametrize("axis", [None, 0, -1])
-def test_quantise_and_dequantise(dtype: Any, axis: int | None) -> None:
+def test_quantize_and_dequantize(dtype: Any, axis: int | None) -> None:
     x = np.concatenate([floats(3, 4) * 100, [[0.25, -0.25, 0.75, 1e9]]]).astype(np.float32)
     scale = SCALE * 10 if axis is None else np.linspace(0.1, 1, 4, dtype=np.float32)
     zero = np.full(np.shape(scale), 3, dtype)
@@ -97,7 +97,7 @@ def test_integers_of_32_bits() -> None:
     np.testing.assert_array_equal(result, np.rint(x.astype(np.float32) / np.float32(0.3)) + 5)
 
 
-def test_dynamic_quantisation() -> None:
+def test_dynamic_quantization() -> None:
     check_node("DynamicQuantizeLinear", [floats(3, 5)], UINT8, FLOAT, UINT8, limits={"steps": 1})
     check_node("DynamicQuantizeLinear", [floats(3, 5) + 9], UINT8, FLOAT, UINT8, limits={"steps": 1})
 
@@ -135,7 +135,7 @@ def test_zero_points_of_every_matrix() -> None:
 
 
 @pytest.mark.parametrize("columns", [False, True])
-def test_quantised_products(columns: bool) -> None:
+def test_quantized_products(columns: bool) -> None:
     a, b = integers(2, 3, 8), halves(8, 5, seed=1)
     scale = np.linspace(0.01, 0.05, 5, dtype=np.float32) if columns else np.float32(0.02)
     zero = np.zeros(5, np.int8) if columns else np.int8(3)
@@ -144,7 +144,7 @@ def test_quantised_products(columns: bool) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
-def test_quantised_convolution(dtype: Any) -> None:
+def test_quantized_convolution(dtype: Any) -> None:
     x, filters = integers(1, 4, 7, 6), halves(6, 2, 3, 3, dtype=dtype, seed=1)
     scales = np.linspace(0.01, 0.03, 6, dtype=np.float32)
     zeros = np.full(6, 128 if dtype is np.uint8 else 0, dtype)
@@ -155,13 +155,13 @@ def test_quantised_convolution(dtype: Any) -> None:
     check_node("ConvInteger", [x, filters[:, :, :, :2], ZERO, dtype(5)], INT32, **attributes)
 
 
-def test_quantised_convolution_of_rows() -> None:
+def test_quantized_convolution_of_rows() -> None:
     arrays = [integers(2, 3, 9), SCALE, ZERO, integers(4, 3, 3, seed=1), SCALE, ZERO, np.float32(0.9), ZERO]
     check_node("QLinearConv", arrays, UINT8, limits={"steps": 1})
     check_node("ConvInteger", [arrays[0], arrays[3], ZERO], INT32, auto_pad="SAME_UPPER")
 
 
-def test_three_dimensions_are_refused() -> None:
+def test_three_dimensions_are_rejected() -> None:
     arrays = integers(1, 1, 3, 3, 3), integers(1, 1, 2, 2, 2)
     with pytest.raises(NotSupported, match="1 or 2 spatial dimensions"):
         check_node("ConvInteger", arrays, INT32)
@@ -177,7 +177,7 @@ def test_gemm(dtype: Any) -> None:
     check_node("QGemm", [*arrays, np.float32(0.3), dtype(1)], kind, limits={"steps": 1}, **attributes)
 
 
-def test_a_scale_of_rows_in_two_dimensions_is_refused() -> None:
+def test_a_scale_of_rows_in_two_dimensions_is_rejected() -> None:
     """onnxruntime takes a scalar or a vector, and computes something else from a matrix."""
     arrays = [integers(2, 3), integers(3, 2), np.full((1, 1), 0.5, np.float32), SCALE]
     with pytest.raises(NotSupported, match="input 2 must have 0 or 1 dimensions"):
@@ -225,7 +225,7 @@ def test_matrix_of_few_bits(inner: int, bits: int, zeros: str | None) -> None:
         arrays.append(floats(columns * count, seed=3) + 8)
     arrays += [None] * (5 - len(arrays)) + [floats(columns)]
     attributes = {"K": inner, "N": columns, "bits": bits, "block_size": block}
-    weights = [number for number in range(1, 4) if arrays[number] is not None]
+    weights = [index for index in range(1, 4) if arrays[index] is not None]
     check_node(
         "MatMulNBits",
         arrays,
@@ -324,7 +324,7 @@ def test_blocks_that_do_not_fit(attributes: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.int8])
-def test_quantised_elements(dtype: Any) -> None:
+def test_quantized_elements(dtype: Any) -> None:
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     a, b = integers(2, 3, 4, 4, dtype=dtype), integers(3, 1, 4, dtype=dtype, seed=1)
     first, other, result = [SCALE, dtype(3)], [np.float32(0.03), dtype(9)], [np.float32(0.2), dtype(5)]
@@ -339,7 +339,7 @@ def test_quantised_elements(dtype: Any) -> None:
     check_node("QLinearWhere", [condition, a, *first, b, *other, *result], kind, **attributes)
 
 
-def test_quantised_softmax() -> None:
+def test_quantized_softmax() -> None:
     x = integers(2, 3, 4)
     for opset, axis in ((13, -1), (13, 1), (12, 1)):
         arrays = [x, SCALE, ZERO, np.float32(1 / 256), np.uint8(0)]
@@ -351,7 +351,7 @@ def test_quantised_softmax() -> None:
 
 
 @pytest.mark.parametrize("last", [0, 1])
-def test_quantised_pools(last: int) -> None:
+def test_quantized_pools(last: int) -> None:
     x = integers(2, 7, 6, 3) if last else integers(2, 3, 7, 6)
     arrays = [x, SCALE, ZERO, np.float32(0.04), np.uint8(100)]
     attributes: dict[str, Any] = {

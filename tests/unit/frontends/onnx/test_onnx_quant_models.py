@@ -1,4 +1,4 @@
-"""Models that onnxruntime quantises, run here and by its CPU provider."""
+"""Models that onnxruntime quantizes, run here and by its CPU provider."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def compare(path: Path, limit: float) -> Any:
-    """Run a quantised model here and in onnxruntime; probabilities may differ by a limit."""
+    """Run a quantized model here and in onnxruntime; probabilities may differ by a limit."""
     feeds = {"x": pictures(7)[6]}
     session = load(path, "numpy")
     (expected,) = onnxruntime_outputs(onnx.load(path), feeds)

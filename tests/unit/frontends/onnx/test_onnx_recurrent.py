@@ -11,11 +11,11 @@ from dmlgpu import NotSupported
 from dmlgpu.frontends.onnx import load
 from tests.unit.frontends.onnx.onnx_against import (
     check_node,
-    dequantised,
+    dequantized,
     expected_of,
     model_of_node,
     normal,
-    quantised,
+    quantized,
 )
 
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
@@ -71,8 +71,7 @@ def test_batch_first(kind: str) -> None:
     model, feeds = model_of_node(kind, first, OUTPUTS[kind], **attributes)
     expected = load(model, "numpy").run(feeds)
     turned = [
-        array.swapaxes(0, 1) if array is not None and number in (0, 5, 6) else array
-        for number, array in enumerate(first)
+        array.swapaxes(0, 1) if array is not None and index in (0, 5, 6) else array for index, array in enumerate(first)
     ]
     model, feeds = model_of_node(kind, turned, OUTPUTS[kind], layout=1, **attributes)
     results = load(model, "numpy").run(feeds)
@@ -83,7 +82,7 @@ def test_batch_first(kind: str) -> None:
 
 def test_single_outputs() -> None:
     for name in range(3):
-        outputs = ["" if number != name else "y" for number in range(name + 1)]
+        outputs = ["" if index != name else "y" for index in range(name + 1)]
         check_node("LSTM", inputs_of("LSTM", 1, "B"), outputs, hidden_size=HIDDEN)
 
 
@@ -105,7 +104,7 @@ def test_float16() -> None:
         ("LSTM", {"direction": "sideways"}, "direction must be one of forward, reverse, bidirectional"),
     ],
 )
-def test_refused(kind: str, attributes: dict[str, Any], reason: str) -> None:
+def test_rejected(kind: str, attributes: dict[str, Any], reason: str) -> None:
     model, feeds = model_of_node(kind, inputs_of(kind, 1), OUTPUTS[kind], hidden_size=HIDDEN, **attributes)
     with pytest.raises(NotSupported, match=reason):
         load(model, "numpy").run(feeds)
@@ -115,12 +114,12 @@ def test_refused(kind: str, attributes: dict[str, Any], reason: str) -> None:
 @pytest.mark.parametrize("per_gate", [False, True])
 @pytest.mark.parametrize(("extras", "direction"), [(("B", "lens", "h", "c", "P"), "bidirectional"), ((), "reverse")])
 def test_weights_of_8_bits(kind: Any, per_gate: bool, extras: tuple[str, ...], direction: str) -> None:
-    """DynamicQuantizeLSTM is LSTM with the dequantised weights; onnxruntime's own rounds inputs and states, too."""
+    """DynamicQuantizeLSTM is LSTM with the dequantized weights; onnxruntime's own rounds inputs and states, too."""
     x, weight, recurrence, *rest = inputs_of("LSTM", 2 if direction == "bidirectional" else 1, *extras)
     assert weight is not None
     assert recurrence is not None
-    parts = [quantised(array.transpose(0, 2, 1), kind, per_gate=per_gate) for array in (weight, recurrence)]
-    floats = [dequantised(*part).transpose(0, 2, 1) for part in parts]
+    parts = [quantized(array.transpose(0, 2, 1), kind, per_gate=per_gate) for array in (weight, recurrence)]
+    floats = [dequantized(*part).transpose(0, 2, 1) for part in parts]
     attributes: dict[str, Any] = {"hidden_size": HIDDEN, "direction": direction}
     (w, w_scale, w_zero), (r, r_scale, r_zero) = parts
     model, feeds = model_of_node(
@@ -138,11 +137,11 @@ def test_weights_of_8_bits(kind: Any, per_gate: bool, extras: tuple[str, ...], d
         np.testing.assert_allclose(result, rounded, atol=0.1, err_msg=name)
 
 
-def test_scales_of_other_shapes_are_refused() -> None:
+def test_scales_of_other_shapes_are_rejected() -> None:
     x, weight, recurrence, *rest = inputs_of("LSTM", 1)
     assert weight is not None
     assert recurrence is not None
-    (w, _, zero), (r, scale, _) = (quantised(array.transpose(0, 2, 1), np.int8) for array in (weight, recurrence))
+    (w, _, zero), (r, scale, _) = (quantized(array.transpose(0, 2, 1), np.int8) for array in (weight, recurrence))
     inputs = [x, w, r, *rest, np.ones(5, np.float32), zero, scale, zero]
     model, feeds = model_of_node("DynamicQuantizeLSTM", inputs, ["Y"], domain="com.microsoft", hidden_size=HIDDEN)
     with pytest.raises(NotSupported, match=r"DynamicQuantizeLSTM 'it': input 8 must be of shape \[1\] or \[1, 24\]"):

@@ -1,4 +1,4 @@
-"""RoiAlign and MaxRoiPool over regions of every kind, against onnxruntime, and ONNX's reference where it refuses."""
+"""RoiAlign and MaxRoiPool over regions of every kind, against onnxruntime, and ONNX's reference where it rejects."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_regions_without_a_scale() -> None:
     )
 
 
-def test_a_negative_number_of_samples_is_refused() -> None:
+def test_a_negative_number_of_samples_is_rejected() -> None:
     inputs = [normal(1, 1, 4, 4), REGIONS[:3], np.zeros(3, int)]
     model, feeds = model_of_node("RoiAlign", inputs, ["y"], sampling_ratio=-1)
     with pytest.raises(NotSupported, match="'it': sampling_ratio must be between 0 and 256, got -1"):

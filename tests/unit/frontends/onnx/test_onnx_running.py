@@ -64,7 +64,7 @@ def test_placement_names_kernels_reads_and_bodies() -> None:
 
 
 @pytest.mark.parametrize("has_bias", [True, False])
-def test_normalisations_fold_into_convolutions(has_bias: bool) -> None:
+def test_normalizations_fold_into_convolutions(has_bias: bool) -> None:
     rng = np.random.default_rng(1)
     weights = {
         "w": normal(4, 3, 3, 3),
@@ -115,9 +115,9 @@ def test_no_truncated_or_altered_file_escapes_as_anything_but_our_errors() -> No
     weights = {"w": normal(2, 1, 3, 3), "s": np.array([2, -1])}
     whole = model_of(nodes, {"x": (FLOAT, [1, 1, 4, 4])}, {"y": FLOAT}, weights).SerializeToString()
     rng = np.random.default_rng(0)
-    for number in range(200):
+    for index in range(200):
         data = bytearray(whole)
-        if number % 2:
+        if index % 2:
             del data[rng.integers(len(data)) :]
         else:
             for place in rng.integers(len(data), size=3):
@@ -162,7 +162,7 @@ def test_absurd_initializers(change: Any, message: str) -> None:
         ),
     ],
 )
-def test_absurd_sizes_are_refused(node: Any, weights: dict[str, Any]) -> None:
+def test_absurd_sizes_are_rejected(node: Any, weights: dict[str, Any]) -> None:
     model = model_of([node], {"x": (FLOAT, [3])}, {"y": FLOAT}, weights)
     with pytest.raises(DmlError, match=r"\[|size|elements|bytes|memory"):
         load(model, "numpy").run({"x": normal(3)})

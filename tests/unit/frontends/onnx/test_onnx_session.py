@@ -159,7 +159,7 @@ def test_loop_reads_names_around_it() -> None:
     session = load(model, "numpy")
     for count in (4, 2):
         results = session.run({"x": x, "count": np.array(count)})
-        states = [np.exp(x) + number * normal(3) for number in range(1, count + 1)]
+        states = [np.exp(x) + index * normal(3) for index in range(1, count + 1)]
         np.testing.assert_allclose(results["y"], -states[-1], rtol=1e-5)
         np.testing.assert_allclose(results["all"], states * x, rtol=1e-5)
 

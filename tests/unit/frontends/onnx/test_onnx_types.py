@@ -25,7 +25,7 @@ WHERE = "Clip Where"
 
 
 def model_of(op_type: str, arrays: list[np.ndarray], version: int) -> onnx.ModelProto:
-    names = [f"x{number}" for number in range(len(arrays))]
+    names = [f"x{index}" for index in range(len(arrays))]
     inputs = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
         for name, array in zip(names, arrays, strict=True)
@@ -62,7 +62,7 @@ def is_accepted(model: onnx.ModelProto, arrays: list[np.ndarray], version: int) 
 
 
 def test_types_of_every_version() -> None:
-    count = refused = 0
+    count = rejected = 0
     for op_type, operands in (
         *((name, 1) for name in UNARY.split()),
         *((name, 2) for name in BINARY.split()),
@@ -80,9 +80,9 @@ def test_types_of_every_version() -> None:
                 model = model_of(op_type, arrays, version)
                 expected = is_allowed(model)
                 assert is_accepted(model, arrays, version) == expected, f"{op_type} {version} {kinds}"
-                count, refused = count + 1, refused + (not expected)
+                count, rejected = count + 1, rejected + (not expected)
     assert count > 2000
-    assert refused > 1000
+    assert rejected > 1000
 
 
 def test_types_that_came_with_later_versions() -> None:

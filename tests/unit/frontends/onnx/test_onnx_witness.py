@@ -69,7 +69,7 @@ def test_the_witness_agrees_with_dmlgpu(onnxruntime: Any) -> None:
         "compared with reference",
         "compared with onnxruntime",
         "compared with onnx",
-        "MatMulInteger 'quantized': output 'product' differs from the onnxruntime by up to 6.4e+04; ONNX's reference "
+        "MatMulInteger 'quantized': output 'product' differs from onnxruntime by up to 6.4e+04; ONNX's reference "
         "agrees with dmlgpu; known cause: onnxruntime's kernels for CPUs without VNNI add pairs of uint8 x int8 "
         "products in 16 bits, which saturates; weights quantized with reduce_range=True avoid it",
         "3 of 3 node outputs differ from onnxruntime's; in all of them ONNX's reference agrees with dmlgpu",
@@ -88,9 +88,7 @@ def test_the_witness_agrees_with_onnxruntime(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(elementwise.UNARY, "Tanh", lambda x: x * 2)
     result = dmlgpu.load(model, "numpy").check({"x": np.ones(2, np.float32)})
     assert [(fault.node, fault.witness) for fault in result.faults] == [("bounded", "onnxruntime"), ("", "onnxruntime")]
-    assert "output 'y' differs from the onnxruntime by up to 1.24; ONNX's reference agrees with onnxruntime" in repr(
-        result
-    )
+    assert "output 'y' differs from onnxruntime by up to 1.24; ONNX's reference agrees with onnxruntime" in repr(result)
 
 
 def test_witnesses_that_agree_with_nobody_or_cannot_tell(onnxruntime: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,10 +96,10 @@ def test_witnesses_that_agree_with_nobody_or_cannot_tell(onnxruntime: Any, monke
     result = check(quantized())
     assert [divergence.witness for divergence in result.divergences] == ["neither", "", "", ""]
 
-    def refused(model: ModelProto, inputs: Any) -> Any:
+    def rejected(model: ModelProto, inputs: Any) -> Any:
         raise NotImplementedError("no such operator")
 
-    monkeypatch.setattr(checking, "_by_onnx", refused)
+    monkeypatch.setattr(checking, "_by_onnx", rejected)
     result = check(quantized())
     assert result.against["onnx"] == "no such operator" and len(result.faults) == 4
     assert "onnx cannot run the model: no such operator" in repr(result)
@@ -122,6 +120,6 @@ def test_the_command_line_does_not_blame_dmlgpu(onnxruntime: Any, tmp_path: Path
     finally:
         checking._by_onnx = checking_onnx
     assert done.returncode == 1
-    assert "MatMulInteger 'quantized': output 'product' differs from the onnxruntime" in done.stderr
+    assert "MatMulInteger 'quantized': output 'product' differs from onnxruntime" in done.stderr
     assert "agrees with neither" in done.stderr and "1 of 3 node outputs differ" in done.stderr
     assert "divergent" in done.stdout

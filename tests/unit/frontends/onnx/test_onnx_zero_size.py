@@ -22,11 +22,11 @@ F = np.float32
 DRAWN = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 RECURRENT = ("GRU", "LSTM", "RNN")  # onnxruntime aborts, or leaves states as the memory was
 UNSET = ("DynamicQuantizeMatMul", "MatMulIntegerToFloat", "QGemm")  # onnxruntime leaves sums over nothing unset
-REFUSED = {
+REJECTED = {
     ("Attention", "q", True): "queries of no steps beside a past",
     ("Attention", "k", True): "keys of no steps beside a past",
 }
-"""What is refused though the reference computes it."""
+"""What is rejected though the reference computes it."""
 
 
 def references(model: Any, feeds: dict[str, np.ndarray], op: str) -> list[list[np.ndarray]]:
@@ -61,8 +61,8 @@ def check(sample: Sample, size: str, constants: tuple[int, ...]) -> None:
         agrees = any(agree(results, reference, sample.op) for reference in known)
         assert not known or agrees, f"{where}: {results}, not {known}"
         assert size or known or sample.op == "GroupQueryAttention", f"{where}: nothing to compare with"
-    elif (sample.op, size, sample.outputs > 1) not in REFUSED:
-        assert not known, f"{where}: refused ({error}), though {known}"
+    elif (sample.op, size, sample.outputs > 1) not in REJECTED:
+        assert not known, f"{where}: rejected ({error}), though {known}"
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning:onnx", "ignore::RuntimeWarning:numpy")
@@ -87,7 +87,7 @@ def test_sums_over_nothing_are_0(op: str) -> None:
 @pytest.mark.parametrize("op", RECURRENT)
 def test_layers_without_steps_leave_their_states(op: str) -> None:
     gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[op]
-    states = [normal(1, 2, 2, seed=number) for number in range(2 if op == "LSTM" else 1)]
+    states = [normal(1, 2, 2, seed=index) for index in range(2 if op == "LSTM" else 1)]
     weights = [np.zeros((0, 2, 3), F), normal(1, gates * 2, 3), normal(1, gates * 2, 2)]
     outputs = ["y", "h", "c"][: 1 + len(states)]
     for own, expected in ((states, states), ([], [state * 0 for state in states])):
@@ -141,7 +141,7 @@ def test_a_mean_of_empty_channels() -> None:
 
 @pytest.mark.filterwarnings("error")
 def test_statistics_of_an_empty_batch() -> None:
-    inputs = [np.zeros((0, 2, 3), F), *(normal(2, seed=number) for number in range(4))]
+    inputs = [np.zeros((0, 2, 3), F), *(normal(2, seed=index) for index in range(4))]
     for weights in ((), (3, 4)):
         model, feeds = model_of_node(
             "BatchNormalization", inputs, ["y", "m", "v"], weights=weights, version=14, training_mode=1
@@ -210,7 +210,7 @@ def test_large_integers_beside_nothing_are_no_sizes() -> None:
 
 
 @pytest.mark.parametrize("held", [True, False])
-def test_huge_shapes_of_nothing_are_refused(held: bool) -> None:
+def test_huge_shapes_of_nothing_are_rejected(held: bool) -> None:
     inputs = [np.zeros((0, 3), F), np.array([0, 0, 0, 1 << 61])]
     model, feeds = model_of_node("Pad", inputs, ["y"], weights=(1,) if held else ())
     with pytest.raises(NotSupported, match="'it': sizes of at most"):
@@ -222,7 +222,7 @@ def test_all_outputs_of_fused_operators(batch: int, rows: int) -> None:
     x, scale, rest = normal(batch, rows, 4), normal(4), {"domain": "com.microsoft"}
     check_node("SkipLayerNormalization", [x, x, scale, scale], ["y", "", "", "sum"], **rest)
     check_node("SkipSimplifiedLayerNormalization", [x, x, scale], ["y", "", "", "sum"], **rest)
-    for past in (0,) if batch else (0, 2):  # no new rows beside a past are refused, as those of Attention
+    for past in (0,) if batch else (0, 2):  # no new rows beside a past are rejected, as those of Attention
         cache = [normal(batch, 2, past, 2) if past else None] * 2
         check_node("MultiHeadAttention", [x, x, x, None, None, None, *cache], ["y", "k", "v"], num_heads=2, **rest)
     check_node("Attention", [x, normal(4, 12), normal(12)], ["y", "present"], num_heads=2, **rest)
@@ -246,7 +246,7 @@ def test_hidden_sizes_are_three(sizes: list[int]) -> None:
 
 
 @pytest.mark.parametrize("last", [0, 1])
-def test_quantised_sums_over_nothing_leave_the_bias(last: int) -> None:
+def test_quantized_sums_over_nothing_leave_the_bias(last: int) -> None:
     """onnxruntime leaves them unset."""
     x = np.zeros((1, 4, 3, 0) if last else (1, 0, 4, 3), np.uint8)
     scale, zero, bias = np.array(0.5, F), np.array(3, np.uint8), np.array([-2, 0, 6], np.int32)
@@ -264,7 +264,7 @@ def test_forms_of_conv_and_matmul_that_onnxruntime_lacks() -> None:
         model, feeds = model_of_node("NhwcConv", [x, filters, bias], ["y"], domain="com.microsoft")
         turned = [np.moveaxis(x, 3, 1), np.moveaxis(filters, 3, 1), bias]
         (expected,) = ReferenceEvaluator(model_of_node("Conv", turned, ["y"])[0]).run(
-            None, {f"x{number}": array for number, array in enumerate(turned)}
+            None, {f"x{index}": array for index, array in enumerate(turned)}
         )
         result = load(model, "numpy").run(feeds)["y"]
         np.testing.assert_allclose(result, np.moveaxis(expected, 1, 3))
@@ -286,7 +286,7 @@ def test_reductions_over_no_axes_keep_their_type(kind: type) -> None:
         np.testing.assert_array_equal(result, [4, 9] if noop else [13])
 
 
-def test_elements_quantised_without_a_zero_point() -> None:
+def test_elements_quantized_without_a_zero_point() -> None:
     check_node("QuantizeLinear", [np.zeros((1, 0), F), np.array(0.5, F)], ["y"], domain="com.microsoft")
 
 

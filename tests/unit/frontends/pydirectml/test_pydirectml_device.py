@@ -36,8 +36,8 @@ def builder(device: dml.Device) -> dml.GraphBuilder:
 
 
 def inputs(builder: dml.GraphBuilder, *descs: dml.TensorDesc) -> Iterator[dml.Expression]:
-    for number, desc in enumerate(descs):
-        yield dml.input_tensor(builder, number, desc)
+    for index, desc in enumerate(descs):
+        yield dml.input_tensor(builder, index, desc)
 
 
 def row(*values: float, kind: Any = np.float32) -> np.ndarray:
@@ -141,7 +141,7 @@ def test_a_model_is_of_the_graph_when_it_was_built(device: dml.Device, builder: 
     y2 = y + later
     bindings = [dml.Binding(weight, [2, 3]), dml.Binding(x, [1, 1])]
     assert np.array(device.compute(model, bindings, [y])[0]).tolist() == [2, 3]
-    # Weights that change are handed over anew: the model is initialised again.
+    # Weights that change are handed over anew: the model is initialized again.
     for values in ([4, 5], [4, 5], [6, 7]):
         bindings[0] = dml.Binding(weight, values)
         assert np.array(device.compute(model, bindings, [y])[0]).tolist() == values
@@ -251,15 +251,15 @@ def test_arrays_as_tensor_data() -> None:
     assert "TensorData object at" in repr(data) == str(data)
 
 
-def test_what_the_adapter_lacks_is_refused_as_a_runtime_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_adapter_lacks_is_rejected_as_a_runtime_error(monkeypatch: pytest.MonkeyPatch) -> None:
     builder = dml.GraphBuilder(dml.Device())
     (x,) = inputs(builder, dml.TensorDesc(F32, [2]))
     y = x + 1.0
 
-    def refuse(*_: object, **__: object) -> None:
+    def reject(*_: object, **__: object) -> None:
         raise dmlgpu.NotSupported("ELEMENT_WISE_ADD1: the adapter cannot")
 
-    monkeypatch.setattr(builder._graph, "compile", refuse)
+    monkeypatch.setattr(builder._graph, "compile", reject)
     with pytest.raises(RuntimeError, match=r"^ELEMENT_WISE_ADD1: the adapter cannot$") as caught:
         builder.build(NONE, [y])
     assert isinstance(caught.value, dmlgpu.NotSupported)

@@ -39,10 +39,10 @@ def compute(
     device = dml.Device(True, False)
     builder = dml.GraphBuilder(device)
     inputs, bindings = [], []
-    for number, array in enumerate(arrays):
-        flags = dml.TensorFlags.OWNED_BY_DML if number in owned else dml.TensorFlags.NONE
-        desc = dml.TensorDesc((types or {}).get(number, F32), flags, array.shape)
-        inputs.append(dml.input_tensor(builder, number, desc))
+    for index, array in enumerate(arrays):
+        flags = dml.TensorFlags.OWNED_BY_DML if index in owned else dml.TensorFlags.NONE
+        desc = dml.TensorDesc((types or {}).get(index, F32), flags, array.shape)
+        inputs.append(dml.input_tensor(builder, index, desc))
         bindings.append(dml.Binding(inputs[-1], array))
     built = build(*inputs)
     outputs = built if isinstance(built, list) else [built]
@@ -235,7 +235,7 @@ def test_backward_convolutions(options: dict[str, Any], more: int) -> None:
     close(compute(build, x, w), scatter(x, w, 2, more))
 
 
-def test_backward_convolutions_of_other_sizes_are_refused() -> None:
+def test_backward_convolutions_of_other_sizes_are_rejected() -> None:
     for sizes in ([1, 3, 11, 12], [1, 3, 8, 11], [1, 3, 10]):
         with pytest.raises(RuntimeError, match=r"^CONVOLUTION: output_tensor\.(sizes|dimension_count) must "):
             compute(
@@ -263,7 +263,7 @@ def test_products() -> None:
     close(compute(dml.gemm, a, c), a @ c)
 
 
-def test_normalisations() -> None:
+def test_normalizations() -> None:
     x, scale, bias = draw(2, 3, 4, 5), draw(1, 3, 1, 1), draw(1, 3, 1, 1)
     mean, variance = draw(1, 3, 1, 1), np.abs(draw(1, 3, 1, 1)) + np.float32(0.1)
     expected = (x - mean) / np.sqrt(variance + 0.25) * scale + bias
@@ -280,8 +280,8 @@ def test_normalisations() -> None:
         np.maximum(expected, 0),
     )  # fmt: skip
 
-    centred = x - x.mean((2, 3), keepdims=True)
-    expected = centred / np.sqrt(x.var((2, 3), keepdims=True) + 0.25) * scale + bias
+    centered = x - x.mean((2, 3), keepdims=True)
+    expected = centered / np.sqrt(x.var((2, 3), keepdims=True) + 0.25) * scale + bias
     repeated = [np.ascontiguousarray(np.broadcast_to(vector, (1, 3, 1, 1))) for vector in (scale, bias)]
     close(
         compute(
@@ -294,12 +294,12 @@ def test_normalisations() -> None:
     )  # fmt: skip
     close(
         compute(lambda x: dml.mean_variance_normalization(x, axes=[2, 3], normalize_variance=False, epsilon=0), x),
-        centred,
+        centered,
     )
 
 
 @pytest.mark.parametrize("cross", [True, False])
-def test_local_response_normalisation(cross: bool) -> None:
+def test_local_response_normalization(cross: bool) -> None:
     x = draw(1, 5, 4, 4)
     squares, total = np.pad(x.astype(float) ** 2, [(0, 0), (1, 1), (1, 1), (1, 1)]), np.zeros(x.shape)
     near = [(c, 0, 0) for c in (-1, 0, 1)] if cross else [(0, h, w) for h in (-1, 0, 1) for w in (-1, 0, 1)]
@@ -371,8 +371,8 @@ def test_up_sampling() -> None:
     )
     np.testing.assert_array_equal(result, x.repeat(3, 2).repeat(2, 3))
     result = compute(lambda x: dml.up_sample_2d(x, dml.Size2D(2, 1), dml.InterpolationMode.LINEAR), x[:, :, :1])
-    centres = np.clip((np.arange(6) + 0.5) / 2 - 0.5, 0, 2)
-    close(result[0, 0, 0], np.interp(centres, np.arange(3), x[0, 0, 0]))
+    centers = np.clip((np.arange(6) + 0.5) / 2 - 0.5, 0, 2)
+    close(result[0, 0, 0], np.interp(centers, np.arange(3), x[0, 0, 0]))
 
 
 @pytest.mark.parametrize(("mode", "name"), [("CONSTANT", "constant"), ("EDGE", "edge"), ("REFLECTION", "reflect")])

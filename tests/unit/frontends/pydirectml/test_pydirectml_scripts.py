@@ -51,5 +51,5 @@ def test_the_script_of_the_page(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(code, encoding="utf-8")
     assert run_here(script, []) == printed
-    # By hand: differences of neighbours are -1, and 3, 7, 11, 15 at the right edge.
+    # By hand: differences of neighbors are -1, and 3, 7, 11, 15 at the right edge.
     assert re.findall(r"\d+", printed) == ["0", "70", "0", "150", "100", "100", "100", "100"]

@@ -214,10 +214,10 @@ def test_training_steps_are_three_graphs(name: str, monkeypatch: pytest.MonkeyPa
         return step
 
     steps = step_of(theirs), compiled_of(step_of(ours))
-    for number in range(3):
+    for index in range(3):
         x, labels = torch.randn(5, 1, 8, 8), torch.arange(5) % 3
         expected, actual = steps[0](x, labels), steps[1](x.to("dml"), labels.to("dml"))
-        torch.testing.assert_close(actual.cpu(), expected, atol=1e-4, rtol=1e-3, msg=f"step {number}")
+        torch.testing.assert_close(actual.cpu(), expected, atol=1e-4, rtol=1e-3, msg=f"step {index}")
     state = theirs.state_dict()
     for key, value in ours.state_dict().items():
         torch.testing.assert_close(value.cpu(), state[key], atol=1e-3, rtol=1e-3, msg=key)
@@ -332,7 +332,7 @@ def test_constants_between_graphs() -> None:
     torch.testing.assert_close(compiled_of(function)(x.to("dml")).cpu(), torch.tensor([2.0, 3.0]))
 
 
-def test_modes_are_refused() -> None:
+def test_modes_are_rejected() -> None:
     function = torch.compile(lambda x: x + 1, backend="dmlgpu", mode="max-autotune")
     with pytest.raises(Exception, match="takes no mode and no options, got mode='max-autotune': leave it out"):
         function(torch.ones(1, device="dml"))
@@ -361,7 +361,7 @@ def test_exported_programs_run(exported: tuple[Any, Path]) -> None:
     assert run(x.to("dml")).device == torch.device("dml", 0)
 
 
-def test_exported_programs_refuse_other_arguments(exported: tuple[Any, Path], tmp_path: Path) -> None:
+def test_exported_programs_reject_other_arguments(exported: tuple[Any, Path], tmp_path: Path) -> None:
     run = load(exported[1])
     with pytest.raises(AssertionError, match=r"Guard failed: input.size\(\)\[1\] == 1"):
         run(torch.randn(2, 2, 4, 4))

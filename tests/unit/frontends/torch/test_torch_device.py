@@ -179,12 +179,12 @@ def test_backward_in_threads() -> None:
             (x * x * x).sum().backward()
         results.append((number, x.grad.tolist()))
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(results) == [(number, [3.0 * number**2] * 8) for number in range(4)]
+    assert sorted(results) == [(index, [3.0 * index**2] * 8) for index in range(4)]
 
 
 @pytest.mark.parametrize("foreach", [False, True])
@@ -480,7 +480,7 @@ def test_errors_are_those_of_the_cpu(name: str) -> None:
         lambda x: x(3, dtype=BOOL) - x(3, dtype=BOOL),
     ],
 )
-def test_dtypes_that_an_operator_lacks_are_refused_as_by_the_cpu(call: Any) -> None:
+def test_dtypes_that_an_operator_lacks_are_rejected_as_by_the_cpu(call: Any) -> None:
     for device in ("cpu", "dml"):  # a RuntimeError, which is a NotImplementedError for some operators
         with pytest.raises(RuntimeError, match=r"not (implemented for|supported)"):
             call(functools.partial(filled, device))
@@ -490,7 +490,7 @@ def test_an_in_place_overload_has_more_defaults_than_the_functional_one() -> Non
     assert set(torch.empty(100, device="dml").bernoulli_().tolist()) == {0.0, 1.0}
 
 
-def test_attention_refuses_several_dtypes() -> None:
+def test_attention_rejects_several_dtypes() -> None:
     x = torch.ones(1, 1, 2, 2, device="dml")
     with pytest.raises(RuntimeError, match="Expected query, key, and value to have the same dtype"):
         functional.scaled_dot_product_attention(x, x.half(), x)
@@ -513,14 +513,14 @@ FALLBACK = """
 """
 
 
-def test_what_is_not_there_is_refused_by_name() -> None:
+def test_what_is_not_there_is_rejected_by_name() -> None:
     with pytest.raises(
         NotImplementedError, match=r"aten::linalg_householder_product is not implemented for the dml device \(inputs: "
     ):
         torch.linalg.householder_product(torch.ones(2, 2, device="dml"), torch.ones(2, device="dml"))
 
 
-def test_a_refusal_describes_tensors_in_lists() -> None:
+def test_a_rejection_describes_tensors_in_lists() -> None:
     from dmlgpu.frontends.torch.dispatch import fallback
 
     x = torch.ones(2, device="dml")

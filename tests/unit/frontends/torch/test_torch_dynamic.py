@@ -139,7 +139,7 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
     "slices": lambda x: x[1:, ::2] + x[:-1, 1::2],
     "negative slices": lambda x: x[-2:] * x[0] + x.narrow(0, x.shape[0] // 2, 1),
     "select": lambda x: x.select(0, -1) + x.select(0, 1),
-    "split": lambda x: torch.cat([part * (1 + number) for number, part in enumerate(x.split([1, x.shape[0] - 1]))]),
+    "split": lambda x: torch.cat([part * (1 + index) for index, part in enumerate(x.split([1, x.shape[0] - 1]))]),
     "pieces": lambda x: torch.cat([part * 2 for part in x.split(4)]),
     "columns": lambda x: sum(column * 2 for column in x.unbind(1)),
     "flatten": lambda x: (x.t().reshape(-1) + 1, x.flatten().unflatten(0, (-1, 2)) * 2),

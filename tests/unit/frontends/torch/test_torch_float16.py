@@ -37,13 +37,13 @@ def assert_close(function: Callable[..., Any], tensors: list[Any], what: str, sh
             torch.autograd.backward(outputs, [part.to(dtype).to(device) for part in weights])
             outputs = (*outputs, *(x.grad for x in inputs if x.is_floating_point()))
         results.append([part.detach().cpu() for part in outputs])
-    for number, (exact, actual) in enumerate(zip(*results, strict=True)):
+    for index, (exact, actual) in enumerate(zip(*results, strict=True)):
         rounded = exact.half()
         finite = rounded.isfinite()
-        name = f"{what}, result {number}"
+        name = f"{what}, result {index}"
         assert actual.dtype is torch.float16 and torch.equal(actual[~finite], rounded[~finite]), name
         allowed = 4 * torch.finfo(torch.float16).eps * exact[finite].abs().clamp(min=2.0**-14)
-        if backward and number >= len(exact_outputs):
+        if backward and index >= len(exact_outputs):
             allowed = share * exact[finite].abs().max() + allowed
         worst = ((actual[finite].double() - exact[finite]).abs() / allowed).max() if finite.any() else 0
         assert worst <= 1, f"{name}: off by {float(worst):.3g} times what is allowed"

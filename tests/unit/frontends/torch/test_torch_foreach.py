@@ -26,11 +26,11 @@ def arguments(name: str, dtype: Any, shapes: Any = SHAPES) -> tuple[Any, ...]:
     operator = packet.removeprefix("_foreach_").removesuffix("_")
     values: list[Any] = [tensors(0, dtype, shapes)]
     others = 2 if operator in {"addcmul", "addcdiv"} else 1 if operator == "lerp" or kind == "List" else 0
-    values += [tensors(number + 1, dtype, shapes) for number in range(others)]
+    values += [tensors(index + 1, dtype, shapes) for index in range(others)]
     if kind == "Scalar":
         values.append(0.375)
     if kind == "ScalarList":
-        values.append([0.25 * (number + 1) for number in range(len(shapes))])
+        values.append([0.25 * (index + 1) for index in range(len(shapes))])
     return tuple(values)
 
 
@@ -57,8 +57,8 @@ def test_lists_follow_the_cpu(name: str) -> None:
 
 
 def test_numbers_may_differ_from_call_to_call() -> None:
-    for number in range(4):
-        values = tensors(0), tensors(1), tensors(2), [number + 0.5 * place for place in range(4)]
+    for index in range(4):
+        values = tensors(0), tensors(1), tensors(2), [index + 0.5 * place for place in range(4)]
         name = "_foreach_addcdiv_.ScalarList"
         torch.testing.assert_close(call(name, values, "dml"), call(name, values, "cpu"))
 
@@ -76,7 +76,7 @@ def test_lists_of_several_dtypes_and_shapes_are_pytorchs_loops() -> None:
     torch.testing.assert_close(call("_foreach_add.List", values, "dml"), call("_foreach_add.List", values, "cpu"))
 
 
-def test_wrong_lists_are_refused_in_pytorchs_words() -> None:
+def test_wrong_lists_are_rejected_in_pytorchs_words() -> None:
     for device in ("cpu", "dml"):
         with pytest.raises(RuntimeError, match="Tensor lists must have the same number of tensors"):
             call("_foreach_add.List", (tensors(0), tensors(1)[:2]), device)

@@ -131,7 +131,7 @@ def test_errors(device: str) -> None:
         linalg.inv(torch.zeros(2, 3, device=device))
 
 
-def test_refusals() -> None:
+def test_rejections() -> None:
     a = torch.eye(3, device="dml")
     with pytest.raises(RuntimeError, match="parameter `driver` should be one of"):
         linalg.lstsq(a, a, driver="gelsd")

@@ -84,7 +84,7 @@ def test_writes_at_any_offset(dtype: Any, start: int) -> None:
     torch.testing.assert_close(base.cpu(), host, rtol=0, atol=0)
 
 
-def test_a_write_into_elements_that_share_places_is_refused_as_by_the_cpu() -> None:
+def test_a_write_into_elements_that_share_places_is_rejected_as_by_the_cpu() -> None:
     x = torch.zeros(1, 3, device="dml").expand(2, 3)
     with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
         x.fill_(1)
@@ -242,7 +242,7 @@ def test_host_arrays() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.complex64])
-def test_dtypes_that_are_refused(dtype: Any) -> None:
+def test_dtypes_that_are_rejected(dtype: Any) -> None:
     with pytest.raises(TypeError, match=f"the dml device does not support {dtype}"):
         torch.ones(2, dtype=dtype).to("dml")
 

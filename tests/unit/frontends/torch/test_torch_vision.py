@@ -86,7 +86,7 @@ def test_roi_align_of_no_regions_is_empty() -> None:
     assert torch.ops.torchvision.roi_align(x, rois, 1.0, 2, 2, 0, False).shape == (0, 2, 2, 2)
 
 
-def test_roi_align_refuses_too_many_samples_and_other_dtypes() -> None:
+def test_roi_align_rejects_too_many_samples_and_other_dtypes() -> None:
     x, rois = torch.ones(1, 2, 5, 5, device="dml"), torch.zeros(1, 5, device="dml")
     with pytest.raises(NotImplementedError, match="sampling_ratio up to 256 on the dml device, got 257"):
         torch.ops.torchvision.roi_align(x, rois, 1.0, 2, 2, 257, False)

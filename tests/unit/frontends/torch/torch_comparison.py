@@ -30,11 +30,11 @@ def check_on_device(function: Callable[..., Any], inputs: Sequence[Any]) -> None
     assert len(expected) == len(actual)
     for result, reference in zip(actual, expected, strict=True):
         assert_close(result, reference)
-    roots = [number for number, x in enumerate(expected) if x.requires_grad]
-    cotangents = [torch.randn_like(expected[number]) for number in roots]
+    roots = [index for index, x in enumerate(expected) if x.requires_grad]
+    cotangents = [torch.randn_like(expected[index]) for index in roots]
     if roots:
-        torch.autograd.backward([expected[number] for number in roots], cotangents)
-        torch.autograd.backward([actual[number] for number in roots], [x.to("dml") for x in cotangents])
+        torch.autograd.backward([expected[index] for index in roots], cotangents)
+        torch.autograd.backward([actual[index] for index in roots], [x.to("dml") for x in cotangents])
     for x, reference in zip(moved, inputs, strict=True):
         assert (x.grad is None) == (reference.grad is None)
         if x.grad is not None:

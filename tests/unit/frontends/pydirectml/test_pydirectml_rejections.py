@@ -1,4 +1,4 @@
-"""What PyDirectML refuses: each in one sentence, as a TypeError or a RuntimeError that is also dmlgpu's."""
+"""What PyDirectML rejects: each in one sentence, as a TypeError or a RuntimeError that is also dmlgpu's."""
 
 from __future__ import annotations
 
@@ -303,7 +303,7 @@ def test_wrong_values(text: str, make: Made) -> None:
     assert str(caught.value).startswith(text)
 
 
-def test_operators_refuse_other_operands() -> None:
+def test_operators_reject_other_operands() -> None:
     x = Scene().x
     for wrong in ("1", None, 1j, {}, np.zeros(3), object()):
         for operation in (lambda a, b: a + b, lambda a, b: b - a, lambda a, b: a * b, lambda a, b: b / a):
