@@ -69,7 +69,7 @@ def graph_of(desc: OperatorDesc, name: str) -> GraphDesc:
         (OperatorNode(desc, name),),
         tuple(InputEdge(index, 0, index) for index in inputs),
         (),
-        tuple(OutputEdge(0, index, place) for place, index in enumerate(outputs)),
+        tuple(OutputEdge(0, index, i) for i, index in enumerate(outputs)),
     )
 
 
@@ -290,9 +290,9 @@ class OnnxRunner(DispatchRunner):
             raise ModelError(
                 bound.path, f"output {quoted(name)} has {raw.size} bytes, the resource has room for {buffer.size}"
             )
-        whole = buffer.read()
-        whole[: raw.size] = raw
-        buffer.write(whole)
+        content = buffer.read()
+        content[: raw.size] = raw
+        buffer.write(content)
 
 
 def _resource_kind(bound: BoundArray | None) -> str:

@@ -105,7 +105,7 @@ class FlatTable:
     buffer: FlatBuffer
     position: int
 
-    def place(self, field: int) -> int | None:
+    def field_position(self, field: int) -> int | None:
         """Return the position of a field, or None if it is absent."""
         shape = self.position - int(self.buffer.number(self.position, "i"))
         entry = 4 + 2 * field
@@ -116,13 +116,13 @@ class FlatTable:
 
     def number(self, field: int, kind: str) -> int:
         """Return an integer; 0 if it is absent."""
-        place = self.place(field)
-        return 0 if place is None else int(self.buffer.number(place, kind))
+        position = self.field_position(field)
+        return 0 if position is None else int(self.buffer.number(position, kind))
 
     def target(self, field: int) -> int | None:
         """Return the position that a field refers to, or None."""
-        place = self.place(field)
-        return None if place is None else self.buffer.offset(place)
+        position = self.field_position(field)
+        return None if position is None else self.buffer.offset(position)
 
     def table(self, field: int) -> FlatTable | None:
         """Return the table that a field refers to."""
@@ -398,8 +398,8 @@ def _value(attribute: FlatTable, field_schema: FieldSchema, path: str) -> Any:
             value = dict(zip(("Scale", "Bias"), buffer.numbers(target, "f", 2), strict=True))
         case _Kind.SIZE_2D:
             value = dict(zip(("Width", "Height"), buffer.numbers(target, "I", 2), strict=True))
-        case _Kind.SCALAR if (place := table.target(1)) is not None:
-            value = bytes(map(int, buffer.numbers(place, "B", _SCALAR_BYTES)))
+        case _Kind.SCALAR if (position := table.target(1)) is not None:
+            value = bytes(map(int, buffer.numbers(position, "B", _SCALAR_BYTES)))
         case _:
             raise ModelError(path, f"must be {field_schema.type}, got an attribute of kind {kind}")
     return value

@@ -196,8 +196,8 @@ class _ScaledMatrices:
         self._nodes = list(graph.node)
         self._readers: dict[str, list[tuple[NodeProto | None, int]]] = defaultdict(list)
         for node in self._nodes:
-            for place, name in enumerate(node.input):
-                self._readers[name].append((node, place))
+            for index, name in enumerate(node.input):
+                self._readers[name].append((node, index))
         for body in bodies_in(attribute for node in graph.node for attribute in node.attribute):
             for name in (name for node in body.node for name in node.input):
                 self._readers[name].append((None, 0))
@@ -206,7 +206,7 @@ class _ScaledMatrices:
 
     def scale(self, name: str) -> bool:
         """Scale a matrix; return whether all its readers can apply the scales."""
-        readers = [(self._kind(node, place), node) for node, place in self._readers[name]]
+        readers = [(self._kind(node, position), node) for node, position in self._readers[name]]
         if name in self._outputs or not readers or not all(kind for kind, _ in readers):
             return False
         for index, (kind, node) in enumerate(readers):

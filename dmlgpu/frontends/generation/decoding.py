@@ -38,7 +38,7 @@ class Decoding(Protocol):
     takes_features: bool
 
     @property
-    def most_prompt(self) -> int:
+    def max_prompt(self) -> int:
         """Maximum number of tokens of a prompt."""
 
     def features_of(self, prompt: Any) -> NDArray[Any] | None:
@@ -76,7 +76,7 @@ class CachedDecoding:
         self, model: LanguageModel, network: StepNetwork, device: Device, *, context: int, chunk: int, label: str
     ):
         self._network, self.device, self.context, self._label = network, device, context, label
-        self._chunk = min(chunk, network.most_new or chunk)
+        self._chunk = min(chunk, network.max_new or chunk)
         self._first_chunk = chunk if network.first else self._chunk
         self.memory = MemoryNeed.of(network, context)
         self.memory.check(label, device)
@@ -96,7 +96,7 @@ class CachedDecoding:
         self._replay: RunReplay | None = None
 
     @property
-    def most_prompt(self) -> int:
+    def max_prompt(self) -> int:
         """Maximum number of tokens of a prompt; leaves room for one more token."""
         return self.context - 1
 
@@ -137,7 +137,7 @@ class CachedDecoding:
         if rows > 1:
             return 0
         common = next(
-            (place for place, pair in enumerate(zip(prompts[0], cached, strict=False)) if pair[0] != pair[1]), None
+            (index for index, pair in enumerate(zip(prompts[0], cached, strict=False)) if pair[0] != pair[1]), None
         )
         same = min(len(prompts[0]), len(cached)) if common is None else common
         reused = min(same, len(prompts[0]) - 1)
@@ -160,26 +160,26 @@ class CachedDecoding:
     def prefill(self, prompts: Sequence[Sequence[int]], reused: int) -> Scores:
         """Run the prompts in chunks, all of which end in the last one."""
         rest = [prompt[reused:] for prompt in prompts]
-        most = max(map(len, rest))
+        longest = max(map(len, rest))
         past = [reused] * len(prompts)
-        place = 0
+        start = 0
         while True:
             room = self.context - max(past)
             is_first = self._first is not None and not any(past)
-            size = self._chunk_size(most - place, min(room, self._first_chunk if is_first else self._chunk))
-            end = min(place + size, most)
+            size = self._chunk_size(longest - start, min(room, self._first_chunk if is_first else self._chunk))
+            end = min(start + size, longest)
             tokens = np.zeros((len(rest), size), np.int32)
             counts = []
             for row, new in enumerate(rest):
-                part = new[max(0, place - most + len(new)) : max(0, end - most + len(new))]
+                part = new[max(0, start - longest + len(new)) : max(0, end - longest + len(new))]
                 tokens[row, : len(part)] = part
                 counts.append(len(part))
             inputs = {TOKENS: tokens, PAST: self._integers(past), COUNT: self._integers(counts)}
             outputs = self._first_outputs(inputs) if is_first else self._outputs(inputs)
-            if end == most:
+            if end == longest:
                 self._after = outputs[AFTER]
                 return outputs[LOGITS], outputs[BEST]
-            place = end
+            start = end
             past = [before + count for before, count in zip(past, counts, strict=True)]
 
     def _first_outputs(self, inputs: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -193,12 +193,12 @@ class CachedDecoding:
             self._bind(cache.past, cache.present, outputs.pop(presents[cache.present]))
         return {name: output for name, output in outputs.items() if isinstance(output, Tensor)}
 
-    def _chunk_size(self, needed: int, most: int) -> int:
+    def _chunk_size(self, needed: int, limit: int) -> int:
         """Round up the number of tokens of a run, so that few shapes are compiled."""
         size = 1 if needed == 1 else SMALLEST_CHUNK
-        while size < needed and 2 * size <= most:
+        while size < needed and 2 * size <= limit:
             size *= 2
-        while size > most:
+        while size > limit:
             size //= 2
         return size
 

@@ -268,7 +268,7 @@ class EncodedDecoding:
         self._count = 0
 
     @property
-    def most_prompt(self) -> int:
+    def max_prompt(self) -> int:
         """Maximum number of tokens of a prompt."""
         return self._network.settings.prompt_length
 
@@ -364,7 +364,7 @@ class EncodedDecoding:
             return {network.features: features.astype(info.dtype)}, states
         size = max(map(len, prompts))
         if "attention_mask" in network.encoder.inputs and _MASK in network.decoder.inputs:
-            size = min(max(SMALLEST_CHUNK, 1 << (size - 1).bit_length()), self.most_prompt)  # few shapes are compiled
+            size = min(max(SMALLEST_CHUNK, 1 << (size - 1).bit_length()), self.max_prompt)  # few shapes are compiled
         elif size != min(map(len, prompts)):
             raise InvalidArgument(
                 f"{self._label}: its networks have no attention masks: prompts of a batch must have equal lengths"

@@ -166,7 +166,7 @@ def _transformers(folder: Path) -> LanguageModel:
     name = folder.resolve().name
     if settings.get("is_encoder_decoder"):
         networks = [
-            _first_file(folder, tuple(place for file in files for place in (file, f"onnx/{file}")))
+            _first_file(folder, tuple(candidate for file in files for candidate in (file, f"onnx/{file}")))
             for files in _ENCODER_DECODER
         ]
         both = {_SIZES["context_length"][-1]: MAX_DEFAULT, **both}  # models with relative positions have no limit
@@ -225,11 +225,11 @@ def _with_texts(folder: Path, model: LanguageModel) -> LanguageModel:
     config = model.config
     tokenizer = _tokenizer(folder)
     if tokenizer is not None:
-        most = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
-        if most >= config.vocabulary:
+        last_id = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
+        if last_id >= config.vocabulary:
             raise ModelError(
                 folder.name,
-                f"the tokenizer does not match the network: it has tokens up to {most}, the vocabulary has "
+                f"the tokenizer does not match the network: it has tokens up to {last_id}, the vocabulary has "
                 f"{config.vocabulary}",
             )
     for token in (*config.eos, *config.start, *(() if config.bos is None else (config.bos,))):

@@ -142,10 +142,10 @@ class Generator:
         activation_dtype: DTypeLike | None = None,
     ):
         self.model, self.device = model, as_device("Generator", device)
-        most = model.config.context_length
+        limit = model.config.context_length
         self.context = default_context(model.config) if context is None else context
-        if not _is_between(self.context, 2, min(most, _MAX_CONTEXT)):
-            raise InvalidArgument(f"{self._label}: context must be from 2 to {most}, got {shown(context)}")
+        if not _is_between(self.context, 2, min(limit, _MAX_CONTEXT)):
+            raise InvalidArgument(f"{self._label}: context must be from 2 to {limit}, got {shown(context)}")
         if not _is_between(chunk, 1, _MAX_CONTEXT):
             raise InvalidArgument(f"{self._label}: chunk must be from 1 to {_MAX_CONTEXT}, got {shown(chunk)}")
         caches = CacheFormat.of(cache_dtype, cache_block, model.config.head_size, self._label)
@@ -411,15 +411,15 @@ class Generator:
         tokens = [int(token) for token in prompt]
         if not tokens:
             raise InvalidArgument(f"{self._label}: prompt must have tokens, got none")
-        most = self._decoding.most_prompt
-        if len(tokens) > most:
+        limit = self._decoding.max_prompt
+        if len(tokens) > limit:
             allowed = self.model.config.context_length
             longer = f"a longer context (the model allows {allowed}) or " if self.context < allowed else ""
             place, advice = "", ""
             if self.model.encoder is None:
                 place, advice = f" for a context of {self.context}", f"; pass {longer}a shorter prompt"
             raise InvalidArgument(
-                f"{self._label}: prompt must have at most {most} tokens{place}, got {len(tokens)}{advice}"
+                f"{self._label}: prompt must have at most {limit} tokens{place}, got {len(tokens)}{advice}"
             )
         return tokens
 
@@ -497,13 +497,13 @@ class Generator:
                 best = self._sampler.next(*self._decoding.step(best))
                 reading = _read(best)  # in the submission of the step
             values = pending.result().view(np.int32)
-            for row, value in zip(fed, values, strict=True):
-                row.extend([] if is_last else [int(value)])
+            for history, value in zip(fed, values, strict=True):
+                history.extend([] if is_last else [int(value)])
             if len(fed) == 1:
                 self._cached = fed[0]
             step = {row: int(value) for row, value in enumerate(values) if row not in done}
-            for place, token in step.items():
-                answers[place].append(token)
+            for row, token in step.items():
+                answers[row].append(token)
             statistics.add(len(step), time.perf_counter() - start)
             done.update(row for row, value in step.items() if value in self.model.config.eos or limits[row] <= count)
             yield step
@@ -531,5 +531,5 @@ def _read(tokens: Tensor) -> Readback:
     return readback
 
 
-def _is_between(value: object, least: int, most: int) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(least <= value <= most)
+def _is_between(value: object, low: int, high: int) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(low <= value <= high)

@@ -99,7 +99,7 @@ class StepNetwork:
         vocabulary: Number of logits.
         weight_bytes: Bytes of the initializers that are used.
         largest_bytes: Bytes of the largest of them.
-        most_new: Number of new tokens, if the network has a fixed one; else 0.
+        max_new: Number of new tokens, if the network has a fixed one; else 0.
         weights: Large initializers, if they are not in the network's files, by name.
         first: The network of the first tokens of a prompt, which reads no caches; None if there is no other network.
     """
@@ -111,7 +111,7 @@ class StepNetwork:
     vocabulary: int
     weight_bytes: int
     largest_bytes: int
-    most_new: int = 0
+    max_new: int = 0
     weights: Mapping[str, OnnxValue] = field(default_factory=dict, repr=False)
     first: StepNetwork | None = None
 
@@ -178,7 +178,7 @@ def as_step(
     sizes = [array.nbytes for array in arrays.values() if array is not None]
     # Exporters trace the branch with caches for one token: it may have no causal mask.
     return replace(
-        step, most_new=1, first=prompt, weight_bytes=sum(sizes), largest_bytes=max(sizes, default=step.largest_bytes)
+        step, max_new=1, first=prompt, weight_bytes=sum(sizes), largest_bytes=max(sizes, default=step.largest_bytes)
     )
 
 
@@ -203,8 +203,8 @@ def _cut_tables(
     tables: set[str] = set()
     others: set[str] = set()
     for node in all_nodes(graph):
-        for place, name in enumerate(node.input):
-            (tables if node.op_type == _GROUP_QUERY and place in _TABLES else others).add(name)
+        for index, name in enumerate(node.input):
+            (tables if node.op_type == _GROUP_QUERY and index in _TABLES else others).add(name)
     cut: dict[str, OnnxValue] = {}
     for tensor in graph.initializer:
         name, sizes = tensor.name, tensor.dims
@@ -244,9 +244,9 @@ class _Rewriting:
         self._require("input_ids", self._inputs)
         self._require("logits", [info.name for info in self._graph.output])
         sizes = self._inputs["input_ids"].type.tensor_type.shape.dim
-        most_new = _dimension(sizes[1]) if len(sizes) == 2 else 0
-        if most_new > 1:
-            raise NotSupported(f"{self._name}: 'input_ids' must have any number of tokens, or one, got {most_new}")
+        max_new = _dimension(sizes[1]) if len(sizes) == 2 else 0
+        if max_new > 1:
+            raise NotSupported(f"{self._name}: 'input_ids' must have any number of tokens, or one, got {max_new}")
         vocabulary = self._vocabulary()
         is_fixed = any(node.op_type == _GROUP_QUERY for node in self._graph.node)
         if cache is not None:
@@ -267,7 +267,7 @@ class _Rewriting:
         used = self._used_initializers()
         byte_sizes = [_byte_size(tensor) for tensor in used]
         totals = sum(byte_sizes), max(byte_sizes, default=0)
-        return StepNetwork(self._proto, folder, caches, is_fixed, vocabulary, *totals, most_new)
+        return StepNetwork(self._proto, folder, caches, is_fixed, vocabulary, *totals, max_new)
 
     # ---- the interface of the file -------------------------------------------------------------------------------
 

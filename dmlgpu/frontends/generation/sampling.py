@@ -103,9 +103,9 @@ class Sampler:
         self._options = options
         seed = options.seed
         self._random.state = (0, random.default_rng(None).state[1] if seed is None else int(seed))
-        least = (_MIN_TEMPERATURE, _MIN_POSITIVE, _MIN_POSITIVE)
+        bounds = (_MIN_TEMPERATURE, _MIN_POSITIVE, _MIN_POSITIVE)
         values = (options.temperature or 1.0, options.top_p, options.repetition_penalty)
-        numbers = [max(bound, value) for bound, value in zip(least, values, strict=True)]
+        numbers = [max(bound, value) for bound, value in zip(bounds, values, strict=True)]
         self._numbers = Tensor(np.array(numbers, np.float32), device=self._device)
         self._occurred = None
         if options.repetition_penalty != 1:
@@ -154,8 +154,8 @@ class Sampler:
             last = ops.sum((weights > 0).astype("float32"), axis=1, keepdims=True) - 1.0
             if places is None:
                 return ops.minimum(below, float(vocabulary - 1)).astype("int32")
-            place = ops.minimum(below, last).astype("int32")
-            return ops.take_along_axis(places, place, axis=1).astype("int32")
+            position = ops.minimum(below, last).astype("int32")
+            return ops.take_along_axis(places, position, axis=1).astype("int32")
 
         def plain(logits: Tensor, numbers: Tensor) -> tuple[Tensor, ...]:
             return (chosen(logits, numbers),)

@@ -84,7 +84,7 @@ class TextStream:
         """Return the new part of a text. It begins where the prompt's text ends."""
         pairs = zip(self._shown, text, strict=False)
         end = min(len(self._shown), len(text))
-        return text[next((place for place, (before, after) in enumerate(pairs) if before != after), end) :]
+        return text[next((index for index, (before, after) in enumerate(pairs) if before != after), end) :]
 
     def _decoded(self, tokens: Sequence[int]) -> str:
         text: str = self._tokenizer.decode(tokens, skip_special_tokens=True)
@@ -93,7 +93,7 @@ class TextStream:
     def _released(self, text: str, *, last: bool) -> str:
         """Return the text before a stop string, and without the beginning of one."""
         self._text += text
-        ends = [place for stop in self._stop if (place := self._text.find(stop)) >= 0]
+        ends = [position for stop in self._stop if (position := self._text.find(stop)) >= 0]
         if ends:
             self.stopped = True
             return self._text[: min(ends)]

@@ -116,7 +116,7 @@ def check(
     nodes = {name: node for node in model.graph.node for name in node.output if name}
     opened = _opened(model, nodes)
     results = _tensors(load(opened, device).run(inputs))
-    whole = _tensors(load(model, device).run(inputs))
+    complete = _tensors(load(model, device).run(inputs))
     others: dict[str, dict[str, Array]] = {}
     against: dict[str, str] = {}
 
@@ -143,7 +143,7 @@ def check(
             array,
             expected[name],
         )
-        for which in (results, whole)
+        for which in (results, complete)
         for name, array in _in_order(which, nodes)
         for other, expected in others.items()
         if name in expected and not _agree(array, expected[name], rtol, atol)
@@ -200,7 +200,7 @@ def _cause(node: NodeProto, types: Mapping[str, str]) -> str:
     """Return a known cause of a difference of onnxruntime; ``types`` are those of tensors by name."""
     if node.op_type not in _PRODUCTS or len(node.input) <= max(filter(None, _PRODUCTS[node.op_type])):
         return ""
-    factors = ["uint8" if place is None else types.get(node.input[place]) for place in _PRODUCTS[node.op_type]]
+    factors = ["uint8" if index is None else types.get(node.input[index]) for index in _PRODUCTS[node.op_type]]
     if factors != ["uint8", "int8"]:
         return ""
     return (
@@ -244,7 +244,7 @@ def _by_onnxruntime(model: ModelProto, inputs: Mapping[str, Any]) -> dict[str, A
 
 def _in_order(results: Mapping[str, Array], nodes: Mapping[str, NodeProto]) -> Iterator[tuple[str, Array]]:
     """Return outputs in the order of the nodes that compute them."""
-    places = {name: place for place, name in enumerate(nodes)}
+    places = {name: index for index, name in enumerate(nodes)}
     return iter(sorted(results.items(), key=lambda item: places.get(item[0], -1)))
 
 

@@ -121,8 +121,8 @@ def encoded(load: Load, x: Tensor, coded: int, *, saturates: bool = True, roundi
     """
     if not is_float_code(coded):
         low = -2 if coded == TensorProto.INT2 else 0
-        whole = dml.cast(x, DataType.INT32)
-        return dml.cast(add(dml.modulus_floor(add(whole, -low), same(whole, 4)), low), CODED[coded])
+        integers = dml.cast(x, DataType.INT32)
+        return dml.cast(add(dml.modulus_floor(add(integers, -low), same(integers, 4)), low), CODED[coded])
     words = _as_bits(x, UINT32)
     high = dml.bit_shift_right(words, same_bits(words, 16))
     if coded == TensorProto.BFLOAT16:

@@ -57,9 +57,9 @@ def coupled(node: OnnxNode, label: OnnxValue, pairwise: Tensor) -> Generator[Any
 def _quadratic(node: OnnxNode, pairwise: Tensor, classes: int) -> Tensor:
     """Return the matrices {rows, classes, classes} whose quadratic form is minimized."""
     pairs = list(combinations(range(classes), 2))
-    place = np.zeros((classes, classes), np.int32)
+    pair_index = np.zeros((classes, classes), np.int32)
     for index, (low, high) in enumerate(pairs):
-        place[low, high], place[high, low] = index, len(pairs) + index
+        pair_index[low, high], pair_index[high, low] = index, len(pairs) + index
     both = dml.join([pairwise, complement(pairwise)], 1)
 
     def matrix(places: np.ndarray) -> Tensor:
@@ -68,10 +68,10 @@ def _quadratic(node: OnnxNode, pairwise: Tensor, classes: int) -> Tensor:
         return reshaped(gathered, (both.sizes[0], classes, classes))
 
     off_diagonal = node.constant(1 - np.eye(classes)[None], DataType.FLOAT32)
-    of_others = multiply(matrix(place.T), off_diagonal)
+    of_others = multiply(matrix(pair_index.T), off_diagonal)
     squares = dml.reduce(of_others, ReduceFunction.SUM_SQUARE, axes=(2,))
     diagonal = multiply(broadcast_to(squares, of_others.sizes), node.constant(np.eye(classes)[None], DataType.FLOAT32))
-    return dml.subtract(diagonal, dml.multiply(matrix(place), of_others))
+    return dml.subtract(diagonal, dml.multiply(matrix(pair_index), of_others))
 
 
 class _Body:

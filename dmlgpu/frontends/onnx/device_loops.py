@@ -112,7 +112,7 @@ class RecordedTrips:
         self._slots = self._slots_of([value.held for value in self.inputs])
         for fill in self.stage.fills:
             fill.run(self._slots)
-        self._place_of_slot = {slot: place for place, slot in enumerate(segment.fills)}
+        self._place_of_slot = {slot: index for index, slot in enumerate(segment.fills)}
         self._moving: dict[int, int] = {}
         """Slots of states to the place, among the segment's outputs, of their next values."""
         self._on_host: dict[int, Output | None] = {0: None} if self.numbered else {}
@@ -165,10 +165,10 @@ class RecordedTrips:
         """Bind the body twice, to memory allocated for these iterations."""
         prepared, take = self._segment.prepared, self._session.pool.take
         outputs: list[list[Buffer | None]] = [[], []]
-        for place, desc in enumerate(prepared.outputs):
+        for index, desc in enumerate(prepared.outputs):
             buffer = None if desc is None else take(self.device, desc.byte_size, "state of a loop")
             outputs[0].append(buffer)
-            if desc is not None and place in self._moving.values():
+            if desc is not None and index in self._moving.values():
                 buffer = take(self.device, desc.byte_size, "state of a loop")
             outputs[1].append(buffer)
         self._outputs = outputs

@@ -308,10 +308,10 @@ def exact_parts(weights: Array, count: int) -> Array:
         weights: Numbers.
         count: How many are added, at most.
     """
-    most = float(np.abs(weights).max(initial=0.0)) * count
-    if not 0 < most < np.inf:
+    bound = float(np.abs(weights).max(initial=0.0)) * count
+    if not 0 < bound < np.inf:
         return np.concatenate([weights, np.zeros_like(weights)], 1).astype(np.float32)
-    unit = 2.0 ** (math.frexp(most)[1] - _SIGNIFICAND)
+    unit = 2.0 ** (math.frexp(bound)[1] - _SIGNIFICAND)
     multiples = np.round(weights / unit) * unit
     return np.concatenate([multiples, weights - multiples], 1).astype(np.float32)
 
@@ -323,6 +323,6 @@ def scaled_integers(weights: Array, count: int) -> tuple[Array, int]:
         weights: Numbers; none but 0 if they are not finite.
         count: How many are added, at most.
     """
-    most = float(np.abs(weights).max(initial=0.0)) * count
-    shift = min(_INTEGER_BITS - math.frexp(most)[1], _LARGEST_SHIFT) if 0 < most < np.inf else 0
+    bound = float(np.abs(weights).max(initial=0.0)) * count
+    shift = min(_INTEGER_BITS - math.frexp(bound)[1], _LARGEST_SHIFT) if 0 < bound < np.inf else 0
     return np.round(np.ldexp(np.where(np.isfinite(weights), weights, 0), shift)).astype(np.int64), shift

@@ -140,8 +140,8 @@ def _output_of(computed: Callable[[Source], list[Array]], index: int, kind: Any)
 def _is_small(value: OnnxValue) -> bool:
     if value.array is None:
         return False
-    most = MAX_FLOATS if value.data_type.is_float else MAX_INTEGERS
-    return value.array.size <= most and value.data_type.bits >= 8
+    limit = MAX_FLOATS if value.data_type.is_float else MAX_INTEGERS
+    return value.array.size <= limit and value.data_type.bits >= 8
 
 
 def _has_codes(node: OnnxNode) -> bool:

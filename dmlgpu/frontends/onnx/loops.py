@@ -272,7 +272,7 @@ def turned(steps: RunInput, axis: int, backward: bool) -> RunInput:
             held = ops.transpose(held, order)
         else:
             held = held.transpose(order)
-    return RunInput(tuple(steps.shape[place] for place in order), steps.data_type, steps.coded, held)
+    return RunInput(tuple(steps.shape[axis] for axis in order), steps.data_type, steps.coded, held)
 
 
 def _known(array: Any) -> RunInput:

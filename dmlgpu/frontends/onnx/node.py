@@ -427,7 +427,7 @@ def slice_extent(size: int, start: int, end: int, step: int) -> tuple[int, int]:
     """Return the first position and the number of positions of ``slice_range``; supports symbolic sizes."""
     if not size:
         return 0, 0
-    start, end = (place + size if place < 0 else place for place in (start, end))
+    start, end = (bound + size if bound < 0 else bound for bound in (start, end))
     if step < 0:
         start, end = min(max(start, 0), size - 1), min(max(end, -1), size - 1)
     else:

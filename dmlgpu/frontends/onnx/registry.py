@@ -158,8 +158,8 @@ def find(domain: str, name: str, version: int) -> Translator | None:
     """Return the translator of an operator in an operator set version, or None."""
     _load()
     versions = _TRANSLATORS.get((domain, name), [])
-    place = bisect_right([translator.since for translator in versions], version)
-    return versions[place - 1] if place else None
+    position = bisect_right([translator.since for translator in versions], version)
+    return versions[position - 1] if position else None
 
 
 def is_control(node: NodeProto) -> bool:

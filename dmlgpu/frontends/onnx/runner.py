@@ -156,8 +156,8 @@ class Runner:
             stage.run(slots, fetch, donated)
             size += stage.memory
             if is_new:
-                least = self._stages.limits.size
-                self._stages.limits = CacheLimits(max(MAX_STAGES, len(done)), max(least, KEPT_RUNS * size))
+                size_limit = self._stages.limits.size
+                self._stages.limits = CacheLimits(max(MAX_STAGES, len(done)), max(size_limit, KEPT_RUNS * size))
                 if not uses_cache:
                     self._stages.discard((signature, outcomes))
                 self._stages.put((signature, outcomes), stage, stage.memory)

@@ -135,13 +135,13 @@ def sample(x: Tensor, coordinates: Sequence[Tensor], *, mode: str, padding: str,
     ]
     total: Tensor | None = None
     for chosen in itertools.product(*taps):
-        place, weight = chosen[0]
+        position, weight = chosen[0]
         for (other, factor), size in zip(chosen[1:], spatial[1:], strict=True):
-            place = add(multiply(place, size), other)
+            position = add(multiply(position, size), other)
             weight = weight if factor is None else factor if weight is None else multiply(weight, factor)
         picked = directml.gather_nd1(
             rows,
-            reshaped(place, (*place.sizes, 1)),
+            reshaped(position, (*position.sizes, 1)),
             input_dimension_count=3,
             indices_dimension_count=3,
             batch_dimension_count=1,
@@ -169,19 +169,19 @@ def _taps(
     offsets = {"nearest": (0,), "linear": (0, 1), "cubic": (-1, 0, 1, 2)}[mode]
     taps = []
     for offset in offsets:
-        place = base if offset == 0 else add(base, offset)
+        position = base if offset == 0 else add(base, offset)
         weight = None
         if mode != "nearest":
-            distance = dml.abs(subtract(place, coordinate))
+            distance = dml.abs(subtract(position, coordinate))
             weight = subtract(1, distance) if mode == "linear" else _cubic_weights(distance, near=offset in (0, 1))
         if padding == "zeros":
             inside = dml.logical_and(
-                spread(dml.greater_than_or_equal, place, 0), spread(dml.less_than_or_equal, place, size - 1)
+                spread(dml.greater_than_or_equal, position, 0), spread(dml.less_than_or_equal, position, size - 1)
             )
-            weight = choose(inside, 1.0 if weight is None else weight, number_like(place, 0.0))
+            weight = choose(inside, 1.0 if weight is None else weight, number_like(position, 0.0))
         elif padding == "reflection":
-            place = _reflected(place, size, aligned)
-        taps.append((dml.cast(dml.clip(place, 0.0, size - 1.0), DataType.INT32), weight))
+            position = _reflected(position, size, aligned)
+        taps.append((dml.cast(dml.clip(position, 0.0, size - 1.0), DataType.INT32), weight))
     return taps
 
 

@@ -259,12 +259,12 @@ def _check_length(proto: TensorProto, bits: int, what: str) -> None:
         raise ModelError(
             what, f"its data must be {needed} bytes for sizes {list(proto.dims)}, got {len(proto.raw_data)}"
         )
-    most = max(
+    count = max(
         *(len(proto.float_data), len(proto.double_data)),
         *(len(proto.int32_data), len(proto.int64_data), len(proto.uint64_data)),
     )
-    if not proto.HasField("raw_data") and math.prod(proto.dims) > max(2, 8 // bits) * most:
-        raise ModelError(what, f"its data must be {math.prod(proto.dims)} elements, got {most}")
+    if not proto.HasField("raw_data") and math.prod(proto.dims) > max(2, 8 // bits) * count:
+        raise ModelError(what, f"its data must be {math.prod(proto.dims)} elements, got {count}")
 
 
 _MAX_POINTER_BYTES = 1024

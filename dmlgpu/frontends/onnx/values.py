@@ -241,10 +241,10 @@ class Bounds:
             self._check(array, self.low, self.high)
 
     def _check(self, array: Array, low: Any, high: Any) -> None:
-        least, most = array.min(), array.max()
-        if least < low or (high is not None and most > high):
+        minimum, maximum = array.min(), array.max()
+        if minimum < low or (high is not None and maximum > high):
             limits = f"at least {low}" if high is None else f"between {low} and {high}"
-            raise InvalidArgument(f"{self.what} must be {limits}, got {least if least < low else most}")
+            raise InvalidArgument(f"{self.what} must be {limits}, got {minimum if minimum < low else maximum}")
 
 
 def limits_of(limit: Limit | None) -> tuple[Any, ...]:

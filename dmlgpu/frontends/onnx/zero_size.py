@@ -72,10 +72,10 @@ def filled(node: OnnxNode) -> OnnxNode:
     for index, axis in places:
         value = node.value(index)
         shape = list(value.shape)
-        place = max(axis, -len(shape))  # the row of a vector on the right of a product is its only dimension
-        if not -len(shape) <= place < len(shape) or shape[place] != 0:
+        dimension = max(axis, -len(shape))  # the row of a vector on the right of a product is its only dimension
+        if not -len(shape) <= dimension < len(shape) or shape[dimension] != 0:
             return node
-        shape[place] = 1
+        shape[dimension] = 1
         inputs[index] = OnnxValue(tuple(shape), value.data_type, value.coded, np.zeros(shape, value.data_type.numpy))
     for index in zero_points:
         if node.has(index):  # else the element would not represent 0

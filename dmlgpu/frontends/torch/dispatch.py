@@ -180,7 +180,7 @@ class Caller:
                 or (str(argument.type) in {"number", "Scalar"} and argument.name in _SCALAR_OPERANDS)
             )
         )
-        self._places = tuple(place for place, name in enumerate(self._names) if name in self._operands)
+        self._places = tuple(index for index, name in enumerate(self._names) if name in self._operands)
 
     def compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, int]:
         """Return the result of the entry's function, and the index of the device; use a plan if there is one."""
@@ -214,9 +214,9 @@ class Caller:
         if rule is Promotion.NONE:
             return self.result(values, keywords)
         target = computation_dtype(rule, self.common_dtype(args, kwargs))
-        for place in self._places:
-            if place < len(values):
-                values[place] = _promoted(values[place], target)
+        for index in self._places:
+            if index < len(values):
+                values[index] = _promoted(values[index], target)
         if keywords:
             keywords = {
                 name: _promoted(value, target) if name in self._operands else value for name, value in keywords.items()
@@ -240,7 +240,7 @@ class Caller:
 
     def common_dtype(self, args: Sequence[Any], kwargs: dict[str, Any]) -> torch.dtype:
         """Return the common dtype of the operands."""
-        operands = [args[place] for place in self._places if place < len(args) and args[place] is not None]
+        operands = [args[index] for index in self._places if index < len(args) and args[index] is not None]
         if kwargs:
             operands += [kwargs[name] for name in self._operands if kwargs.get(name) is not None]
         flat: list[Any] = []

@@ -83,8 +83,8 @@ def load(program: ExportedProgram | str | PathLike[str], device: torch.device | 
         InvalidArgument: If `program` is neither a program nor a path, or `device` is no dml device.
         FileNotFoundError, RuntimeError: As ``torch.export.load``.
     """
-    place = torch.device("dml" if device is None else device)
-    if place.type != adapters.NAME:
+    target = torch.device("dml" if device is None else device)
+    if target.type != adapters.NAME:
         raise InvalidArgument(f"load: device must be a dml device such as 'dml' or 'dml:1', got {shown(str(device))}")
     if isinstance(program, str | PathLike):
         program = torch.export.load(program)
@@ -93,4 +93,4 @@ def load(program: ExportedProgram | str | PathLike[str], device: torch.device | 
             "load: program must be what torch.export.export returns, or the path of a file that torch.export.save "
             f"wrote, got {shown(program, typed=True)}"
         )
-    return LoadedProgram(program, place)
+    return LoadedProgram(program, target)

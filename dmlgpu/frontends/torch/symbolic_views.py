@@ -48,8 +48,8 @@ def _squeezed(x: Tensor, dims: Any = None) -> Tensor:
 
 
 def _split(x: Tensor, size: int, dim: int = 0) -> list[Tensor]:
-    whole = x.sizes[dim % x.ndim]
-    count = operator.index(-(-whole // size))
+    total = x.sizes[dim % x.ndim]
+    count = operator.index(-(-total // size))
     return [_sliced(x, dim, index * size, (index + 1) * size) for index in range(count)]
 
 

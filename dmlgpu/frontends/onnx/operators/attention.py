@@ -88,7 +88,11 @@ def _check_masks(node: OnnxNode, sizes: Shape) -> None:
             got = node.data_type(3).name.lower()
             raise node.rejection(f"attn_mask must be of booleans, or of {data_type.name.lower()} as Q, got {got}")
         others = zip(shape[-2::-1], sizes[-2::-1], strict=False)
-        if not 1 <= len(shape) <= 4 or shape[-1] > sizes[3] or any(size not in (1, whole) for size, whole in others):
+        if (
+            not 1 <= len(shape) <= 4
+            or shape[-1] > sizes[3]
+            or any(size not in (1, expected) for size, expected in others)
+        ):
             raise node.rejection(f"attn_mask must broadcast to {list(sizes)}, got {list(shape)}")
     if node.has(6):
         if node.shape(6) != sizes[:1]:
@@ -204,12 +208,12 @@ def _behind_ends(node: OnnxNode, mask: Tensor, batch: int, keys: int) -> Tensor:
             f"a mask of one dimension must have {batch}, {2 * batch} or {3 * batch + 2} numbers, got {count}"
         )
     sizes = (batch, 1, 1, keys)
-    place = broadcast_to(numbered(node, keys, 3), sizes)
+    position = broadcast_to(numbered(node, keys, 3), sizes)
     end = broadcast_to(reshaped(dml.slice(mask, (0,), (batch,)), (batch, 1, 1, 1)), sizes)
-    hidden = dml.greater_than_or_equal(place, end)
+    hidden = dml.greater_than_or_equal(position, end)
     if count == 2 * batch:
         start = broadcast_to(reshaped(dml.slice(mask, (batch,), (batch,)), (batch, 1, 1, 1)), sizes)
-        hidden = dml.logical_or(hidden, dml.less_than(place, start))
+        hidden = dml.logical_or(hidden, dml.less_than(position, start))
     return hidden
 
 
@@ -304,7 +308,7 @@ def rotated(x: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool) -> Tensor
         halves,
         input_window_offsets=(0,) * 5,
         input_window_sizes=wide,
-        input_window_strides=tuple(-1 if place == axis else 1 for place in range(5)),
+        input_window_strides=tuple(-1 if index == axis else 1 for index in range(5)),
     )
     signs = x.graph.constant(np.array([-1, 1], x.data_type.numpy).reshape(2, *(1,) * (4 - axis)), x.data_type)
     each = (*cos.sizes[:3], pairs, 1) if interleaved else (*cos.sizes[:3], 1, pairs)

@@ -87,11 +87,11 @@ def eye_like(node: OnnxNode) -> OnnxValue:
     like = node.value(0)
     data_type = data_type_of(element, str(node)) if element else like.data_type
     coded = (element if element == TensorProto.BOOL else 0) if element else like.coded
-    place = _bounded(node.integer("k"), shape[0], shape[1])
+    diagonal = _bounded(node.integer("k"), shape[0], shape[1])
     result = directml.diagonal_matrix1(
         value=1,
-        diagonal_fill_begin=place,
-        diagonal_fill_end=place + 1,
+        diagonal_fill_begin=diagonal,
+        diagonal_fill_end=diagonal + 1,
         value_data_type=data_type,
         output_sizes=shape,
         graph=node.builder,
@@ -106,8 +106,8 @@ def triangle(node: OnnxNode) -> OnnxValue:
     if len(shape) < 2:
         raise node.rejection(f"input 0 must have at least 2 dimensions, got {list(shape)}")
     rows, columns = shape[-2:]
-    place = _bounded(node.host_integer(1) if node.has(1) else 0, rows, columns)
-    begin, end = (-rows, place) if node.flag("upper", True) else (place + 1, columns)
+    diagonal = _bounded(node.host_integer(1) if node.has(1) else 0, rows, columns)
+    begin, end = (-rows, diagonal) if node.flag("upper", True) else (diagonal + 1, columns)
     x = reshaped(node.tensor(0), (math.prod(shape[:-2]), rows, columns))
     if begin >= end:
         return node.valued(x, shape)

@@ -112,8 +112,8 @@ def _at_least_one(rois: Tensor, scale: float) -> Tensor:
     """
     first, second = _halves(multiply(rois, scale))
     rounding = multiply(add(dml.abs(first), 1.0), float(np.finfo(rois.data_type.numpy).eps) / 2)
-    least = add(first, subtract(1.0, rounding))
-    return dml.join([first, dml.max(second, least)], 1)
+    minimum = add(first, subtract(1.0, rounding))
+    return dml.join([first, dml.max(second, minimum)], 1)
 
 
 def _with_area(rois: Tensor, scale: float) -> Tensor:
@@ -188,23 +188,23 @@ def _adjacent_samples(
     If a region has fewer samples than there are slots, the last one is repeated.
     """
     part = multiply(extent, 1 / parts)
-    position = sequence(start, (1, 1, slots), DataType.FLOAT32)
+    sample = sequence(start, (1, 1, slots), DataType.FLOAT32)
     counts = number_like(start, float(samples))
     if samples <= 0:
         counts = reshaped(spread(dml.max, dml.ceil(part), 1.0), (*part.sizes, 1))
-        position = spread(dml.min, position, subtract(counts, 1))
+        sample = spread(dml.min, sample, subtract(counts, 1))
     which = sequence(start, (1, parts, 1), DataType.FLOAT32)
-    within = add(which, divide(add(position, 0.5), counts))
+    within = add(which, divide(add(sample, 0.5), counts))
     rows = (start.sizes[0], 1, 1)
-    place = add(reshaped(start, rows), multiply(reshaped(part, rows), within))
-    place = reshaped(place, (rows[0], parts * slots))
+    position = add(reshaped(start, rows), multiply(reshaped(part, rows), within))
+    position = reshaped(position, (rows[0], parts * slots))
     inside = dml.logical_and(
-        spread(dml.greater_than_or_equal, place, -1.0), spread(dml.less_than_or_equal, place, float(size))
+        spread(dml.greater_than_or_equal, position, -1.0), spread(dml.less_than_or_equal, position, float(size))
     )
-    place = dml.clip(place, 0.0, size - 1.0)
-    below = dml.floor(place)
+    position = dml.clip(position, 0.0, size - 1.0)
+    below = dml.floor(position)
     above = dml.clip(add(below, 1), 0.0, size - 1.0)
-    weight = subtract(place, below)
+    weight = subtract(position, below)
     return [
         (cast(below, DataType.INT32), choose(inside, subtract(1, weight), 0.0)),
         (cast(above, DataType.INT32), choose(inside, weight, 0.0)),
@@ -247,9 +247,9 @@ def non_max_suppression(node: OnnxNode) -> Steps:
     batch, classes, count = node.shape(1)
     if node.shape(0) != (batch, count, 4):
         raise node.rejection(f"boxes must have shape {[batch, count, 4]}, got {list(node.shape(0))}")
-    most = node.host_integer(2) if node.has(2) else 0
+    limit = node.host_integer(2) if node.has(2) else 0
     threshold = node.host_number(4) if node.has(4) else None
-    if most <= 0:
+    if limit <= 0:
         return node.known(np.zeros((0, 3), np.int64))
     if threshold is not None:
         (exponent,) = yield from node.computed(_candidates(node.tensor(1), threshold))
@@ -263,7 +263,7 @@ def non_max_suppression(node: OnnxNode) -> Steps:
         changed, keeps = yield from node.computed(*more)
         rounds *= 2
     sizes = batch, classes, count
-    count_of_boxes, coordinates = yield from node.computed(*_coordinates(node.expression(keeps), sizes, most))
+    count_of_boxes, coordinates = yield from node.computed(*_coordinates(node.expression(keeps), sizes, limit))
     total = as_integer(count_of_boxes.item())
     if not total:
         return node.known(np.zeros((0, 3), np.int64))
@@ -301,8 +301,8 @@ def _ranked(node: OnnxNode, count: int, threshold: float | None) -> list[Tensor]
     origin = sequence(order, (batch, 1, 1), DataType.INT32, 0, boxes)
     rows = taken(reshaped(node.tensor(0), (batch * boxes, 4)), reshaped(add(order, origin), (batch * classes * count,)))
     sizes = (1, batch * classes, count, 1)
-    most_overlap = node.host_number(3) if node.has(3) else 0.0
-    overlaps = _overlaps(rows, sizes, node.flag("center_point_box"), most_overlap)
+    max_overlap = node.host_number(3) if node.has(3) else 0.0
+    overlaps = _overlaps(rows, sizes, node.flag("center_point_box"), max_overlap)
     if threshold is None:
         eligible = dml.fill_value_constant(node.builder, sizes, DataType.FLOAT32, 1.0)
     else:
@@ -341,10 +341,10 @@ def _decided(overlaps: Tensor, eligible: Tensor, keeps: Tensor, rounds: int) -> 
     return [dml.reduce(dml.abs(subtract(keeps, before)), ReduceFunction.MAX, axes=(0, 1, 2, 3)), keeps]
 
 
-def _coordinates(keeps: Tensor, sizes: tuple[int, int, int], most: int) -> list[Tensor]:
+def _coordinates(keeps: Tensor, sizes: tuple[int, int, int], limit: int) -> list[Tensor]:
     """Return the number and the coordinates of boxes that stay, at most ``most`` per class."""
     stays = cast(reshaped(keeps, sizes), DataType.INT32)
     rank = dml.cumulative_summation(stays, axis=2, axis_direction=AxisDirection.INCREASING, has_exclusive_sum=False)
-    chosen = multiply(stays, cast(spread(dml.less_than_or_equal, rank, min(most, 2**31 - 1)), DataType.INT32))
+    chosen = multiply(stays, cast(spread(dml.less_than_or_equal, rank, min(limit, 2**31 - 1)), DataType.INT32))
     nonzero = directml.nonzero_coordinates(chosen)
     return [nonzero.output_count, nonzero.output_coordinates]

@@ -203,10 +203,10 @@ def power(node: OnnxNode) -> OnnxValue:
         return node.valued(_of_integers(a, b, known), shape)
     if known is not None and bool((known == np.trunc(known)).all() and (np.abs(known) < 1 << 24).all()):
         return node.valued(_of_integers(a, dml.cast(b, DataType.INT32), known), shape)
-    whole = dml.cast(b, DataType.INT32)
+    integers = dml.cast(b, DataType.INT32)
     rounded = dml.cast(dml.pow(dml.cast(a, DataType.FLOAT32), dml.cast(b, DataType.FLOAT32)), a.data_type)
-    is_whole = dml.equals(dml.cast(whole, b.data_type), b)
-    return node.valued(dml.if_(is_whole, _of_integers(a, whole, None), rounded), shape)
+    is_integer = dml.equals(dml.cast(integers, b.data_type), b)
+    return node.valued(dml.if_(is_integer, _of_integers(a, integers, None), rounded), shape)
 
 
 def _narrow(exponent: Tensor) -> Tensor:
@@ -225,13 +225,13 @@ def _of_integers(base: Tensor, exponent: Tensor, known: np.ndarray | None) -> Te
     exponent = dml.cast(exponent, DataType.INT32)
     unit = same(base, 1)
     odd = dml.cast(exponent & 1, base.data_type)
-    most = int(min(known.max(), _MAX_EXPONENT)) if known is not None and known.min() >= 0 else _MAX_EXPONENT
+    max_exponent = int(min(known.max(), _MAX_EXPONENT)) if known is not None and known.min() >= 0 else _MAX_EXPONENT
     product, square = None, base
-    for bit in range(max(most.bit_length(), 1)):
+    for bit in range(max(max_exponent.bit_length(), 1)):
         is_set = dml.equals(exponent & (1 << bit), same(exponent, 1 << bit))
         factor = dml.if_(is_set, square, unit)
         product = factor if product is None else dml.multiply(product, factor)
-        square = dml.multiply(square, square) if 2 << bit <= most else square
+        square = dml.multiply(square, square) if 2 << bit <= max_exponent else square
     assert product is not None
     if known is not None and known.min() >= 0:
         return product
@@ -304,9 +304,9 @@ def converted(x: Tensor, data_type: DataType) -> Tensor:
         x = directml.dequantize(x, (_scale_of_one(x),), quantization_type=QuantizationType.SCALE)
     if data_type.bits >= 8:
         return dml.cast(x, data_type)
-    whole = dml.cast(x, DataType.INT32)
+    integers = dml.cast(x, DataType.INT32)
     low = -8 if data_type is DataType.INT4 else 0
-    wrapped = dml.cast(dml.modulus_floor(whole + -low, same(whole, 16)) + low, DataType.FLOAT32)
+    wrapped = dml.cast(dml.modulus_floor(integers + -low, same(integers, 16)) + low, DataType.FLOAT32)
     return directml.quantize(
         wrapped, (_scale_of_one(wrapped),), quantization_type=QuantizationType.SCALE, output_type=data_type
     )

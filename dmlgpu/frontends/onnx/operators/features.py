@@ -211,11 +211,11 @@ def label_encoder(node: OnnxNode) -> OnnxValue:
     if "keys" in node.arrays:
         keys = cast(node.array("keys"), x.data_type)
         keys = ordered(keys) if is_double else keys
-        place = node.constant([0], DataType.INT32).broadcast_to(x.sizes)
+        position = node.constant([0], DataType.INT32).broadcast_to(x.sizes)
         for bit in reversed(range((keys.sizes[0] - 1).bit_length())):
-            middle = place + (1 << bit)
-            place = choose(dml.less_than_or_equal(_at(keys, middle), searched), middle, place)
-        result = choose(dml.equals(_at(keys, place), searched), _at(node.array("values"), place), result)
+            middle = position + (1 << bit)
+            position = choose(dml.less_than_or_equal(_at(keys, middle), searched), middle, position)
+        result = choose(dml.equals(_at(keys, position), searched), _at(node.array("values"), position), result)
     if "of_nan" in node.arrays and node.version >= 4 and x.data_type.is_float:
         is_nan = dml.equals(searched, same(searched, 2**63 - 1)) if is_double else dml.is_nan(x)
         result = choose(is_nan, node.array("of_nan"), result)

@@ -252,8 +252,8 @@ def _rotated(node: OnnxNode, sizes: _Sizes, lengths: Tensor, parts: Sequence[Ten
 def _cache(node: OnnxNode, index: int, sizes: _Sizes) -> Tensor:
     """Return past keys or values, padded with zeros to the rows of the cache."""
     if not node.has(index) or node.value(index).is_empty:
-        whole = (sizes.batch, sizes.shared, sizes.keys, sizes.size)
-        return dml.fill_value_constant(node.builder, whole, node.data_type(0), 0)
+        shape = (sizes.batch, sizes.shared, sizes.keys, sizes.size)
+        return dml.fill_value_constant(node.builder, shape, node.data_type(0), 0)
     past = node.tensor(index)
     missing = sizes.keys - past.sizes[2]
     return directml.padding1(past, start_padding=(0,) * 4, end_padding=(0, 0, missing, 0)) if missing else past

@@ -35,15 +35,15 @@ def gathered(node: OnnxNode, index: int, axis: int) -> OnnxValue:
         raise node.rejection(f"results have at most 8 dimensions, got {rank}")
     where = reshaped(node.tensor(1), (*(1,) * (rank - len(indices)), *indices))
     pieces = [reshaped(piece, (*(1,) * (rank - len(shape)), *piece.sizes)) for piece in node.pieces(index, axis)]
-    place, count = axis + rank - len(shape), max(len(indices), 1)
+    position, count = axis + rank - len(shape), max(len(indices), 1)
 
     def taken(piece: Tensor, own: Tensor) -> Tensor:
-        return reshaped(directml.gather(piece, own, axis=place, index_dimensions=count), result or (1,))
+        return reshaped(directml.gather(piece, own, axis=position, index_dimensions=count), result or (1,))
 
     if len(pieces) == 1:
         return node.valued(taken(pieces[0], where), result)
     spread = (*(1,) * axis, *indices, *(1,) * (len(shape) - axis - 1))
-    return node.valued(_from_pieces([piece.sizes[place] for piece in pieces], pieces, where, taken, spread), result)
+    return node.valued(_from_pieces([piece.sizes[position] for piece in pieces], pieces, where, taken, spread), result)
 
 
 def _from_pieces(
@@ -62,10 +62,10 @@ def _from_pieces(
         taken: A function of a part and indices into it.
         spread: The sizes of the indices, broadcastable with the result.
     """
-    graph, whole = where.graph, sum(sizes)
+    graph, total = where.graph, sum(sizes)
     where = where if where.data_type is DataType.INT32 else dml.cast(where, DataType.INT32)
-    where = dml.modulus_floor(where + whole, graph.constant([whole], DataType.INT32).broadcast_to(where.sizes))
-    end = whole
+    where = dml.modulus_floor(where + total, graph.constant([total], DataType.INT32).broadcast_to(where.sizes))
+    end = total
     result = None
     for size, piece in zip(reversed(sizes), reversed(pieces), strict=True):
         part = taken(piece, dml.clip(where - (end - size), 0, size - 1))

@@ -260,7 +260,7 @@ def _label_of_scores(node: OnnxNode, scores: Tensor) -> OnnxValue | Tensor:
     if len(labels) != 2 or node.flag("has_probabilities"):
         return labels_at(node, highest(scores))
     limit = 0.5 if node.flag("is_positive") else 0.0
-    most = dml.reduce(scores, ReduceFunction.MAX, axes=(1,))
+    maximum = dml.reduce(scores, ReduceFunction.MAX, axes=(1,))
     exceeds = dml.greater_than_or_equal if node.flag("is_positive") else dml.greater_than
-    second = dml.logical_or(exceeds(most, same(most, limit)), cast(highest(scores), DataType.UINT8))
+    second = dml.logical_or(exceeds(maximum, same(maximum, limit)), cast(highest(scores), DataType.UINT8))
     return labels_of_two(second, (int(labels[0]), int(labels[1])))

@@ -126,8 +126,8 @@ def _gemm(node: OnnxNode) -> OnnxValue:
     transforms = [MatrixTransform.TRANSPOSE if is_transposed else MatrixTransform.NONE for is_transposed in turned]
     added: Sequence[Tensor | None] = [None] * len(pieces)
     if node.has(2):
-        whole = broadcast_to(node.tensor(2), (m, n))
-        added = dml.split(whole, 1, [piece.sizes[columns] for piece in pieces]) if len(pieces) > 1 else [whole]
+        bias = broadcast_to(node.tensor(2), (m, n))
+        added = dml.split(bias, 1, [piece.sizes[columns] for piece in pieces]) if len(pieces) > 1 else [bias]
     products = []
     for b, c in zip(pieces, added, strict=True):
         products.append(
@@ -225,16 +225,16 @@ def _parsed(node: OnnxNode) -> tuple[list[Labels], Labels]:
     extra = [len(node.shape(index)) - len(term.replace("...", "")) for index, term in enumerate(terms)]
     if any(count < 0 or (count and "..." not in term) for count, term in zip(extra, terms, strict=True)):
         raise node.rejection(f"terms must name all dimensions of their inputs, got {text!r}")
-    most = max(extra, default=0)
-    rest = [f"...{index}" for index in range(most)]
+    max_extra = max(extra, default=0)
+    rest = [f"...{index}" for index in range(max_extra)]
 
     def labels(term: str, count: int) -> Labels:
         before, dots, behind = term.partition("...")
-        return (*before, *(rest[most - count :] if dots else ()), *behind)
+        return (*before, *(rest[max_extra - count :] if dots else ()), *behind)
 
     operands = [labels(term, count) for term, count in zip(terms, extra, strict=True)]
     if arrow:
-        result = labels(right, most)
+        result = labels(right, max_extra)
         unknown = sorted(set(result).difference(*operands))
         if unknown or len(set(result)) != len(result):
             raise node.rejection(f"the result must name labels of the inputs, each once, got {text!r}")
@@ -253,11 +253,11 @@ def _diagonal(node: OnnxNode, x: Tensor, labels: Labels, rank: int) -> tuple[Ten
     strides = x.desc.element_strides
     sizes = []
     for label in distinct:
-        several = {x.sizes[place] for place, other in enumerate(labels) if other == label}
+        several = {x.sizes[index] for index, other in enumerate(labels) if other == label}
         if len(several) > 1:
             raise node.rejection(f"sizes of {label!r} must be equal, got {sorted(several)}")
         sizes.append(several.pop())
-    steps = [sum(strides[place] for place, other in enumerate(labels) if other == label) for label in distinct]
+    steps = [sum(strides[index] for index, other in enumerate(labels) if other == label) for label in distinct]
     return x.reinterpret(sizes, steps), distinct
 
 

@@ -72,9 +72,9 @@ def _column_major(indices: Tensor, spatial: Shape) -> Tensor:
     """Return indices of images' elements, converted from row-major to column-major within each image."""
     total = number_like(indices, 0)
     for index in reversed(range(len(spatial))):
-        place = spread(dml.modulus_floor, indices, spatial[index])
-        indices = divide(subtract(indices, place), spatial[index])
-        total = add(multiply(place, math.prod(spatial[:index])), total)
+        coordinate = spread(dml.modulus_floor, indices, spatial[index])
+        indices = divide(subtract(indices, coordinate), spatial[index])
+        total = add(multiply(coordinate, math.prod(spatial[:index])), total)
     return add(total, multiply(indices, math.prod(spatial)))
 
 

@@ -59,8 +59,8 @@ class Quantization:
                 continue
             before, behind = entries.sizes[:axis], entries.sizes[axis + 1 :]
             split = reshaped(entries, (*before, count, 1, *behind)).broadcast_to((*before, count, block, *behind))
-            whole = reshaped(split, (*before, count * block, *behind))
-            entries = dml.slice(whole, [0] * len(sizes), (*before, size, *behind))
+            padded = reshaped(split, (*before, count * block, *behind))
+            entries = dml.slice(padded, [0] * len(sizes), (*before, size, *behind))
         return broadcast_to(entries, sizes)
 
 
@@ -339,15 +339,15 @@ def qlinear_average_pool(node: OnnxNode) -> OnnxValue:
     window = window_of(node, node.integers("kernel_shape") or (), x.sizes[2:])
     counts = window.outputs(x.sizes[2:], ceil=node.flag("ceil_mode"))
     wide = window.reaching(x.sizes[2:], counts).with_leading(max(4 - rank, 0))
-    whole = with_dimensions(x, max(rank, 4))
-    scalar = (1,) * len(whole.sizes)
+    expanded = with_dimensions(x, max(rank, 4))
+    scalar = (1,) * len(expanded.sizes)
     scale, zero, output_scale, output_zero = (
         reshaped(node.tensor(index), scalar) if node.has(index) else None for index in range(1, 5)
     )
     if scale is None or output_scale is None:
         raise node.rejection("scales must be given")
     result = directml.quantized_linear_average_pooling(
-        whole,
+        expanded,
         scale,
         output_scale,
         zero,

@@ -204,10 +204,10 @@ def _with_extrapolation(node: OnnxNode, x: Tensor, axes: list[ResizedAxis]) -> T
         return x
     number = node.number("extrapolation_value")
     value = dml.fill_value_constant(node.builder, (1,), x.data_type, number if x.data_type.is_float else int(number))
-    for number, axis in enumerate(axes):
+    for index, axis in enumerate(axes):
         outside = axis.outside()
         if outside.any():
-            sizes = [axis.output_size if place == number else 1 for place in range(len(axes))]
+            sizes = [axis.output_size if i == index else 1 for i in range(len(axes))]
             there = node.constant(outside.astype(np.uint8).reshape(sizes), DataType.UINT8).broadcast_to(x.sizes)
             x = dml.if_(there, value.broadcast_to(x.sizes), x)
     return x

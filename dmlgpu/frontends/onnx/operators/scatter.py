@@ -164,11 +164,11 @@ def _flat_indices(tuples: Tensor, sizes: Sequence[int]) -> Tensor:
     first, *others = (_positive(reshaped(column, (count,)), size) for column, size in zip(columns, sizes, strict=True))
     if not others:
         return first
-    place, inside = first, _is_between(first, sizes[0])
+    flat, inside = first, _is_between(first, sizes[0])
     for index, size in zip(others, sizes[1:], strict=True):
-        place = add(multiply(place, size), index)
+        flat = add(multiply(flat, size), index)
         inside = dml.logical_and(inside, _is_between(index, size))
-    return choose(inside, place, math.prod(sizes))
+    return choose(inside, flat, math.prod(sizes))
 
 
 def _is_between(index: Tensor, size: int) -> Tensor:
@@ -192,8 +192,8 @@ def tensor_scatter(node: OnnxNode) -> OnnxValue:
     if axis == 0:
         raise node.rejection("axis must not be 0, the sequences'")
     if node.has(2):
-        most = sizes[axis] if mode == "linear" else np.iinfo(np.int32).max  # places are INT32
-        node.check_range(2, 0, int(most) - new[axis], "write_indices")
+        end = sizes[axis] if mode == "linear" else np.iinfo(np.int32).max  # places are INT32
+        node.check_range(2, 0, int(end) - new[axis], "write_indices")
     rows = [1] * len(sizes)
     rows[axis] = new[axis]
     positions = dml.fill_value_sequence(node.builder, rows, DataType.INT32, 0, 1)

@@ -259,10 +259,10 @@ def _regressor(node: OnnxNode) -> PreparedAttributes:
 
 def _ensemble(node: OnnxNode) -> PreparedAttributes:
     """Prepare TreeEnsemble."""
-    number = node.integer("aggregate_function", 1)
-    if not 0 <= number < len(_AGGREGATES):
-        raise node.rejection(f"aggregate_function must be from 0 to {len(_AGGREGATES) - 1}, got {number}")
-    return _prepared(node, _joined_nodes(node), node.integer("n_targets"), _AGGREGATES[number])
+    code = node.integer("aggregate_function", 1)
+    if not 0 <= code < len(_AGGREGATES):
+        raise node.rejection(f"aggregate_function must be from 0 to {len(_AGGREGATES) - 1}, got {code}")
+    return _prepared(node, _joined_nodes(node), node.integer("n_targets"), _AGGREGATES[code])
 
 
 def _of_lists(node: OnnxNode, kind: str, targets: int) -> Nodes:
@@ -402,10 +402,10 @@ def _based(node: OnnxNode, scores: Tensor, present: Tensor | None) -> Tensor:
 def regressor(node: OnnxNode) -> OnnxValue:
     """Reduce the weights of the leaves that a row reaches, for each target."""
     if node.op_type == "TreeEnsemble":
-        number = node.integer("post_transform")
-        if not 0 <= number < len(TRANSFORMS):
-            raise node.rejection(f"post_transform must be from 0 to {len(TRANSFORMS) - 1}, got {number}")
-        transform = TRANSFORMS[number]
+        code = node.integer("post_transform")
+        if not 0 <= code < len(TRANSFORMS):
+            raise node.rejection(f"post_transform must be from 0 to {len(TRANSFORMS) - 1}, got {code}")
+        transform = TRANSFORMS[code]
         if node.attribute("shift") is not None:
             return node.valued(_doubles(node, transform))
     else:

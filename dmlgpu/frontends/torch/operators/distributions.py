@@ -138,9 +138,9 @@ class _Hat(NamedTuple):
             last: Largest count.
             mean: Result if no candidate is accepted.
         """
-        place, height = uniforms[0] - 0.5, uniforms[1]
-        edge = directml.element_wise_max(0.5 - directml.element_wise_abs(place), 1e-7)
-        count = directml.element_wise_floor((self.slope * 2.0 / edge + self.width) * place + self.center)
+        position, height = uniforms[0] - 0.5, uniforms[1]
+        edge = directml.element_wise_max(0.5 - directml.element_wise_abs(position), 1e-7)
+        count = directml.element_wise_floor((self.slope * 2.0 / edge + self.width) * position + self.center)
         is_inside = (edge >= 0.07) & (height <= self.squeeze)
         is_valid = (count >= 0.0) & (count <= last) & ((edge >= 0.013) | (height <= edge))
         safe = directml.element_wise_min(directml.element_wise_max(count, 0.0), last)

@@ -29,8 +29,8 @@ def coordinates(mask: Any) -> list[Any]:
     """Return the coordinates of a mask's true elements, a tensor of int64 per axis; reads the mask."""
     if not mask.ndim:
         places = (np.zeros(int(bool(mask.item())), np.int64),)
-        return [Tensor(place, device=mask.device) for place in places]
-    return [Tensor(place.astype(np.int64), device=mask.device) for place in np.nonzero(mask.numpy())]
+        return [Tensor(axis, device=mask.device) for axis in places]
+    return [Tensor(axis.astype(np.int64), device=mask.device) for axis in np.nonzero(mask.numpy())]
 
 
 def _expanded(x: Any, indices: Sequence[Any]) -> tuple[Any, list[Any]]:
@@ -133,20 +133,22 @@ class IndexSelection:
             return result.reshape(sizes)
         taken = self.rows()._taken(self.positions(), 0, "index")
         taken = taken.reshape((*self.sizes, *self.rest_sizes))
-        count, place = len(self.sizes), self.place
-        order = [*range(count, count + place), *range(count), *range(count + place, taken.ndim)]
-        return taken.transpose(*order) if place else taken
+        count, position = len(self.sizes), self.place
+        order = [*range(count, count + position), *range(count), *range(count + position, taken.ndim)]
+        return taken.transpose(*order) if position else taken
 
     def write(self, values: Any, accumulate: bool) -> Any:
         """Return the tensor with the selected elements replaced by values of its dtype."""
-        sizes, count, place = self.result_sizes, len(self.sizes), self.place
+        sizes, count, position = self.result_sizes, len(self.sizes), self.place
         if 0 in sizes:
             return self.x
         extra = values.ndim - len(sizes)
         values = values.reshape(values.sizes[extra:]) if extra > 0 else values
         values = values.broadcast_to(sizes)
-        if place:
-            values = values.transpose(*range(place, place + count), *range(place), *range(place + count, len(sizes)))
+        if position:
+            values = values.transpose(
+                *range(position, position + count), *range(position), *range(position + count, len(sizes))
+            )
         updates = values.reshape(math.prod(self.sizes), math.prod(self.rest_sizes))
         rows, positions = self.rows(), self.positions()
         if accumulate:

@@ -48,8 +48,8 @@ def _windows(
 def _elements(x: Tensor, windows: PoolingWindows) -> list[Tensor]:
     """Return, for each position in a window, a view of the elements of all windows of planes."""
     views = []
-    for place in itertools.product(*map(range, windows.kernel)):
-        starts = [index * step for index, step in zip(place, windows.dilation, strict=True)]
+    for offset in itertools.product(*map(range, windows.kernel)):
+        starts = [index * step for index, step in zip(offset, windows.dilation, strict=True)]
         parts = zip(starts, windows.counts, windows.stride, strict=True)
         views.append(x[(..., *(slice(start, start + (count - 1) * step + 1, step) for start, count, step in parts))])
     return views

@@ -298,8 +298,8 @@ def logcumsumexp(x: Any, dim: int) -> Any:
     def combine(earlier: Sequence[Any], later: Sequence[Any]) -> Sequence[Any]:
         largest = directml.element_wise_max(earlier[0], later[0])
         parts = (
-            _IF(most == largest, total, total * directml.element_wise_exp(most - largest))
-            for most, total in (earlier, later)
+            _IF(maximum == largest, total, total * directml.element_wise_exp(maximum - largest))
+            for maximum, total in (earlier, later)
         )
         return largest, directml.element_wise_add(*parts)
 

@@ -134,11 +134,11 @@ def _antialiasing(kernel: Callable[..., NDArray[np.float64]], radius: int) -> Ca
             scale = (old - 1) / (new - 1) if new > 1 else 0.0
         support, narrowing = radius * max(scale, 1.0), 1 / max(scale, 1.0)
         weights = np.zeros((new, old))
-        for place in range(new):
-            center = scale * (place + 0.5)
+        for index in range(new):
+            center = scale * (index + 0.5)
             first, end = max(int(center - support + 0.5), 0), min(int(center + support + 0.5), old)
             values = kernel((np.arange(first, end) - center + 0.5) * narrowing)
-            weights[place, first:end] = values / (values.sum() or 1.0)
+            weights[index, first:end] = values / (values.sum() or 1.0)
         return weights
 
     return weights_of

@@ -76,10 +76,10 @@ def _padded(x: Tensor, size: int, padding: int, align_corners: bool) -> tuple[Te
 def _taps(grid: Tensor, size: int, mode: int, padding: int, align_corners: bool) -> list[_Tap]:
     """Return the pixels that the positions {N, ...} of a grid read along an axis."""
     scale = (size - 1) / 2 if align_corners else size / 2
-    place = (grid + 1.0) * scale if align_corners else (grid + 1.0) * scale - 0.5
+    position = (grid + 1.0) * scale if align_corners else (grid + 1.0) * scale - 0.5
     if mode == _BICUBIC:
-        base = _floor(place)
-        fraction = place - base
+        base = _floor(position)
+        fraction = position - base
         taps = []
         for step in (-1, 0, 1, 2):
             index, _ = _padded(base + float(step), size, padding, align_corners)
@@ -87,13 +87,15 @@ def _taps(grid: Tensor, size: int, mode: int, padding: int, align_corners: bool)
             sign = -1.0 if step > 0 else 1.0  # the derivative of |fraction - step|
             taps.append(_Tap(index, weight, slope * (scale * sign)))
         return taps
-    place, factor = _padded(place, size, padding, align_corners)
+    position, factor = _padded(position, size, padding, align_corners)
     if mode == _NEAREST:
-        nearest: Tensor = directml.element_wise_round(place, rounding_mode="halves_to_nearest_even")
+        nearest: Tensor = directml.element_wise_round(position, rounding_mode="halves_to_nearest_even")
         return [_Tap(nearest, None, None)]
-    base = _floor(place)
-    fraction = place - base
-    slope = filled(place, (1,) * place.ndim, scale).broadcast_to(place.sizes) if factor is None else factor * scale
+    base = _floor(position)
+    fraction = position - base
+    slope = (
+        filled(position, (1,) * position.ndim, scale).broadcast_to(position.sizes) if factor is None else factor * scale
+    )
     return [_Tap(base, 1.0 - fraction, -slope), _Tap(base + 1.0, fraction, slope)]
 
 
@@ -134,15 +136,15 @@ def _corners(x: Tensor, grid: Tensor, mode: int, padding: int, align_corners: bo
     corners = []
     for taps in itertools.product(*axes):
         is_inside: Any = None
-        place: Any = None
+        position: Any = None
         for tap, size in zip(taps, spatial, strict=True):
             inside = (tap.pixel >= 0) & (tap.pixel <= size - 1)
             is_inside = inside if is_inside is None else is_inside & inside
             step = tap.pixel._chosen(inside, 0.0).astype(DataType.INT32)
-            place = step if place is None else place * size + step
+            position = step if position is None else position * size + step
         corners.append(
             _Corner(
-                place + first,
+                position + first,
                 is_inside.astype(x.data_type),
                 [tap.weight for tap in taps],
                 [tap.slope for tap in taps],

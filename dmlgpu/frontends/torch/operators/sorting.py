@@ -77,8 +77,8 @@ def kthvalue(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Any,
         raise RuntimeError("kthvalue(): selected number k out of range for dimension")
     values, places = _ordered(rows, axis, k)
     parts = (_part(part, axis, k - 1, k) for part in (values, places.astype(_INT64)))
-    value, place = (_without_axis(part, axis, keepdim, x.ndim) for part in parts)
-    return value, place
+    value, index = (_without_axis(part, axis, keepdim, x.ndim) for part in parts)
+    return value, index
 
 
 def _median(x: Any, axis: int, skips_nan: bool) -> tuple[Any, Any]:
@@ -93,15 +93,15 @@ def _median(x: Any, axis: int, skips_nan: bool) -> tuple[Any, Any]:
     if not skips_nan:
         middle = _IF(numbers < size, numbers, middle)
     taken = (directml.gather_elements(part, middle, axis=axis) for part in (values, places))
-    value, place = taken
-    return value, place.astype(_INT64)
+    value, index = taken
+    return value, index.astype(_INT64)
 
 
 def _median_along(x: Any, dim: int, keepdim: bool, skips_nan: bool) -> tuple[Any, Any]:
     rows = with_axis(x)
     axis = axes_of(rows, dim)[0]
-    value, place = (_without_axis(part, axis, keepdim, x.ndim) for part in _median(rows, axis, skips_nan))
-    return value, place
+    value, index = (_without_axis(part, axis, keepdim, x.ndim) for part in _median(rows, axis, skips_nan))
+    return value, index
 
 
 @aten("median.dim")
@@ -145,8 +145,8 @@ def mode(x: Any, dim: int = -1, keepdim: bool = False) -> tuple[Any, Any]:
     _, lengths = scanned((values._same(boolean=False), ones), axis, longer, (0, 0))
     longest = argmax(lengths, axis, True)
     taken = (directml.gather_elements(part, longest, axis=axis) for part in (values, places))
-    value, place = (_without_axis(part, axis, keepdim, x.ndim) for part in taken)
-    return value._same(boolean=x.is_boolean), place.astype(_INT64)
+    value, index = (_without_axis(part, axis, keepdim, x.ndim) for part in taken)
+    return value._same(boolean=x.is_boolean), index.astype(_INT64)
 
 
 # ---- sets ------------------------------------------------------------------------------------------------------------
@@ -267,11 +267,11 @@ def _found(rows: Any, values: Any, is_right: bool) -> Any:
     )
     for _ in range(count.bit_length()):
         middle = (low + high) // 2
-        place = directml.element_wise_min(middle, count - 1)
+        position = directml.element_wise_min(middle, count - 1)
         if flat:
-            probed = rows._taken(place.reshape(-1), 0, "searchsorted").reshape(values.sizes)
+            probed = rows._taken(position.reshape(-1), 0, "searchsorted").reshape(values.sizes)
         else:
-            probed = directml.gather_elements(rows, place, axis=rows.ndim - 1)
+            probed = directml.gather_elements(rows, position, axis=rows.ndim - 1)
         is_open = low < high
         is_before = directml.element_wise_logical_not(ahead(probed, values)) & is_open
         low = _IF(is_before, middle + 1, low)
@@ -329,8 +329,8 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
     if not x.size:
         return ops.zeros((minlength,), dtype="int64", device=x.device)
     places = x.reshape(-1).astype(DataType.INT32)
-    least, most = (int(function(places).item()) for function in (ops.min, ops.max))
-    if least < 0:
+    minimum, maximum = (int(function(places).item()) for function in (ops.min, ops.max))
+    if minimum < 0:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if weights is None:
         updates = ops.ones(places.sizes, dtype="int64", device=x.device)
@@ -338,7 +338,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
         raise Unsupported("weights of float16, whose counts are float64")
     else:
         updates = weights if weights.data_type is DataType.FLOAT32 else cast(weights, torch.int64)
-    counts = combined(zeros_of(updates, (max(most + 1, minlength),)), 0, places, updates, "sum")
+    counts = combined(zeros_of(updates, (max(maximum + 1, minlength),)), 0, places, updates, "sum")
     is_float64 = weights is not None and not weights.data_type.is_float
     return cast(counts, torch.float64) if is_float64 else counts
 
@@ -360,13 +360,11 @@ def histc(x: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:
         low, high = int(min), int(max)
     offset = cast(values - low, torch.float32)
     width = cast(high - low, torch.float32) if isinstance(high, Tensor) else float(high - low)
-    place = directml.element_wise_floor(directml.element_wise_divide(offset * float(bins), width)).astype(
-        DataType.INT32
-    )
+    bin = directml.element_wise_floor(directml.element_wise_divide(offset * float(bins), width)).astype(DataType.INT32)
     is_inside = (values >= low) & (values <= high)
-    place = _IF(is_inside, directml.element_wise_min(place, bins - 1), bins)
+    bin = _IF(is_inside, directml.element_wise_min(bin, bins - 1), bins)
     ones = ops.ones(values.sizes, dtype=x.data_type, device=x.device)
-    return combined(result, 0, place, ones, "sum")
+    return combined(result, 0, bin, ones, "sum")
 
 
 def _histogram(x: Any, edges: Any, weight: Any, density: bool) -> tuple[Any, Any]:
@@ -374,10 +372,10 @@ def _histogram(x: Any, edges: Any, weight: Any, density: bool) -> tuple[Any, Any
     bins = edges.size - 1
     values = x.reshape(-1)
     updates = ops.ones(values.sizes, dtype=x.data_type, device=x.device) if weight is None else weight.reshape(-1)
-    place = _found(edges, values, True) - 1
-    place = _IF(values == edges[-1], bins - 1, place)
-    place = _IF((place < 0) | (values > edges[-1]), bins, place)
-    counts = combined(zeros_of(x, (bins,)), 0, place, updates, "sum")
+    bin = _found(edges, values, True) - 1
+    bin = _IF(values == edges[-1], bins - 1, bin)
+    bin = _IF((bin < 0) | (values > edges[-1]), bins, bin)
+    counts = combined(zeros_of(x, (bins,)), 0, bin, updates, "sum")
     if density:
         counts = counts / (edges[1:] - edges[:-1]) / ops.sum(counts)
     return counts, edges
@@ -397,9 +395,9 @@ def histogram_of_count(
         low, high = (low - 0.5, high + 0.5) if low == high else (low, high)
         edges = linspace(low, high, bins + 1, dtype=dtype_of(x), device=x.device)
     elif x.size:
-        least, most = ops.min(x), ops.max(x)
-        is_single = least == most
-        edges = linspace(_IF(is_single, least - 0.5, least), _IF(is_single, most + 0.5, most), bins + 1)
+        minimum, maximum = ops.min(x), ops.max(x)
+        is_single = minimum == maximum
+        edges = linspace(_IF(is_single, minimum - 0.5, minimum), _IF(is_single, maximum + 0.5, maximum), bins + 1)
     else:
         edges = linspace(0.0, 1.0, bins + 1, dtype=dtype_of(x), device=x.device)
     return _histogram(x, edges, weight, density)

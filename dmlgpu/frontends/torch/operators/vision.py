@@ -50,8 +50,8 @@ class _Regions:
         first, second = (rois[:, 1:] * spatial_scale).split(2, 1)
         self.has_area: torch.Tensor | None = None
         if not aligned:  # at least one wide and high; rounded down, since above 1 a region would get a second sample
-            least = first + (1 - (first.abs() + 1) * (torch.finfo(rois.dtype).eps / 2))
-            second = torch.maximum(second, least)
+            minimum = first + (1 - (first.abs() + 1) * (torch.finfo(rois.dtype).eps / 2))
+            second = torch.maximum(second, minimum)
         elif sampling_ratio <= 0:  # a region without an area has no samples
             self.has_area = (second > first).all(1)[:, None, None, None]
         self.corners = tensor_of(torch.cat([first, second], 1))

@@ -195,15 +195,15 @@ def test_flipped_bytes(small: Path, tmp_path: Path) -> None:
     end, random = header_size(small), np.random.default_rng(2)
     rejected = 0
     tracemalloc.start()
-    for place in range(0, end, 3):
+    for index in range(0, end, 3):
         damaged = bytearray(content)
-        damaged[place] ^= int(random.integers(1, 256))
+        damaged[index] ^= int(random.integers(1, 256))
         path.write_bytes(damaged)
         try:
             front_end.read(path)
         except DmlError as error:
             rejected += 1
-            assert "\n" not in str(error), place
+            assert "\n" not in str(error), index
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert rejected > end // 3 // 2

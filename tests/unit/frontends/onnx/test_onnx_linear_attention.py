@@ -135,5 +135,5 @@ def test_causal_convolutions(activation: str | None, width: int, has_bias: bool,
             if activation in {"silu", "swish"}:
                 total /= 1 + math.exp(-total)
             assert output[batch, channel, step] == pytest.approx(total, rel=2e-5, abs=2e-5)
-        for place in range(width - 1):
-            assert state[batch, channel, place] == element(batch, channel, STEPS - width + 1 + place)
+        for index in range(width - 1):
+            assert state[batch, channel, index] == element(batch, channel, STEPS - width + 1 + index)

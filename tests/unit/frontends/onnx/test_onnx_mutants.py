@@ -23,8 +23,8 @@ STEP = 9
 @pytest.mark.parametrize("number", range(len(samples())), ids=lambda number: f"{number}-{samples()[number].label}")
 def test_nothing_else_is_raised(number: int) -> None:
     sample = samples()[number]
-    for place, (what, mutant) in enumerate(mutants(sample)):
-        if (place + number) % STEP:
+    for index, (what, mutant) in enumerate(mutants(sample)):
+        if (index + number) % STEP:
             continue
         for constants in ((), tuple(range(1, len(mutant.inputs)))):
             try:

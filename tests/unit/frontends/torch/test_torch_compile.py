@@ -166,8 +166,8 @@ def test_results_alias_inputs_and_each_other() -> None:
     for results in (expected, actual):
         results[0].zero_()
         results[2].fill_(1)
-    for place in (1, 3, 4, 7):
-        torch.testing.assert_close(actual[place].cpu(), expected[place])
+    for index in (1, 3, 4, 7):
+        torch.testing.assert_close(actual[index].cpu(), expected[index])
 
 
 def test_inputs_written_in_place() -> None:

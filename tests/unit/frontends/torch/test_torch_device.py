@@ -288,11 +288,11 @@ def test_a_repeated_call_computes_with_its_own_arguments() -> None:
 def test_a_repeated_call_sees_which_operands_share_memory() -> None:
     base = torch.arange(8.0).to("dml")
     for start in (0, 4, 1, 4, 0):
-        assert (base[start : start + 4] + base[:4]).tolist() == [2.0 * place + start for place in range(4)]
+        assert (base[start : start + 4] + base[:4]).tolist() == [2.0 * index + start for index in range(4)]
         assert (base[:4] - base[start : start + 4]).tolist() == [-start] * 4
     halves = torch.arange(8, dtype=torch.float16).to("dml")
     for start in (0, 1, 2, 3, 1):
-        assert (halves[start : start + 3] * 2).tolist() == [2.0 * (place + start) for place in range(3)]
+        assert (halves[start : start + 3] * 2).tolist() == [2.0 * (index + start) for index in range(3)]
 
 
 def test_repeated_draws_differ() -> None:

@@ -58,7 +58,7 @@ def test_lists_follow_the_cpu(name: str) -> None:
 
 def test_numbers_may_differ_from_call_to_call() -> None:
     for index in range(4):
-        values = tensors(0), tensors(1), tensors(2), [index + 0.5 * place for place in range(4)]
+        values = tensors(0), tensors(1), tensors(2), [index + 0.5 * i for i in range(4)]
         name = "_foreach_addcdiv_.ScalarList"
         torch.testing.assert_close(call(name, values, "dml"), call(name, values, "cpu"))
 
