@@ -32,6 +32,7 @@ from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.graph.patterns import NetworkPattern
 from dmlgpu.compiler.program_cache import without_files
 from dmlgpu.frontends.onnx.patterns import StagePattern
+from dmlgpu.frontends.onnx.session import runner_of
 from dmlgpu.runtime.specialization import Specialize
 from dmlgpu.tensors.session import session_of
 
@@ -117,9 +118,9 @@ def model(count: int, adapter: str | None, limits: CacheLimits | None) -> Iterat
     for number in range(count):
         array = np.ones((2 + number, 4), np.float32)
         assert np.allclose(session.run({"x": array})["y"], 0.25), f"the model is wrong for {array.shape}"
-        yield session._runner._stages.info.evictions > 0
+        yield runner_of(session).stages.info.evictions > 0
     print("pipelines", device.pipeline_cache.info)
-    print("stages", session._runner._stages.info)
+    print("stages", runner_of(session).stages.info)
     print("plans", sum(isinstance(known, NetworkPattern | StagePattern) for known in gc.get_objects()))
 
 

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 
 from dmlgpu import CacheLimits, Device
 from dmlgpu.frontends.onnx import load
+from dmlgpu.frontends.onnx.session import runner_of
 from dmlgpu.runtime.wgpu import adapters
 
 MIN_ESTIMATED = 24  # MiB, above the garbage that is collected before memory is freed
@@ -54,7 +55,7 @@ def main(adapter: str) -> int:
     before = resident()
     for length in LENGTHS:
         session.run({"x": np.zeros((60, length), np.float32)})
-        estimate = session._runner._stages.info.size / 2**20
+        estimate = runner_of(session).stages.info.size / 2**20
         if estimate > MIN_ESTIMATED:
             break
     grown = resident() - before

@@ -13,6 +13,7 @@ from dmlgpu.compiler.graph import patterns
 from dmlgpu.compiler.graph.patterns import NetworkPatterns
 from dmlgpu.frontends.onnx import load
 from dmlgpu.frontends.onnx.patterns import SizedStage
+from dmlgpu.frontends.onnx.session import runner_of
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.wgpu import GpuBackend
 from dmlgpu.tensors.graphs.graph import Graph
@@ -64,7 +65,7 @@ def test_declared_sizes_are_symbols_from_the_first_shape_on(
         np.testing.assert_allclose(session.run({"x": x})["y"], expected, rtol=1e-4, atol=1e-5)
         pipelines.append(device.pipeline_cache.info.misses)
         compiled.append(len(replays))
-        are_sized.append(isinstance(session._runner._last[0], SizedStage))
+        are_sized.append(isinstance(runner_of(session).last_stages[0], SizedStage))
     if specialize == "never":
         assert are_sized == [True] * 5
         assert len(set(pipelines)) == 1, pipelines

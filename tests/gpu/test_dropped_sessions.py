@@ -14,6 +14,7 @@ from onnx import TensorProto, helper
 from dmlgpu import CacheLimits, Device
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.frontends.onnx import load, runner
+from dmlgpu.frontends.onnx.session import runner_of
 from dmlgpu.runtime.rendered import KERNEL_BYTES
 from dmlgpu.runtime.wgpu import GpuBackend, pipelines
 from dmlgpu.tensors.session import session_of
@@ -56,13 +57,13 @@ def test_parts_of_a_living_session_are_bounded_in_bytes(adapter: AdapterInfo, mo
     for columns in (3, 4, 5, 4):
         (result,) = session.run({"x": np.zeros((2, columns), np.float32)}).values()
         np.testing.assert_allclose(result, 1 / columns, rtol=1e-6)
-        info = session._runner._stages.info
+        info = runner_of(session).stages.info
         assert 1 <= info.entries <= 2  # the part of the run itself stays, and one that is smaller
         assert info.size > 1
     assert info.evictions >= 2
     hits = info.hits
     session.run({"x": np.zeros((2, 4), np.float32)})
-    assert session._runner._stages.info.hits == hits + 1
+    assert runner_of(session).stages.info.hits == hits + 1
 
 
 @pytest.mark.parametrize("policy", ["always", "never"])
@@ -74,10 +75,10 @@ def test_runs_that_alternate_between_shapes_compile_nothing(
     shapes = [np.zeros((2, columns), np.float32) for columns in (20, 24, 28, 32)]
     for x in shapes:
         session.run({"x": x})
-    before = session._runner._stages.info
+    before = runner_of(session).stages.info
     for x in shapes:
         session.run({"x": x})
-    after = session._runner._stages.info
+    after = runner_of(session).stages.info
     assert (after.hits - before.hits, after.misses - before.misses, after.entries) == (4, 0, 4)
 
 

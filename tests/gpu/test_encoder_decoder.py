@@ -10,6 +10,7 @@ import pytest
 
 from dmlgpu.frontends.generation.encoder_decoder import EncodedDecoding
 from dmlgpu.frontends.generation.generator import Generator
+from dmlgpu.frontends.onnx.session import runner_of
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.wgpu import GpuBackend
 
@@ -37,7 +38,7 @@ def test_weights_of_a_decoder_are_on_the_device_once(backend: GpuBackend, folder
     assert not decoding._decoder._weights._buffers  # they were laid out
     size = 0
     for session in (decoding._encoder, decoding._cross, decoding._decoder):
-        stage = session._runner.only_stage
+        stage = runner_of(session).only_stage
         assert stage is not None
         assert stage.segment is not None
         resource = stage.segment.prepared.persistent

@@ -9,6 +9,7 @@ from onnx.reference import ReferenceEvaluator
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.frontends.onnx import load
 from dmlgpu.frontends.onnx.patterns import SizedStage
+from dmlgpu.frontends.onnx.session import runner_of
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.specialization import Specialize, Specializer
 from dmlgpu.runtime.wgpu import GpuBackend
@@ -37,7 +38,7 @@ def test_sizes_follow_from_patterns(name: str, sharing: Device) -> None:
         feeds = dict(zip(names, inputs_of(model, *sizes), strict=True))
         (expected,) = reference.run(None, feeds)
         np.testing.assert_allclose(session.run(feeds)["y"], expected, rtol=1e-5, atol=1e-5)
-    assert isinstance(session._runner._last[0], SizedStage)
+    assert isinstance(runner_of(session).last_stages[0], SizedStage)
 
 
 @pytest.mark.slow
@@ -50,7 +51,7 @@ def test_stages_follow_from_patterns(name: str, sharing: Device) -> None:
         x = elements(rows, run)
         (expected,) = reference.run(None, {"x": x})
         np.testing.assert_allclose(session.run({"x": x})["y"], expected, rtol=1e-5, atol=1e-5)
-    assert all(isinstance(stage, SizedStage) for stage in session._runner._last)
+    assert all(isinstance(stage, SizedStage) for stage in runner_of(session).last_stages)
 
 
 @pytest.mark.parametrize("name", ["picked", "counted", "windowed"])

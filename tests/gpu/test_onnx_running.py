@@ -10,7 +10,7 @@ from onnx.reference import ReferenceEvaluator
 from dmlgpu import Device, Tensor
 from dmlgpu.frontends.onnx import load
 from dmlgpu.frontends.onnx.segments import Segment, Weights
-from dmlgpu.frontends.onnx.session import Session
+from dmlgpu.frontends.onnx.session import Session, runner_of
 from dmlgpu.frontends.onnx.watching import RunProfile, watched_by
 from dmlgpu.runtime.wgpu import GpuBackend
 from dmlgpu.runtime.wgpu.pipelines import GpuPipelines
@@ -111,7 +111,7 @@ def test_a_second_shape_compiles_new_kernels_but_uploads_and_lays_out_no_weight(
 
 def segments_of(session: Session) -> list[Segment]:
     """What a session has compiled."""
-    return [part.segment for part in session._runner._last if part.segment is not None]
+    return [part.segment for part in runner_of(session).last_stages if part.segment is not None]
 
 
 def test_runs_hand_out_arrays_of_their_own_and_keep_the_memory_they_take(device: Device) -> None:

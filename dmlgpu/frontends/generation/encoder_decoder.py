@@ -254,6 +254,9 @@ class EncodedDecoding:
         device: Where they run.
         context: Maximum number of tokens of an answer.
         label: Name of the model in messages.
+
+    Attributes:
+        sessions: Sessions of the encoder, of the caches of its states, and of the decoder.
     """
 
     def __init__(self, network: EncoderDecoderNetwork, device: Device, *, context: int, label: str):
@@ -262,9 +265,9 @@ class EncodedDecoding:
         self.memory.check(label, device)
         self.takes_features = network.features is not None
         weights = Weights(device)
-        self._encoder, self._cross, self._decoder = (
-            Session(part.read(), device, weights=weights) for part in (network.encoder, network.cross, network.decoder)
-        )
+        networks = (network.encoder, network.cross, network.decoder)
+        self.sessions = tuple(Session(part.read(), device, weights=weights) for part in networks)
+        self._encoder, self._cross, self._decoder = self.sessions
         self._count = 0
 
     @property

@@ -130,7 +130,7 @@ def check(
             against[name] = " ".join(str(error).split())[:200]
 
     ask("reference", _by_reference)
-    ask(*_other())
+    ask(*other_implementation())
     known = {**_tensors(inputs), **results}
     divergences = [
         Divergence(
@@ -149,7 +149,7 @@ def check(
         if name in expected and not _agree(array, expected[name], rtol, atol)
     ]
     if any(divergence.against == "onnxruntime" for divergence in divergences):
-        ask("onnx", _by_onnx)
+        ask("onnx", compute_by_onnx)
         types = {tensor.name: TensorProto.DataType.Name(tensor.data_type).lower() for tensor in model.graph.initializer}
         types |= {name: array.dtype.name for name, array in known.items()}
         divergences = [
@@ -222,17 +222,19 @@ def _by_reference(model: ModelProto, inputs: Mapping[str, Any]) -> dict[str, Arr
     return load(model, "numpy").run(inputs)
 
 
-def _other() -> tuple[str, Callable[[ModelProto, Mapping[str, Any]], dict[str, Array]]]:
+def other_implementation() -> tuple[str, Callable[[ModelProto, Mapping[str, Any]], dict[str, Array]]]:
     """Return an independent implementation: onnxruntime, or ONNX's reference."""
-    return ("onnx", _by_onnx) if find_spec("onnxruntime") is None else ("onnxruntime", _by_onnxruntime)
+    return ("onnx", compute_by_onnx) if find_spec("onnxruntime") is None else ("onnxruntime", compute_by_onnxruntime)
 
 
-def _by_onnx(model: ModelProto, inputs: Mapping[str, Any]) -> dict[str, Array]:
+def compute_by_onnx(model: ModelProto, inputs: Mapping[str, Any]) -> dict[str, Array]:
+    """Return the outputs of a model by ONNX's reference."""
     evaluator = ReferenceEvaluator(model)
     return dict(zip(evaluator.output_names, evaluator.run(None, dict(inputs)), strict=True))
 
 
-def _by_onnxruntime(model: ModelProto, inputs: Mapping[str, Any]) -> dict[str, Array]:
+def compute_by_onnxruntime(model: ModelProto, inputs: Mapping[str, Any]) -> dict[str, Array]:
+    """Return the outputs of a model by onnxruntime's CPU provider."""
     import onnxruntime  # noqa: PLC0415  only where it is installed
 
     options = onnxruntime.SessionOptions()

@@ -145,7 +145,7 @@ def iterate(
         is_fixed = stage is not rejected and [state.signature for state in states] == signatures
         if goes_on and end - done >= MIN_TRIPS and is_fixed:
             inputs = [_known(np.array(done, np.int64)), _known(np.array(True)), *states, *captured]
-            trips = _recorded(runner, inputs, len(states), is_loop=True)
+            trips = recorded_trips(runner, inputs, len(states), is_loop=True)
             if trips is None:
                 rejected = stage
             else:
@@ -161,7 +161,7 @@ def iterate(
     return [*states, *results]
 
 
-def _recorded(
+def recorded_trips(
     runner: BodyRunner,
     inputs: list[RunInput],
     states: int,
@@ -251,7 +251,7 @@ def scan(
                 slot: SequenceSlice(Slots(runner.device, [source.held]).tensor(0), bool(is_backward))
                 for slot, (source, is_backward) in enumerate(zip(sources, backward, strict=True), len(carried))
             }
-            trips = _recorded(runner, [*carried, *parts, *captured], len(carried), is_loop=False, slices=slices)
+            trips = recorded_trips(runner, [*carried, *parts, *captured], len(carried), is_loop=False, slices=slices)
             if trips is not None:
                 for batch in trips.batches(step, length):
                     step += batch.trips

@@ -393,7 +393,7 @@ class RunPatterns:
             kind = self._kinds.get(key)
             is_first = kind is None
             if kind is None:
-                varying = None if self._shapes is None else _varying(inputs, self._shapes)
+                varying = None if self._shapes is None else declared_symbols(inputs, self._shapes)
                 kind = RunKind(sizes, self._translate, varying)
                 self._kinds.put(key, kind, 1)
         return PatternedRun(kind, inputs, is_first=is_first)
@@ -430,7 +430,7 @@ def _with_integers(structure: Any, integers: Iterator[Any]) -> Any:
     return next(integers) if structure is _INTEGER else structure
 
 
-def _varying(inputs: Inputs, shapes: DeclaredShapes) -> list[Hashable]:
+def declared_symbols(inputs: Inputs, shapes: DeclaredShapes) -> list[Hashable]:
     """Return the name or place of each symbolic size of the inputs; None for a fixed size."""
     varying: list[Hashable] = []
     for index, (tensor, shape) in enumerate(zip(inputs, shapes, strict=False)):

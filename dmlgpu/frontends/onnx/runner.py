@@ -41,7 +41,7 @@ _MAX_COMPARED = 4096
 StageKey: TypeAlias = "tuple[tuple[tuple[Shape, DataType, str] | None, ...], tuple[Outcome, ...]]"
 
 
-class _SlotMismatchError(Exception):
+class SlotMismatchError(Exception):
     """A stage reads slots that earlier stages of the run did not fill, since other values were known on the host."""
 
 
@@ -54,25 +54,31 @@ class Runner:
         weights: Constants of the model.
         is_body: Whether it is the body of a loop.
         strict: Whether to reject nodes that need host decisions.
+
+    Attributes:
+        weights: As given.
+        stages: Cached stages of earlier runs.
+        patterns: Patterns of runs; None translates every run.
+        last_stages: Stages of the last run.
     """
 
     def __init__(
         self, device: Device, graph: RunGraph, weights: Weights, *, is_body: bool = False, strict: bool = False
     ):
-        self._device, self._graph, self._weights = device, graph, weights
+        self._device, self._graph, self.weights = device, graph, weights
         self._is_body, self._strict = is_body, strict
-        self._stages: Cache[StageKey, RunStage] = Cache(CacheLimits(MAX_STAGES, STAGE_BYTES))
+        self.stages: Cache[StageKey, RunStage] = Cache(CacheLimits(MAX_STAGES, STAGE_BYTES))
         self._bodies: Cache[Hashable, tuple[Runner, NodeProto]] = Cache(CacheLimits(MAX_BODIES, MAX_BODIES))
         # If kernels never have constants, sharing them with all shapes costs the first shape little.
         shares_all = device._state.backend.specializer.policy is Specialize.NEVER
         shapes = graph.shapes if shares_all else ()
-        self._patterns: RunPatterns | None = RunPatterns(_weakly(self._translated), shapes or None)
-        self._last: tuple[RunStage, ...] = ()
+        self.patterns: RunPatterns | None = RunPatterns(_weakly(self.translate), shapes or None)
+        self.last_stages: tuple[RunStage, ...] = ()
 
     @property
     def placement(self) -> tuple[Placement, ...]:
         """Where each node was computed in the last run; empty before the first."""
-        return tuple(placement for stage in self._last for placement in stage.placements())
+        return tuple(placement for stage in self.last_stages for placement in stage.placements())
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -87,7 +93,7 @@ class Runner:
     @property
     def only_stage(self) -> RunStage | None:
         """The stage of the last run, if it had only one."""
-        return self._last[0] if len(self._last) == 1 else None
+        return self.last_stages[0] if len(self.last_stages) == 1 else None
 
     def run(
         self, inputs: Sequence[RunInput | None], fetch: bool = False, donated: Collection[int] = ()
@@ -109,11 +115,11 @@ class Runner:
     ) -> list[RunOutput]:
         """Compute as ``run`` outputs that may be sequences and optionals, too."""
         for uses_cache in (True, False):
-            with contextlib.suppress(_SlotMismatchError):
-                return self._run(inputs, fetch, donated, uses_cache=uses_cache)
-        return self._run(inputs, fetch, donated, uses_cache=False, uses_patterns=False)
+            with contextlib.suppress(SlotMismatchError):
+                return self.attempt(inputs, fetch, donated, uses_cache=uses_cache)
+        return self.attempt(inputs, fetch, donated, uses_cache=False, uses_patterns=False)
 
-    def _run(
+    def attempt(
         self,
         inputs: Sequence[RunInput | None],
         fetch: bool,
@@ -125,7 +131,7 @@ class Runner:
         """Compute the outputs by cached stages, patterns, and translation.
 
         Raises:
-            _SlotMismatchError: If a stage does not continue those before it. Inputs are as they were.
+            SlotMismatchError: If a stage does not continue those before it. Inputs are as they were.
         """
         signature = tuple(None if tensor is None else tensor.signature for tensor in inputs)
         slots = Slots(self._device, [np.zeros(0) if tensor is None else tensor.held for tensor in inputs])
@@ -135,34 +141,34 @@ class Runner:
         stages: Stages | None = None
         patterned: PatternedRun | None = None
         while True:
-            stage = self._stages.get((signature, outcomes)) if uses_cache else None
+            stage = self.stages.get((signature, outcomes)) if uses_cache else None
             is_new = stage is None
             start = time.perf_counter()
-            if stage is None and uses_patterns and self._patterns is not None:
-                patterned = patterned or self._patterns.run(inputs)
+            if stage is None and uses_patterns and self.patterns is not None:
+                patterned = patterned or self.patterns.run(inputs)
                 stage = None if patterned is None else patterned.stage(outcomes)
             if stage is not None:
                 stages = None
             elif stages is None:
-                stages = self._translated(inputs)
+                stages = self.translate(inputs)
                 stage = stage_after(stages, outcomes)
             else:
                 stage = stages.send(outcomes[-1])
             if is_new:
-                self._weights.translating += time.perf_counter() - start
+                self.weights.translating += time.perf_counter() - start
             if stage.before != tuple(earlier.written for earlier in done):
-                raise _SlotMismatchError
+                raise SlotMismatchError
             done.append(stage)
             stage.run(slots, fetch, donated)
             size += stage.memory
             if is_new:
-                size_limit = self._stages.limits.size
-                self._stages.limits = CacheLimits(max(MAX_STAGES, len(done)), max(size_limit, KEPT_RUNS * size))
+                size_limit = self.stages.limits.size
+                self.stages.limits = CacheLimits(max(MAX_STAGES, len(done)), max(size_limit, KEPT_RUNS * size))
                 if not uses_cache:
-                    self._stages.discard((signature, outcomes))
-                self._stages.put((signature, outcomes), stage, stage.memory)
+                    self.stages.discard((signature, outcomes))
+                self.stages.put((signature, outcomes), stage, stage.memory)
             if stage.action is None:
-                self._last = tuple(done)
+                self.last_stages = tuple(done)
                 tensors = (
                     RunInput(output.shape, output.data_type, output.coded, output.take(slots))
                     for output in stage.outputs
@@ -172,15 +178,15 @@ class Runner:
 
     def first_stage(self, inputs: Sequence[RunInput | None]) -> RunStage:
         """Translate until a host decision or the end, without compiling."""
-        return next(self._translated(inputs))
+        return next(self.translate(inputs))
 
-    def _translated(self, inputs: Sequence[RunInput | None]) -> Stages:
+    def translate(self, inputs: Sequence[RunInput | None]) -> Stages:
         """Return the stages of a translation, which compiles nothing."""
         graph = self._graph
         translation = Translation(
             self._device,
             graph.versions,
-            self._weights,
+            self.weights,
             len(inputs),
             body_runner=_weakly(self._body_runner),
             is_body=self._is_body,
@@ -202,7 +208,7 @@ class Runner:
         key = id(node), graph.inputs, known
         entry = self._bodies.get(key)
         if entry is None:
-            entry = Runner(self._device, graph, self._weights, is_body=True, strict=self._strict), node
+            entry = Runner(self._device, graph, self.weights, is_body=True, strict=self._strict), node
             self._bodies.put(key, entry, 1)
         return entry[0]
 

@@ -628,6 +628,11 @@ def _as_array(fed: RunInput) -> Array:
     return as_typed(array, fed.data_type, fed.coded) if fed.coded else array
 
 
+def runner_of(session: Session) -> Runner:
+    """Return the runner of a session's last run, for tools and tests that inspect its stages."""
+    return session._runner
+
+
 def load(source: Source, device: Device | str | None = None, *, strict: bool = False) -> Session:
     """Load an ONNX model. Graphs are compiled when a run brings new input shapes.
 

@@ -228,23 +228,27 @@ class CompiledAtenGraph:
         module: The graph, of operators that ``is_supported`` accepts.
         weights: Indices of inputs that rarely change.
         mutations: Indices of the inputs into which the last results are written, instead of returning them.
+
+    Attributes:
+        nodes: Nodes of the graph.
+        outputs: Nodes that the device computes; none if all results are views or numbers.
     """
 
     def __init__(self, module: fx.GraphModule, weights: Sequence[int] = (), mutations: Sequence[int] = ()):
-        self._nodes = tuple(module.graph.nodes)
-        self._inputs = tuple(node for node in self._nodes if node.op == "placeholder")
-        returned = self._nodes[-1].args[0]
+        self.nodes = tuple(module.graph.nodes)
+        self._inputs = tuple(node for node in self.nodes if node.op == "placeholder")
+        returned = self.nodes[-1].args[0]
         values: Sequence[fx.Node] = ()
         self._result = returned
         if mutations:
             self._result, values = returned[: -len(mutations)], returned[-len(mutations) :]
         self._mutations = tuple(zip(mutations, values, strict=True))
-        self._attributes = {node: _attribute(module, node) for node in self._nodes if node.op == "get_attr"}
-        self._host, self._scalars = _host_scalars(self._nodes)
+        self._attributes = {node: _attribute(module, node) for node in self.nodes if node.op == "get_attr"}
+        self._host, self._scalars = _host_scalars(self.nodes)
         needed = _leaves(returned)
-        self._views = [node for node in self._nodes if node in _views_in(needed)]
+        self._views = [node for node in self.nodes if node in _views_in(needed)]
         bases = (source for node in (*needed, *self._views) for source in _leaves(node.args) if node in self._views)
-        self._outputs = tuple(
+        self.outputs = tuple(
             node
             for node in dict.fromkeys((*needed, *bases))
             if not (node in self._views or node in self._inputs or node in self._host)
@@ -255,14 +259,14 @@ class CompiledAtenGraph:
         self._written = {
             node
             for index, node in self._mutations
-            if node in self._outputs and node not in read and device_types[self._inputs[index]] == _DEVICE
+            if node in self.outputs and node not in read and device_types[self._inputs[index]] == _DEVICE
         }
         self._weights = [
             index for index in weights if device_types.get(self._inputs[index]) == _DEVICE and index not in mutations
         ]
         places = [tensors.index(self._inputs[index]) for index in self._weights]
         self._function = CompiledFunction(self._compute, None, CACHED, places)
-        self._layouts = {node: _layout(node) for node in self._outputs}
+        self._layouts = {node: _layout(node) for node in self.outputs}
         self._others = [index for index in range(len(self._inputs)) if index not in self._weights]
         self._states: list[tuple[Memory, int, int]] = []
         self._known = CallArguments(next(function_ids), (), {})
@@ -273,11 +277,11 @@ class CompiledAtenGraph:
         written: dict[fx.Node, Tensor] = {}
         for node in self._host:
             environment[node] = _evaluated(node, environment)
-        if self._outputs:
+        if self.outputs:
             self._follow_weights(args)
             added = (*self._attributes.values(), *(environment[node] for node in self._scalars))
             results, index = self._run(args, added)
-            for node, result in zip(self._outputs, results, strict=True):
+            for node, result in zip(self.outputs, results, strict=True):
                 if node in self._written:
                     written[node] = unowned(result)
                 else:
@@ -346,10 +350,10 @@ class CompiledAtenGraph:
     def _compute(self, index: int, *operands: Any) -> tuple[Any, ...]:
         """Compute the results that are no views of inputs, on tensors of a device or of a trace."""
         values = dict(zip((*self._inputs, *self._attributes, *self._scalars), operands, strict=True))
-        for node in self._nodes:
+        for node in self.nodes:
             if node.op == "call_function" and not (node in self._host and _is_host_scalar(node)):
                 values[node] = _call(node, values, index)
-        return tuple([values[node] for node in self._outputs])
+        return tuple([values[node] for node in self.outputs])
 
 
 class _CompiledPart(torch.nn.Module):

@@ -24,7 +24,7 @@ from dmlgpu.tensors.tensor import Tensor
 
 _LOOP = torch._C.DispatchKey.CompositeExplicitAutograd
 
-_MAX_TENSORS = 64
+MAX_TENSORS = 64
 _MAX_BYTES = 16 << 20
 """Maximum bytes of a list's tensors that are computed together; intermediate results take a multiple of it."""
 
@@ -139,7 +139,7 @@ def _parts(tensors: Sequence[torch.Tensor]) -> Iterator[slice]:
     """Return ranges of a list that are computed together."""
     start = size = 0
     for stop, x in enumerate(tensors):
-        if stop > start and (stop - start == _MAX_TENSORS or size + x.nbytes > _MAX_BYTES):
+        if stop > start and (stop - start == MAX_TENSORS or size + x.nbytes > _MAX_BYTES):
             yield slice(start, stop)
             start, size = stop, 0
         size += x.nbytes

@@ -26,7 +26,7 @@ from dmlgpu.tensors import directml
 from dmlgpu.tensors import directmlx as dml
 from dmlgpu.tensors.tensor import Tensor
 
-_MAX_PAIRS = 2**27
+MAX_PAIRS = 2**27
 """Maximum pairs of an element and an update that are compared at once."""
 
 _MAX_ROUNDS = 64
@@ -117,9 +117,9 @@ def _combined(node: OnnxNode, x: Tensor, where: Tensor, updates: Tensor, reducti
     function, combine = _REDUCTIONS[reduction]
     computed = data_type if data_type.is_float or data_type.bits >= 32 else DataType.INT32
     x, updates = cast(x, computed), cast(updates, computed)
-    part = max(min(count, _MAX_PAIRS // (outer * size * inner)), 1)
+    part = max(min(count, MAX_PAIRS // (outer * size * inner)), 1)
     if -(-count // part) > _MAX_ROUNDS:
-        raise node.rejection(f"at most {_MAX_ROUNDS * _MAX_PAIRS} pairs of an element and an update are compared")
+        raise node.rejection(f"at most {_MAX_ROUNDS * MAX_PAIRS} pairs of an element and an update are compared")
     numbers = reshaped(sequence(x, (size,), where.data_type), (1, size, 1, 1))
     nothing = number_like(x, _neutral(reduction, computed))
     for begin in range(0, count, part):

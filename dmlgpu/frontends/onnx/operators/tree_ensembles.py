@@ -55,7 +55,7 @@ from dmlgpu.tensors.tensor import Tensor
 
 Array = NDArray[Any]
 
-_MAX_POSITIONS = 1 << 24
+MAX_POSITIONS = 1 << 24
 """Maximum number of elements of the matrices of a walk; more trees are walked in several turns."""
 
 _SIGNIFICAND_BITS = 52
@@ -345,7 +345,7 @@ def _aggregated(node: OnnxNode, *names: str) -> list[Tensor]:
     groups, count = roots.shape
     columns, rows = max(node.arrays[name].shape[1] for name in names), x.sizes[0]
     turn = count
-    while turn > 1 and rows * (groups * columns * turn) > _MAX_POSITIONS:
+    while turn > 1 and rows * (groups * columns * turn) > MAX_POSITIONS:
         turn = -(-turn // 2)
     turns = -(-count // turn)
     turn = -(-count // turns)

@@ -15,7 +15,7 @@ from dmlgpu.tensors.calls import filled, widened
 from dmlgpu.tensors.gradients.rules import total
 from dmlgpu.tensors.tensor import Tensor
 
-_LARGEST_MATRIX = 2**20
+MAX_MATRIX = 2**20
 """Maximum elements of the matrix of zeros and ones by which rows are summed in one product; more rows are sorted."""
 
 _SUM, _MEAN, _MAX = range(3)
@@ -33,7 +33,7 @@ def summed_rows(rows: Tensor, indices: Tensor, count: int) -> Tensor:
     n = indices.sizes[0]
     if not rows.size:
         return filled(rows, (count, *rows.sizes[1:]))
-    if n * count <= _LARGEST_MATRIX:
+    if n * count <= MAX_MATRIX:
         places = sequence(count, 0, 1, indices.data_type, rows.device).expand_dims(1)
         marks = (places == indices.expand_dims(0)).astype(rows.data_type)
         return marks @ rows

@@ -10,10 +10,11 @@ from dmlgpu.demo.language_model import DecoderSizes
 from dmlgpu.frontends.generation.generator import Generator
 from dmlgpu.frontends.generation.language_model import LanguageConfig, LanguageModel
 from dmlgpu.frontends.generation.sampling import SamplingOptions
-from dmlgpu.frontends.onnx import load
+from dmlgpu.frontends.onnx import Session, load
 from dmlgpu.runtime.device import Device
 from tests.decoders import exporter, generated, stepping
 from tests.language_models import ADAPTER, SIZES, Expected, folder_of, prompt_of
+from tests.recorded_logits import recorded_logits
 
 PROMPT = prompt_of(11)
 CONFIG = LanguageConfig("llama", 160, 320, 2, 2, 16)
@@ -34,17 +35,13 @@ def generator(folder):
     return Generator.load(folder, ADAPTER)
 
 
-def test_greedy_tokens_and_logits_equal_onnxruntimes(folder, expected, monkeypatch):
+def test_greedy_tokens_and_logits_equal_onnxruntimes(folder, expected):
     generator = Generator(LanguageModel("tiny", folder / "model.onnx", CONFIG), ADAPTER)  # no token ends the text
-    logits = []
-    take = generator._sampler.next
-    monkeypatch.setattr(
-        generator._sampler, "next", lambda scores, best: logits.append(scores.numpy()[0]) or take(scores, best)
-    )
     expected_logits = expected.logits(PROMPT, 100)
-    tokens = list(generator.generate_tokens(PROMPT, max_tokens=100))
+    with recorded_logits() as logits:
+        tokens = list(generator.generate_tokens(PROMPT, max_tokens=100))
     assert tokens == [int(row.argmax()) for row in expected_logits]
-    np.testing.assert_allclose(logits, expected_logits, rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(np.concatenate(logits), expected_logits, rtol=1e-4, atol=1e-3)
 
 
 def test_prompts_of_different_lengths_are_answered_together(generator, expected):
@@ -96,7 +93,7 @@ def test_a_closed_iterator_leaves_the_cache_known(generator, expected):
 
 @pytest.mark.parametrize("interrupted", [1, 2, 5])
 def test_an_interrupted_run_leaves_the_generator_usable(generator, expected, monkeypatch, interrupted):
-    run, runs = generator._decoding._session.run_tensors, 0
+    run, runs = Session.run_tensors, 0
 
     def interrupt(*arguments):
         nonlocal runs
@@ -105,7 +102,7 @@ def test_an_interrupted_run_leaves_the_generator_usable(generator, expected, mon
             raise KeyboardInterrupt
         return run(*arguments)
 
-    monkeypatch.setattr(generator._decoding._session, "run_tensors", interrupt)
+    monkeypatch.setattr(Session, "run_tensors", interrupt)
     with pytest.raises(KeyboardInterrupt):
         list(generator.generate_tokens(PROMPT, max_tokens=20))
     assert list(generator.generate_tokens(PROMPT, max_tokens=20)) == expected.tokens(PROMPT, 20)

@@ -15,6 +15,7 @@ from onnx import helper
 from dmlgpu.common.errors import InvalidArgument, NotSupported
 from dmlgpu.frontends.generation.generator import Generator
 from tests.language_models import ADAPTER, SIZES, Expected, folder_of, prompt_of
+from tests.recorded_logits import recorded_logits
 
 STEPS = 12
 
@@ -34,10 +35,9 @@ def logits_of(folder: Path, prompt: list[int], tokens: list[int], **options: Any
     generator = Generator.load(folder, ADAPTER, **options)
     rows = []
     for count in range(len(tokens) + 1):
-        take = generator._sampler.next
-        generator._sampler.next = lambda logits, best: rows.append(logits.numpy()[0]) or take(logits, best)  # type: ignore[method-assign]  # noqa: B023
-        next(iter(generator.generate_tokens(prompt + tokens[:count], max_tokens=1)))
-        generator._sampler.next = take  # type: ignore[method-assign]
+        with recorded_logits() as steps:
+            next(iter(generator.generate_tokens(prompt + tokens[:count], max_tokens=1)))
+        rows += [logits[0] for logits in steps]
     return rows
 
 
@@ -112,14 +112,12 @@ def test_the_products_of_gguf_files(tmp_path: Path) -> None:
     path, tokens = tmp_path / "model.gguf", np.random.default_rng(1).integers(0, 48, 20)
     write_quantized(path, "llama", kinds, layers=2)
     generator = Generator.load(path, "numpy", context=32, chunk=16, activation_dtype="int8")
-    rows: list[NDArray[np.float32]] = []
-    take = generator._sampler.next
-    generator._sampler.next = lambda logits, best: rows.append(logits.numpy()[0]) or take(logits, best)  # type: ignore[method-assign]
-    list(generator.generate_tokens(tokens, max_tokens=1))
+    with recorded_logits() as steps:
+        list(generator.generate_tokens(tokens, max_tokens=1))
     exact, rounded = (decoder(path).logits(tokens)[-1] for decoder in (NumpyDecoder, Rounded))
     error = np.abs(rounded - exact).max()
     assert 0 < error < 0.1 * np.abs(exact).max()
-    np.testing.assert_allclose(rows[0], rounded, rtol=0, atol=0.2 * error)
+    np.testing.assert_allclose(steps[0][0], rounded, rtol=0, atol=0.2 * error)
 
 
 def test_the_command_line_has_the_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,11 +13,15 @@ import pytest
 from dmlgpu.cli.generate import generate, show_language_model
 from dmlgpu.common.errors import InvalidArgument, ModelError, NotSupported
 from dmlgpu.demo.language_model import tokenizer
+from dmlgpu.frontends.generation.encoder_decoder import EncodedDecoding, step_network
 from dmlgpu.frontends.generation.folders import read
 from dmlgpu.frontends.generation.generator import Generator
+from dmlgpu.frontends.onnx.session import runner_of
+from dmlgpu.runtime.device import Device
 from tests.bfloat16_networks import cut, narrow
 from tests.language_models import ADAPTER, SIZES, Expected, folder_of, prompt_of
 from tests.merged_decoders import merge
+from tests.recorded_logits import recorded_logits
 
 # ---- decoders split over files
 
@@ -211,27 +215,23 @@ def prompts_of(model):
 
 
 @pytest.mark.slow
-def test_tokens_and_logits_equal_those_of_transformers(exported, monkeypatch):
-    agrees(*exported, monkeypatch)
+def test_tokens_and_logits_equal_those_of_transformers(exported):
+    agrees(*exported)
 
 
 @pytest.mark.slow
-def test_tokens_of_bfloat16_equal_those_of_transformers(exported_narrow, monkeypatch):
-    agrees(*exported_narrow, monkeypatch)
+def test_tokens_of_bfloat16_equal_those_of_transformers(exported_narrow):
+    agrees(*exported_narrow)
 
 
-def agrees(folder, model, monkeypatch):
+def agrees(folder, model):
     from tests.encoder_decoder_export import expected_logits
 
-    generator, logits = Generator.load(folder, ADAPTER), []
-    take = generator._sampler.next
-    monkeypatch.setattr(
-        generator._sampler, "next", lambda scores, best: logits.append(scores.numpy()) or take(scores, best)
-    )
+    generator = Generator.load(folder, ADAPTER)
     prompts = prompts_of(model)
     for prompt in prompts:
-        logits.clear()
-        tokens = list(generator.generate_tokens(prompt, max_tokens=20))
+        with recorded_logits() as logits:
+            tokens = list(generator.generate_tokens(prompt, max_tokens=20))
         expected = expected_logits(model, prompt, [2, *tokens[:-1]])
         assert tokens == expected.argmax(axis=1).tolist()
         largest = np.abs(expected[expected > -1e29]).max()
@@ -267,8 +267,10 @@ def test_weights_that_networks_share_count_once(exported):
     }
     generator = Generator.load(folder, ADAPTER)
     assert 0.9 * sum(arrays.values()) < generator.memory.weights <= sum(arrays.values())
-    decoding = generator._decoding
-    assert decoding._encoder._weights is decoding._cross._weights is decoding._decoder._weights
+    network = step_network(generator.model)
+    sessions = EncodedDecoding(network, Device(ADAPTER), context=32, label="model").sessions
+    assert len(sessions) == 3
+    assert len({id(runner_of(session).weights) for session in sessions}) == 1
 
 
 def test_prompts_that_do_not_fit_the_encoder_are_rejected(exported):

@@ -9,6 +9,7 @@ import pytest
 
 from dmlgpu import NotSupported
 from dmlgpu.frontends.onnx import load
+from dmlgpu.frontends.onnx.session import runner_of
 from tests.unit.frontends.onnx.onnx_against import check_node, expected_of, model_of_node, normal
 
 MS = "com.microsoft"
@@ -232,7 +233,7 @@ def test_one_compilation_for_all_lengths() -> None:
     for last in (6, 9, 12):
         feeds["x5"], feeds["x6"] = np.array([last, 3], np.int32), np.array(last + 1, np.int32)
         np.testing.assert_allclose(session.run(feeds)["y"], expected_of(model, feeds)[0], rtol=1e-4, atol=1e-5)
-    assert len(session._runner._stages) == 2
+    assert len(runner_of(session).stages) == 2
 
 
 @pytest.mark.parametrize(("mode", "starts"), [("linear", [2, 5]), ("circular", [6, 3]), ("linear", None)])

@@ -10,6 +10,7 @@ from onnx import TensorProto, helper
 
 from dmlgpu import InvalidArgument, Tensor
 from dmlgpu.frontends.onnx import load
+from dmlgpu.frontends.onnx.session import runner_of
 from tests.unit.frontends.onnx.onnx_against import expected_of, model_of, model_of_node, normal
 from tests.unit.frontends.onnx.test_onnx_attention import group_inputs, table
 
@@ -143,7 +144,7 @@ def test_checks_depend_on_nothing_that_is_compiled() -> None:
         np.testing.assert_array_equal(session.run(feeds)["y"], X[[1, 2]])
         with pytest.raises(InvalidArgument, match="got 7"):
             session.run({**feeds, "x1": np.array([7, 0])})
-    assert len(session._runner._stages) == 1
+    assert len(runner_of(session).stages) == 1
 
 
 def test_what_is_on_the_device_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:

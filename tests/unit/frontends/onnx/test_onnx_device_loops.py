@@ -43,8 +43,10 @@ def test_indices_of_recorded_trips_are_checked() -> None:
 
 def test_bodies_that_the_host_must_read_are_rejected_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[object] = []
-    recorded = onnx_loops._recorded
-    monkeypatch.setattr(onnx_loops, "_recorded", lambda *args, **named: calls.append(args) or recorded(*args, **named))
+    recorded = onnx_loops.recorded_trips
+    monkeypatch.setattr(
+        onnx_loops, "recorded_trips", lambda *args, **named: calls.append(args) or recorded(*args, **named)
+    )
     model = loops()["an end that the device computes"]
     load(counted(model, TRIPS), "numpy").run(feeds_of(model) | {"x": np.zeros((TRIPS, 4), np.float32)})
     assert len(calls) == 1

@@ -8,6 +8,7 @@ import numpy as np
 import onnxruntime  # type: ignore[import-untyped]
 
 from dmlgpu.frontends.onnx import load
+from dmlgpu.frontends.onnx.session import runner_of
 from tests.decoders import empty_caches, generated, numbers, stepping, tiny
 
 PROMPT, COUNT = [7, 3, 11], 8
@@ -46,6 +47,6 @@ def test_steps_share_what_is_compiled() -> None:
     model, size = tiny()
     session = load(model, "numpy")
     generated(stepping(session, size), PROMPT, 3)
-    compiled = len(session._runner._stages)
+    compiled = len(runner_of(session).stages)
     generated(stepping(session, size), PROMPT, 6)
-    assert len(session._runner._stages) == compiled
+    assert len(runner_of(session).stages) == compiled

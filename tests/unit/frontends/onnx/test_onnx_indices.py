@@ -69,7 +69,7 @@ def test_large_integers_are_scattered_exactly() -> None:
 
 
 def test_many_updates_go_in_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dmlgpu.frontends.onnx.operators.scatter._MAX_PAIRS", 64)
+    monkeypatch.setattr("dmlgpu.frontends.onnx.operators.scatter.MAX_PAIRS", 64)
     inputs = [normal(16), places(16, 30), normal(30)]
     check_reference("ScatterElements", inputs, ["y"], axis=0, reduction="add")
 

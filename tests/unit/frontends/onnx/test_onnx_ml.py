@@ -115,7 +115,7 @@ def test_equal_votes_tie(trees: int) -> None:
 
 def test_trees_walk_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """If positions of all rows and trees would be too many."""
-    monkeypatch.setattr(tree_ensembles, "_MAX_POSITIONS", 100)
+    monkeypatch.setattr(tree_ensembles, "MAX_POSITIONS", 100)
     for seed in range(12):
         op_type, attributes, outputs, rows = random_ensemble(seed, np.float32)
         check(op_type, [rows], outputs, seed, **attributes)

@@ -13,13 +13,15 @@ from onnx import TensorProto
 from onnx.helper import make_node as node
 from onnx.reference import ReferenceEvaluator
 
-from dmlgpu import Device, DmlError, InvalidArgument
+from dmlgpu import DataType, Device, DmlError, InvalidArgument
 from dmlgpu.common.symbols import Recording, hint_of, needed, resolved
 from dmlgpu.conformance.suites import onnx_backend
 from dmlgpu.frontends.onnx import Session, load
-from dmlgpu.frontends.onnx.patterns import SizedStage, StagePattern
+from dmlgpu.frontends.onnx.model import read
+from dmlgpu.frontends.onnx.patterns import SizedStage, StagePattern, declared_symbols
 from dmlgpu.frontends.onnx.runner import Runner
-from dmlgpu.frontends.onnx.segments import Slots
+from dmlgpu.frontends.onnx.segments import RunInput, Slots
+from dmlgpu.frontends.onnx.session import runner_of
 from dmlgpu.frontends.onnx.symbolic import SymbolicArray, array_of
 from tests.unit.frontends.onnx.onnx_against import model_of
 
@@ -62,7 +64,7 @@ def result_of(session: Session, inputs: Sequence[np.ndarray]) -> list[np.ndarray
 def check(model: onnx.ModelProto, runs: Sequence[Sequence[np.ndarray]], device: Device) -> int:
     """Compare a session with one that translates for all sizes; return how many runs followed from patterns."""
     session, translating = load(model, device), load(model, device)
-    translating._runner._patterns = None
+    runner_of(translating).patterns = None
     followed = 0
     for inputs in runs:
         results, expected = result_of(session, inputs), result_of(translating, inputs)
@@ -72,7 +74,7 @@ def check(model: onnx.ModelProto, runs: Sequence[Sequence[np.ndarray]], device: 
         for result, reference in zip(results, expected, strict=True):
             assert (result.dtype, result.shape) == (reference.dtype, reference.shape)
             np.testing.assert_array_equal(result, reference)
-        followed += isinstance(session._runner._last[0], SizedStage)
+        followed += isinstance(runner_of(session).last_stages[0], SizedStage)
     return followed
 
 
@@ -129,11 +131,9 @@ def test_declared_names_are_symbols_from_the_first_sizes_on() -> None:
     for rows, length in ((4, 4), (2, 7), (5, 4)):
         x = normal(rows, length, 3)
         np.testing.assert_array_equal(session.run({"x": x, "z": x})["y"], x + x)
-        assert isinstance(session._runner._last[0], SizedStage)
-    patterns = session._runner._patterns
-    assert patterns is not None
-    (kind,) = patterns._kinds.values()
-    assert kind.patterns._variation._symbols == [0, 1, -1, 0, 2, -1]
+        assert isinstance(runner_of(session).last_stages[0], SizedStage)
+    inputs = [RunInput(x.shape, DataType.FLOAT32, 0, x)] * 2
+    assert declared_symbols(inputs, read(model).graph.shapes) == ["rows", (0, 1), None, "rows", (1, 1), None]
 
 
 # ---- graphs of several nodes
@@ -280,7 +280,7 @@ def test_sizes_follow_from_one_pattern(name: str, translations: list[Any]) -> No
     del translations[:]
     for length in range(21, 71):
         session.run(dict(zip(names, inputs_of(model, 6, length), strict=True)))
-        assert isinstance(session._runner._last[0], SizedStage)
+        assert isinstance(runner_of(session).last_stages[0], SizedStage)
     assert len(translations) <= 2  # one for each outcome of the guards
 
 
@@ -288,13 +288,13 @@ def test_sizes_follow_from_one_pattern(name: str, translations: list[Any]) -> No
 def translations(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The inputs for which a graph was translated."""
     calls: list[Any] = []
-    translate = Runner._translated
+    translate = Runner.translate
 
     def noted(self: Runner, inputs: Any) -> Any:
         calls.append(inputs)
         return translate(self, inputs)
 
-    monkeypatch.setattr(Runner, "_translated", noted)
+    monkeypatch.setattr(Runner, "translate", noted)
     return calls
 
 
@@ -323,19 +323,19 @@ def test_bounds_of_indices_follow_sizes() -> None:
         np.testing.assert_array_equal(session.run({"x": x, "at": np.array([rows - 1, -rows])})["y"], x[[-1, 0]])
         with pytest.raises(InvalidArgument, match=f"indices must be between -{rows} and {rows - 1}, got {rows}"):
             session.run({"x": x, "at": np.array([0, rows])})
-    assert isinstance(session._runner._last[0], SizedStage)
+    assert isinstance(runner_of(session).last_stages[0], SizedStage)
 
 
 def test_placement_and_profile_of_a_pattern() -> None:
     model = attention()
     session, translating = load(model, "numpy"), load(model, "numpy")
-    translating._runner._patterns = None
+    runner_of(translating).patterns = None
     for length in (3, 4, 5):
         feeds = dict(zip(("x", "past"), inputs_of(model, 2, length), strict=True))
         session.run(feeds)
         translating.run(feeds)
         assert session.placement == translating.placement
-    assert isinstance(session._runner._last[0], SizedStage)
+    assert isinstance(runner_of(session).last_stages[0], SizedStage)
     assert len(session.profile(feeds).segments) == 1
 
 
@@ -385,11 +385,11 @@ def test_networks_equal_those_translated_for_a_shape(file: str) -> None:
     rapidocr = pytest.importorskip("rapidocr_onnxruntime")
     path = Path(rapidocr.__file__).parent / "models" / file
     session, translating = load(path, "numpy"), load(path, "numpy")
-    translating._runner._patterns = None
+    runner_of(translating).patterns = None
     rng = np.random.default_rng(0)
     for index, shape in enumerate(SHAPES[file]):
         feeds = {session.inputs[0].name: rng.random(shape, np.float32)}
         expected = translating.run(feeds)
         for name, output in session.run(feeds).items():
             np.testing.assert_array_equal(output, expected[name])
-        assert isinstance(session._runner._last[0], SizedStage) == (index > 0)
+        assert isinstance(runner_of(session).last_stages[0], SizedStage) == (index > 0)

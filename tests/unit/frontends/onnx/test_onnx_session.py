@@ -13,6 +13,7 @@ from onnx.reference import ReferenceEvaluator
 
 from dmlgpu import InvalidArgument, ModelError, NotSupported, Tensor
 from dmlgpu.frontends.onnx import load
+from dmlgpu.frontends.onnx.session import runner_of
 from tests.unit.frontends.onnx.onnx_against import model_of
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
@@ -61,7 +62,7 @@ def test_all_inputs_of_a_node_are_read_at_once() -> None:
     feeds = {"x": normal(2, 3), "widths": np.array([1, 2], np.float32), "numbers": np.array([1], np.float32)}
     session = check(model_of(nodes, inputs, {"y": FLOAT}), feeds)
     assert [node.where for node in session.placement] == ["device", "device", "read", "device"]
-    assert len(session._runner._stages) == 2
+    assert len(runner_of(session).stages) == 2
 
 
 def test_random_numbers_end_no_graph() -> None:
@@ -72,7 +73,7 @@ def test_random_numbers_end_no_graph() -> None:
     session = load(model_of(nodes, {"x": (FLOAT, [4])}, {"y": FLOAT}), "numpy")
     first, second = (session.run({"x": normal(4)})["y"] for _ in range(2))
     assert not np.array_equal(first, second)
-    assert len(session._runner._stages) == 1
+    assert len(runner_of(session).stages) == 1
 
 
 def test_elements_decide_about_shapes() -> None:

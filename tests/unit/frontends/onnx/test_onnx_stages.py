@@ -16,6 +16,7 @@ from dmlgpu import Device
 from dmlgpu.frontends.onnx import load
 from dmlgpu.frontends.onnx.patterns import SizedStage, StageRecorder
 from dmlgpu.frontends.onnx.runner import Runner
+from dmlgpu.frontends.onnx.session import runner_of
 from tests.unit.frontends.onnx.onnx_against import model_of
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
@@ -262,7 +263,7 @@ def elements(rows: int, run: int) -> np.ndarray:
 
 def sized(session: Any) -> list[bool]:
     """Return which stages of the last run followed from patterns."""
-    return [isinstance(stage, SizedStage) for stage in session._runner._last]
+    return [isinstance(stage, SizedStage) for stage in runner_of(session).last_stages]
 
 
 @pytest.mark.parametrize("policy", ["always", "never"])
@@ -302,13 +303,13 @@ def filled(*nodes: onnx.NodeProto) -> onnx.ModelProto:
 def tries(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, bool]]:
     """Of each try of a run, whether it used cached stages, and patterns."""
     known: list[tuple[bool, bool]] = []
-    run_once = Runner._run
+    run_once = Runner.attempt
 
     def noted(self: Runner, *arguments: Any, uses_cache: bool, uses_patterns: bool = True) -> Any:
         known.append((uses_cache, uses_patterns))
         return run_once(self, *arguments, uses_cache=uses_cache, uses_patterns=uses_patterns)
 
-    monkeypatch.setattr(Runner, "_run", noted)
+    monkeypatch.setattr(Runner, "attempt", noted)
     return known
 
 
@@ -363,13 +364,13 @@ def test_runs_without_patterns_where_later_stages_fail(
 def test_new_outcomes_and_sizes_need_no_translation(monkeypatch: pytest.MonkeyPatch) -> None:
     """After some runs, expressions give the stages of others."""
     translations: list[int] = []
-    translated = Runner._translated
+    translated = Runner.translate
 
     def noted(self: Runner, inputs: Any) -> Any:
         translations.append(1)
         return translated(self, inputs)
 
-    monkeypatch.setattr(Runner, "_translated", noted)
+    monkeypatch.setattr(Runner, "translate", noted)
     for name, model in MODELS.items():
         session = load(model(), "numpy")
         for run, rows in enumerate(SIZES):
@@ -383,7 +384,7 @@ def test_new_outcomes_and_sizes_need_no_translation(monkeypatch: pytest.MonkeyPa
 
 def test_placement_of_stages_that_follow_from_patterns() -> None:
     session, translating = load(suppressed(), "numpy"), load(suppressed(), "numpy")
-    translating._runner._patterns = None
+    runner_of(translating).patterns = None
     for run, rows in enumerate(SIZES):
         feeds = {"x": elements(rows, run)}
         np.testing.assert_array_equal(session.run(feeds)["y"], translating.run(feeds)["y"])

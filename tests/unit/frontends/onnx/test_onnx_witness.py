@@ -51,7 +51,7 @@ def onnxruntime(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
     """Put a function in the place of onnxruntime."""
 
     def replace(run: Any) -> None:
-        monkeypatch.setattr(checking, "_other", lambda: ("onnxruntime", run))
+        monkeypatch.setattr(checking, "other_implementation", lambda: ("onnxruntime", run))
 
     replace(saturated)
     return replace
@@ -92,14 +92,14 @@ def test_the_witness_agrees_with_onnxruntime(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_witnesses_that_agree_with_nobody_or_cannot_tell(onnxruntime: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checking, "_by_onnx", lambda model, inputs: {"product": np.zeros((2, 3), np.int32)})
+    monkeypatch.setattr(checking, "compute_by_onnx", lambda model, inputs: {"product": np.zeros((2, 3), np.int32)})
     result = check(quantized())
     assert [divergence.witness for divergence in result.divergences] == ["neither", "", "", ""]
 
     def rejected(model: ModelProto, inputs: Any) -> Any:
         raise NotImplementedError("no such operator")
 
-    monkeypatch.setattr(checking, "_by_onnx", rejected)
+    monkeypatch.setattr(checking, "compute_by_onnx", rejected)
     result = check(quantized())
     assert result.against["onnx"] == "no such operator" and len(result.faults) == 4
     assert "onnx cannot run the model: no such operator" in repr(result)

@@ -85,12 +85,20 @@ def test_no_adapter_has_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(caught.value, dmlgpu.AdapterNotFound)
 
 
-def test_flags_of_execution(device: dml.Device, builder: dml.GraphBuilder) -> None:
+def test_flags_of_execution(device: dml.Device, builder: dml.GraphBuilder, monkeypatch: pytest.MonkeyPatch) -> None:
+    passed: list[int] = []
+    compile_graph = dmlgpu.Graph.compile
+
+    def recording(graph: Any, outputs: Any, flags: Any) -> Any:
+        passed.append(int(flags))
+        return compile_graph(graph, outputs, flags)
+
+    monkeypatch.setattr(dmlgpu.Graph, "compile", recording)
     (x,) = inputs(builder, dml.TensorDesc(F32, [2]))
     y = dml.activation_relu(x)
     for flags in (*dml.ExecutionFlags, dml.ExecutionFlags(7)):
         model = builder.build(flags, [y])
-        assert model._compiled.flags == int(flags)
+        assert passed.pop() == int(flags)
         assert np.array(device.compute(model, [dml.Binding(x, [-1, 2])], [y])[0]).tolist() == [0, 2]
 
 
@@ -150,17 +158,26 @@ def test_a_model_is_of_the_graph_when_it_was_built(device: dml.Device, builder: 
     assert np.array(result[0]).tolist() == [16, 27]
 
 
-def test_weights_stay_on_the_device(device: dml.Device, builder: dml.GraphBuilder) -> None:
+def test_weights_stay_on_the_device(
+    device: dml.Device, builder: dml.GraphBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    initialized: list[Any] = []
+
+    class Counted(device_module.Execution):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            initialized.append(self)
+
+    monkeypatch.setattr(device_module, "Execution", Counted)
     weight, x = inputs(builder, dml.TensorDesc(F32, OWNED, [2]), dml.TensorDesc(F32, [2]))
     y = x * weight
     model = builder.build(NONE, [y])
     bindings = [dml.Binding(weight, [2, 3]), dml.Binding(x, [1, 1])]
     device.compute(model, bindings, [y])
-    execution = model._execution
     device.compute(model, [dml.Binding(weight, [2, 3]), dml.Binding(x, [9, 9])], [y])
-    assert model._execution is execution
+    assert len(initialized) == 1
     device.compute(model, [dml.Binding(weight, [2, 4]), dml.Binding(x, [9, 9])], [y])
-    assert model._execution is not execution
+    assert len(initialized) == 2
 
 
 def test_threads_compute_the_same_model(device: dml.Device, builder: dml.GraphBuilder) -> None:
@@ -259,7 +276,7 @@ def test_what_the_adapter_lacks_is_rejected_as_a_runtime_error(monkeypatch: pyte
     def reject(*_: object, **__: object) -> None:
         raise dmlgpu.NotSupported("ELEMENT_WISE_ADD1: the adapter cannot")
 
-    monkeypatch.setattr(builder._graph, "compile", reject)
+    monkeypatch.setattr(dmlgpu.Graph, "compile", reject)
     with pytest.raises(RuntimeError, match=r"^ELEMENT_WISE_ADD1: the adapter cannot$") as caught:
         builder.build(NONE, [y])
     assert isinstance(caught.value, dmlgpu.NotSupported)

@@ -25,7 +25,7 @@ from dmlgpu.frontends.torch.exported import load  # noqa: E402
 @pytest.fixture(autouse=True)
 def fresh_dynamo() -> None:
     """No graphs of earlier tests, which would count as other sizes."""
-    torch._dynamo.reset()
+    torch.compiler.reset()
     torch.manual_seed(0)
 
 
@@ -192,7 +192,7 @@ def test_training_steps_are_three_graphs(name: str, monkeypatch: pytest.MonkeyPa
 
     def counting(graph: Any, *args: Any) -> None:
         original(graph, *args)
-        graphs.append(len(graph._outputs))
+        graphs.append(len(graph.outputs))
 
     monkeypatch.setattr(compiled.CompiledAtenGraph, "__init__", counting)
     theirs = nn.Sequential(nn.Conv2d(1, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten())
@@ -233,8 +233,8 @@ def test_the_training_of_the_demo_is_compiled(monkeypatch: pytest.MonkeyPatch) -
     original = compiled.CompiledAtenGraph.__call__
 
     def counting(graph: Any, *args: Any) -> Any:
-        if graph._outputs:
-            calls.append(len(graph._nodes))
+        if graph.outputs:
+            calls.append(len(graph.nodes))
         return original(graph, *args)
 
     monkeypatch.setattr(compiled.CompiledAtenGraph, "__call__", counting)
@@ -308,8 +308,7 @@ def test_dropout_draws_the_same_numbers_in_graphs(monkeypatch: pytest.MonkeyPatc
 
 def test_operators_outside_of_graphs_run_between_them() -> None:
     """``nonzero`` reads elements: what comes before and after is compiled."""
-    torch._dynamo.config.capture_dynamic_output_shape_ops = True
-    try:
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
 
         def function(x: Any) -> Any:
             return (x * 2)[x > 0] + 1
@@ -318,8 +317,6 @@ def test_operators_outside_of_graphs_run_between_them() -> None:
         torch.testing.assert_close(compiled_of(function)(x.to("dml")).cpu(), function(x))
         with pytest.raises(Exception, match=r"aten::index\.Tensor is not supported in graphs on the CPU"):
             compiled_of(function)(x)
-    finally:
-        torch._dynamo.config.capture_dynamic_output_shape_ops = False
 
 
 def test_constants_between_graphs() -> None:

@@ -17,7 +17,7 @@ from torch._dynamo.utils import counters  # noqa: E402
 
 from dmlgpu.frontends.torch import adapters, symbolic_views  # noqa: E402
 from dmlgpu.frontends.torch.exported import load  # noqa: E402
-from dmlgpu.tensors.tracing.compiled import CompiledFunction  # noqa: E402
+from dmlgpu.tensors.tracing import compiled as tracing_compiled  # noqa: E402
 
 LENGTHS = (4, 7, 9, 12, 5, 16, 21, 30, 33, 40)
 
@@ -27,7 +27,7 @@ def fresh_dynamo(monkeypatch: pytest.MonkeyPatch) -> None:
     """No graphs of earlier tests, which would count as other sizes."""
     if "torchvision" not in sys.modules:
         monkeypatch.setitem(sys.modules, "torchvision", None)  # one for another PyTorch fails to import
-    torch._dynamo.reset()
+    torch.compiler.reset()
     counters.clear()
     torch.manual_seed(0)
 
@@ -36,13 +36,13 @@ def fresh_dynamo(monkeypatch: pytest.MonkeyPatch) -> None:
 def traces(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[None]]:
     """A list with an entry for each trace."""
     entries: list[None] = []
-    record = CompiledFunction._record
+    trace = tracing_compiled.Trace
 
-    def counting(self: Any, *args: Any) -> Any:
+    def counting(*args: Any) -> Any:
         entries.append(None)
-        return record(self, *args)
+        return trace(*args)
 
-    monkeypatch.setattr(CompiledFunction, "_record", counting)
+    monkeypatch.setattr(tracing_compiled, "Trace", counting)
     yield entries
 
 

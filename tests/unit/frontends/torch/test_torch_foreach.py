@@ -64,7 +64,7 @@ def test_numbers_may_differ_from_call_to_call() -> None:
 
 
 def test_long_lists_are_computed_in_parts() -> None:
-    shapes = ((2,),) * (foreach._MAX_TENSORS + 3)
+    shapes = ((2,),) * (foreach.MAX_TENSORS + 3)
     values = arguments("_foreach_mul.ScalarList", torch.float32, shapes)
     torch.testing.assert_close(
         call("_foreach_mul.ScalarList", values, "dml"), call("_foreach_mul.ScalarList", values, "cpu")

@@ -397,7 +397,7 @@ def test_max_pooling_propagates_nan(function: Callable[[Any], Any]) -> None:
 
 @pytest.mark.parametrize(("rows", "count"), [(1, 3), (33, 4), (100, 7), (900, 9), (5000, 3)])
 def test_sorted_rows_are_summed_in_blocks(rows: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedding, "_LARGEST_MATRIX", 0)
+    monkeypatch.setattr(embedding, "MAX_MATRIX", 0)
     values, indices = torch.randn(rows, 3), torch.randint(0, count, (rows,))
     indices[indices == 1] = 2
     sums = embedding.summed_rows(tensor_of(values.to("dml")), tensor_of(indices.to("dml")), count)

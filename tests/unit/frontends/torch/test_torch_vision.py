@@ -35,7 +35,7 @@ def schemas() -> Any:
     library = torch.library.Library("torchvision", "FRAGMENT")
     for schema in SCHEMAS:
         name = schema.partition("(")[0]
-        if not torch._C._jit_get_schemas_for_operator(f"torchvision::{name}"):
+        if not hasattr(torch.ops.torchvision, name):
             library.define(schema)
     return library
 
