@@ -17,11 +17,11 @@ SCRIPT = Path(__file__).parent.parent / "scripts" / "export_decoder.py"
 CACHE = 16
 
 Step = Callable[[Sequence[int], int], np.ndarray]
-"""Scores of the token that follows, from new tokens and how many came before."""
+"""Scores of the next token, from new tokens and the number of earlier ones."""
 
 
 def exporter() -> Any:
-    """The module of the script."""
+    """Import the script as a module."""
     spec = importlib.util.spec_from_file_location("export_decoder", SCRIPT)
     assert spec is not None
     assert spec.loader is not None
@@ -45,7 +45,7 @@ def empty_caches(size: Any) -> dict[str, np.ndarray]:
 
 
 def numbers(new: Sequence[int], before: int) -> dict[str, np.ndarray]:
-    """What a step is given beside the caches."""
+    """Return the inputs of a step other than the caches."""
     last = before + len(new) - 1
     return {
         "input_ids": np.array([new], np.int64),
@@ -63,7 +63,7 @@ def stepping(session: Session, size: Any) -> Step:
 
 
 def generated(step: Step, prompt: Sequence[int], count: int) -> list[int]:
-    """The most likely tokens behind a prompt."""
+    """Return the most likely tokens after a prompt."""
     tokens: list[int] = []
     new, before = list(prompt), 0
     for _ in range(count):

@@ -1,4 +1,4 @@
-"""A tiny language model in a folder of onnxruntime-genai, and what onnxruntime generates with it."""
+"""A tiny language model in a folder of onnxruntime-genai, and the tokens that onnxruntime generates with it."""
 
 from __future__ import annotations
 

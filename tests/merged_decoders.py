@@ -9,7 +9,7 @@ import onnx
 from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto, helper
 
 _MIN_SHARED = 2
-"""Least rank of the weights that lie outside."""
+"""Minimum rank of the weights outside of the branches."""
 
 
 def merge(first: ModelProto, later: ModelProto) -> ModelProto:
@@ -41,7 +41,7 @@ def _branch(
     outputs: Iterable[ValueInfoProto],
     weights: dict[tuple[int, bytes, tuple[int, ...]], TensorProto],
 ) -> GraphProto:
-    """Return a graph without inputs; its weights move to those that both have."""
+    """Return a graph without inputs; its weights move to those of both branches."""
     names: dict[str, str] = {}
     own = []
     for tensor in graph.initializer:

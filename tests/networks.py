@@ -33,7 +33,7 @@ def network(
     data_type: DataType = F32,
     **fields: Any,
 ) -> Any:
-    """A network of so many steps, sequences, inputs and hidden elements, with every optional tensor there is."""
+    """Return a recurrent network of the given sizes with every optional tensor."""
     steps, sequences, inputs, hidden = sizes
     directions, rows = 1 + (direction is BOTH), GATES[operator] * hidden
     state = (directions, sequences, hidden)

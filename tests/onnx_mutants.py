@@ -19,7 +19,7 @@ KINDS = (np.float32, np.float16, np.float64, np.int64, np.int32, np.int8, np.uin
 
 
 def mutants(sample: Sample) -> Iterator[tuple[str, Sample]]:
-    """Yield samples with one thing changed, and what that is."""
+    """Yield samples with one change, and its description."""
     for name, value in _attributes(sample):
         yield f"{name}={str(value)[:40]}", replace(sample, attributes={**sample.attributes, name: value})
     for index, array in enumerate(sample.inputs):
@@ -58,7 +58,7 @@ def _attributes(sample: Sample) -> Iterator[tuple[str, Any]]:
             AttributeProto.FLOATS: ([math.nan], [math.inf, 1.0], [0.0] * 2, [-1.0] * 4),
         }
         for changed in (*values.get(kind, ()), 1, 1.5, "text", [1, 2], [1.5]):
-            if changed != []:  # of which no type can be told
+            if changed != []:  # whose type cannot be told
                 yield name, changed
 
 

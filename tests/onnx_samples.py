@@ -17,7 +17,7 @@ MICROSOFT = "com.microsoft"
 
 @dataclass(frozen=True)
 class Sample:
-    """A node of one operator with what it is fed.
+    """A node of one operator with its feeds.
 
     Attributes:
         op: the operator.
@@ -25,8 +25,8 @@ class Sample:
         opset: version of the domain's operator set.
         inputs: arrays, None for an omitted one.
         attributes: of the node.
-        outputs: how many it has; those whose names would be empty are not counted.
-        sizes: names and defaults of the sizes that it was built of.
+        outputs: Number of outputs, except those with empty names.
+        sizes: Names and defaults of the sizes that it was built from.
         build: builds inputs and attributes of sizes.
     """
 
@@ -50,7 +50,7 @@ class Sample:
         return replace(self, inputs=inputs, attributes=attributes)
 
     def model(self, constants: Sequence[int] = ()) -> onnx.ModelProto:
-        """Return a model of the node; inputs whose numbers are in ``constants`` are initializers."""
+        """Return a model of the node; inputs whose indices are in ``constants`` are initializers."""
         names = ["" if input is None else f"x{index}" for index, input in enumerate(self.inputs)]
         outputs = [f"y{index}" for index in range(self.outputs)]
         node = helper.make_node(self.op, names, outputs, domain=self.domain, name="sample", **self.attributes)
@@ -72,7 +72,7 @@ class Sample:
         return helper.make_model(graph, opset_imports=imports, ir_version=10)
 
     def feeds(self, constants: Sequence[int] = ()) -> dict[str, Array]:
-        """Return what ``model`` is fed with."""
+        """Return the feeds of ``model``."""
         return {
             f"x{index}": input
             for index, input in enumerate(self.inputs)

@@ -1,4 +1,4 @@
-"""Whole scripts for PyDirectML: their weights, how they are run, and what onnxruntime makes of the same networks."""
+"""Complete scripts for PyDirectML: their weights, runners, and onnxruntime's results for the same networks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SCRIPTS = Path(__file__).parent / "data" / "pydirectml"
 
 
 def run_here(script: Path, arguments: Sequence[object], adapter: str = "numpy") -> str:
-    """Run a script in this process and return what it prints."""
+    """Run a script in this process and return its output."""
     with (
         mock.patch.dict(os.environ, {"DMLGPU_ADAPTER": adapter}),
         mock.patch.dict(sys.modules, {"pydirectml": pydirectml}),
@@ -85,7 +85,7 @@ class Network:
         return self.node("Resize", tensor, "", self.constant([1, 1, 2, 2]), mode="nearest", **how)
 
     def run(self, *outputs: str) -> list[Array]:
-        """Compute outputs by onnxruntime, on the processor."""
+        """Compute outputs by onnxruntime on the CPU."""
         graph = helper.make_graph(
             self.nodes,
             "network",
@@ -106,7 +106,7 @@ def block_weights() -> dict[str, Array]:
 
 
 def block_expected(weights: dict[str, Array]) -> Array:
-    """What ``block.py`` computes, by onnxruntime."""
+    """Return the outputs of ``block.py`` by onnxruntime."""
     net = Network(weights)
     padded = net.node("Pad", "image", net.constant([0, 0, 1, 1, 0, 0, 1, 1], np.int64), mode="reflect")
     features = net.node("Tanh", net.node("Conv", padded, net.weight("filter")))
@@ -139,7 +139,7 @@ def style_weights() -> dict[str, Array]:
 
 
 def style_expected(weights: dict[str, Array]) -> Array:
-    """What ``style.py`` computes, by onnxruntime."""
+    """Return the outputs of ``style.py`` by onnxruntime."""
     net = Network(weights)
 
     def norm(tensor: str, name: str, relu: bool = True) -> str:

@@ -168,7 +168,7 @@ SCENARIOS = arguments_of_the_model, metadata, runs, values, bindings, asynchrono
 
 
 def assert_same(actual: Any, expected: Any) -> None:
-    """Compare nested lists with arrays in them; shapes and dtypes count, floats within rounding."""
+    """Compare nested lists of arrays: shapes and dtypes exactly, floats within rounding."""
     assert isinstance(actual, np.ndarray) == isinstance(expected, np.ndarray)
     if isinstance(expected, np.ndarray):
         assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
@@ -228,7 +228,7 @@ def test_unknown_names_are_rejected_when_they_are_bound(path: Path) -> None:
         lambda session: dml.SessionOptions().register_custom_ops_library("ops.so"),
     ],
 )
-def test_what_needs_native_code_is_not_supported(attempt: Callable[[Any], Any], path: Path) -> None:
+def test_functions_that_need_native_code_are_not_supported(attempt: Callable[[Any], Any], path: Path) -> None:
     with pytest.raises(NotSupported):
         attempt(dml.InferenceSession(path))
 

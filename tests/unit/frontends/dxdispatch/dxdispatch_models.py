@@ -1,4 +1,4 @@
-"""DxDispatch models made up for tests, and what loading them complains of."""
+"""Invalid DxDispatch models for tests, and the errors of loading them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def values(*elements: Any, data_type: str = "FLOAT32", **more: Any) -> dict[str,
 
 
 def subtraction() -> dict[str, Any]:
-    """A small valid model; tests break one place of it."""
+    """Return a small valid model; tests break a single entry of it."""
     return {
         "resources": {"A": values(1, 2, 3), "B": values(5, 8, -5), "my out": values(0, 0, 0)},
         "dispatchables": {
@@ -52,7 +52,7 @@ def load_resource(**resource: Any) -> Any:
 
 
 def load_operator(**dispatchable: Any) -> OperatorDesc:
-    """The description behind a dispatchable without owned tensors."""
+    """Return the description of a dispatchable without owned tensors."""
     return (
         dxdispatch.load({"resources": {}, "dispatchables": {"x": dispatchable}, "commands": []}).dispatchables["x"].desc
     )
@@ -66,7 +66,7 @@ def complaint(model: Any) -> str:
 
 
 def broken(change: Callable[[dict[str, Any]], object]) -> str:
-    """The complaint about the small model after a change."""
+    """Return the error of the small model after a change."""
     model = copy.deepcopy(subtraction())
     change(model)
     return complaint(model)

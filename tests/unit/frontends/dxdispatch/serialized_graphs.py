@@ -1,4 +1,4 @@
-"""Serialized DirectML graphs made up for tests, with the package flatbuffers."""
+"""Serialized DirectML graphs for tests, written by the package flatbuffers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import flatbuffers
 import numpy as np
 
 Part = Callable[[flatbuffers.Builder], int]
-"""Writes something into a builder and returns where it lies."""
+"""Writes a part into a builder and returns its position."""
 
 
 def table(*fields: tuple[str, Any] | None) -> Part:
@@ -33,7 +33,7 @@ def table(*fields: tuple[str, Any] | None) -> Part:
 
 
 def struct(*numbers: Any, dtype: type) -> Part:
-    """Numbers that follow each other."""
+    """A struct of numbers."""
 
     def write(builder: flatbuffers.Builder) -> int:
         raw = np.array(numbers, dtype).tobytes()

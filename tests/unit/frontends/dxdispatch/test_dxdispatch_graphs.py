@@ -81,7 +81,7 @@ def test_a_fused_activation_and_its_attributes() -> None:
 
 
 def test_attributes_of_each_kind() -> None:
-    """A scalar, an enumeration, pairs, arrays and an absent optional tensor become what models write."""
+    """A scalar, an enumeration, pairs, arrays and an absent optional tensor are converted to the JSON form."""
     fill = flat.operator(
         "DML_OPERATOR_FILL_VALUE_CONSTANT",
         {},

@@ -1,4 +1,4 @@
-"""DxDispatch models as wholes: dispatchables, bindings and commands, and the whole text of each complaint."""
+"""Complete DxDispatch models: dispatchables, bindings and commands, with full error messages."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_bad_models(change: Callable[[dict[str, Any]], object], text: str) -> No
     assert broken(change) == text
 
 
-def test_paths_quote_what_is_no_identifier() -> None:
+def test_paths_quote_keys_that_are_no_identifiers() -> None:
     assert broken(lambda model: model["resources"].update({"my out": 1})) == (
         '$.resources["my out"]: must be an object, got 1'
     )

@@ -1,4 +1,4 @@
-"""Operators in DxDispatch models: what their descriptions mean, and the whole text of each complaint."""
+"""Operators in DxDispatch models: the meaning of descriptions, with full error messages."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def test_bad_scalar_unions(union: Any, path: str, reason: str) -> None:
 
 
 def test_every_enumeration_of_every_operator_can_be_parsed() -> None:
-    """Each operator is described from JSON that the catalog implies: names, kinds and counts all have a parser."""
+    """Each operator is parsed from JSON derived from the catalog, so names, kinds and counts all have a parser."""
     plain: dict[str, Any] = {
         "TENSOR": tensor(1, 1, 1, 1),
         "UINT": 1,

@@ -1,4 +1,4 @@
-"""Which files a model may read and write, and that what it writes appears whole or not at all."""
+"""Files that a model may read and write; output files are written atomically."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def device() -> dmlgpu.Device:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current directory, in which somebody has files, and beside it the folder of a model and one for results."""
+    """Return the current directory with files of the user, next to the folder of a model and one for results."""
     for name in ("home", "model", "results"):
         (tmp_path / name).mkdir()
     (tmp_path / "home" / "own.bin").write_bytes(bytes([1, 2, 3, 4]))

@@ -1,4 +1,4 @@
-"""Resources of DxDispatch models: initial values of every kind, files, and the whole text of each complaint."""
+"""Resources of DxDispatch models: initial values of every kind and files, with full error messages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.frontends.dxdispatch.dxdispatch_models import complaint, load_re
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder for files, the current one, in which models look that are no files."""
+    """A folder for files: the current directory, in which models that are not files look."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -54,7 +54,8 @@ def test_special_values_in_any_case(data_type: str) -> None:
 
 
 def test_floats_are_rounded_once() -> None:
-    # 1 + 2^-11 + 2^-40 lies just above the middle of two halves; by way of float32 it would be the middle itself.
+    # 1 + 2^-11 + 2^-40 lies just above the midpoint of two float16 numbers; rounded to float32 first, it would be the
+    # midpoint.
     assert load_resource(**values(1 + 2**-11 + 2**-40, data_type="FLOAT16")).values.make()[0] == 1 + 2**-10
     np.testing.assert_array_equal(
         load_resource(**values(65520, -1e6, data_type="FLOAT16")).values.make(), [np.inf, -np.inf]
@@ -292,7 +293,7 @@ def npy(shape: str, data_type: str = "<f4", version: int = 1, data: bytes = b"")
         (b"PK\3\4" + bytes(100), "is not a .npy file of numbers: "),
     ],
 )
-def test_array_files_that_promise_what_they_do_not_hold(folder: Path, content: bytes, reason: str) -> None:
+def test_array_files_shorter_than_their_headers_announce(folder: Path, content: bytes, reason: str) -> None:
     (folder / "a.npy").write_bytes(content)
     resource = {"initialValues": {"sourcePath": "a.npy"}}
     text = complaint({"resources": {"X": resource}, "dispatchables": {}, "commands": []})

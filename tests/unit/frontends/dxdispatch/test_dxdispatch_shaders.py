@@ -1,4 +1,4 @@
-"""Shaders, ONNX models and pictures in DxDispatch models: what is read, and the whole text of complaints."""
+"""Shaders, ONNX models and images in DxDispatch models, with full error messages."""
 
 from __future__ import annotations
 

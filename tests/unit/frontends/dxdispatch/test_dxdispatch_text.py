@@ -1,4 +1,4 @@
-"""DxDispatch models as text: comments, encodings, and where malformed JSON is."""
+"""DxDispatch models as text: comments, encodings, and positions of malformed JSON."""
 
 from __future__ import annotations
 

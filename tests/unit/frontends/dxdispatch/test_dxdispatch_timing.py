@@ -1,4 +1,4 @@
-"""How often dispatches run and what is printed of their times."""
+"""The number of dispatches, and the printed timings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.frontends.dxdispatch.dxdispatch_models import tensor, values
 
 
 class Clock:
-    """Time that passes only when work is done or somebody sleeps."""
+    """A clock that advances only by work and by sleeping."""
 
     def __init__(self) -> None:
         self.now, self.slept, self.starts = 0.0, [], []
@@ -72,7 +72,7 @@ def test_cold_samples_leave_a_hot_one(count: int, warmup: int, cold: int) -> Non
     assert (done.cold(samples), done.hot(samples)) == (samples[:cold], samples[cold:])
 
 
-def test_what_is_printed() -> None:
+def test_printed_text() -> None:
     done = Dispatched("sum", (9.0, 1.0, 4.0, 2.0), (8.0, 0.5, 3.0, 1.0))
     assert report(done) == "Dispatch 'sum': 4 iterations, 2.0000 ms median (CPU), 1.000000 ms median (GPU)"
     statistics = [

@@ -127,7 +127,7 @@ def test_caches_of_4096_rows_agree_with_onnxruntime(tmp_path):
 
 
 def test_tables_of_rotary_embeddings_have_rows_for_the_context(folder, expected):
-    """Those of the model may be larger than its weights: 160 rows of 16 float32 cosines and sines here."""
+    """Full tables may be larger than the weights: here 160 rows of 16 float32 cosines and sines."""
     whole, short = (Generator.load(folder, ADAPTER, context=context) for context in (160, 48))
     assert whole.memory.weights - short.memory.weights == (160 - 48) * SIZES.head_size * 4
     prompt = prompt_of(20)
@@ -151,7 +151,7 @@ def test_decoders_that_return_the_last_logits_only():
 
 @pytest.fixture(scope="module", params=["whole", "merged", "merged, bfloat16"])
 def exported(request, tmp_path_factory):
-    """A folder with a random Llama, its caches growing, and what transformers generates with it."""
+    """A folder with a random Llama with growing caches, and the tokens that transformers generates with it."""
     torch = pytest.importorskip("torch", reason="torch exports the model")
     folder = tmp_path_factory.mktemp("llama")
     with pytest.MonkeyPatch.context() as patch:

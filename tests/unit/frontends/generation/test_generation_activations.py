@@ -1,4 +1,4 @@
-"""Activations of 8 bits: logits against onnxruntime's accuracy level 4 and a NumPy decoder, and what they cost."""
+"""8-bit activations: logits against onnxruntime's accuracy level 4 and a NumPy decoder, and the loss of accuracy."""
 
 from __future__ import annotations
 

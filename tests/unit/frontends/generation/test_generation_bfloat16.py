@@ -70,7 +70,7 @@ def test_products_and_lookups_equal_those_of_float32():
 
 
 def of_bfloat16(folder, *, whole):
-    """Change the floats of a folder's model to BFLOAT16, its weights alone or all; the original is cut as much."""
+    """Change the floats of a folder's model to BFLOAT16, its weights or all; the original is rounded equally."""
     model = onnx.load(folder / "model.onnx")
     cut = onnx.load(folder / "model.onnx")
     casts = []

@@ -1,4 +1,4 @@
-"""Folders of language models: what is read, and what is rejected."""
+"""Folders of language models: accepted and rejected ones."""
 
 import json
 import tracemalloc
@@ -162,7 +162,7 @@ def test_truncated_files_are_rejected(folder, name, share):
 
 @pytest.mark.slow
 def test_damaged_files_are_used_or_rejected(folder):
-    """Whatever a file holds, there are tokens or one sentence, in little memory."""
+    """Any content of a file gives tokens or an error message, in little memory."""
     random = np.random.default_rng(0)
     contents = {path: path.read_bytes() for path in sorted(folder.iterdir())}
     outcomes = {"used": 0, "rejected": 0}

@@ -14,7 +14,7 @@ ROWS, VOCABULARY, STEPS = 2, 50, 40
 
 
 def candidates_of(logits, options):
-    """Tokens by probability, and their probabilities, as transformers' processors leave them."""
+    """Tokens by probability, and their probabilities, after transformers' logits warpers."""
     scores = logits.astype(np.float64) / options.temperature
     order = np.argsort(-scores, kind="stable")[: options.top_k or None]
     weights = np.exp(scores[order] - scores[order].max())

@@ -80,7 +80,7 @@ def rewrite(folder, change):
     path.write_text(json.dumps(content))
 
 
-def test_tokens_of_a_split_decoder_equal_those_of_the_whole(split):
+def test_tokens_of_a_split_decoder_equal_those_of_the_joined_one(split):
     expected = Expected(split)  # of model.onnx
     (split / "model.onnx").unlink()
     generator = Generator.load(split, ADAPTER, context=96)

@@ -1,4 +1,4 @@
-"""Text from tokens, stop texts, and prompts from conversations."""
+"""Text from tokens, stop strings, and prompts from conversations."""
 
 import enum
 
@@ -74,7 +74,7 @@ WORDS = {
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
-def test_pieces_are_whole_characters_and_make_up_the_text(kind):
+def test_pieces_are_complete_characters_and_form_the_text(kind):
     model = TOKENIZERS[kind]()
     for text in TEXTS:
         tokens = model.encode(text).ids
@@ -91,7 +91,7 @@ def test_pieces_of_any_tokens_are_the_text_of_the_tokenizer(kind):
 
 
 def test_pieces_are_not_held_longer_than_needed():
-    """A token that is no byte ends what is held back; a character of byte-level tokens ends with its last byte."""
+    """A token that is no byte releases the pending text; a character of byte-level tokens ends with its last byte."""
     for kind, text in (("llama", "a\N{LLAMA}b a"), ("byte level", "a\N{LLAMA}b the a")):
         model = TOKENIZERS[kind]()
         tokens = model.encode(text).ids
@@ -103,8 +103,8 @@ def test_pieces_are_not_held_longer_than_needed():
                 assert shown == whole, (kind, shown, whole)
 
 
-def test_stop_texts_of_bytes_end_the_output_at_once():
-    """Byte tokens are held back until another token follows, which may never be."""
+def test_stop_strings_of_bytes_end_the_output_at_once():
+    """Byte tokens are pending until another token follows, which may never happen."""
     model = llama(tokenizers.decoders.Strip(" ", 1, 0))
     newline = model.token_to_id("<0x0A>")
     stream = TextStream(model, ["\n\n"])
@@ -112,7 +112,7 @@ def test_stop_texts_of_bytes_end_the_output_at_once():
     assert ([stream.add(token) for token in tokens[:3]], stream.stopped) == (["a", "", ""], True)
 
 
-def test_stop_texts_may_begin_in_what_a_stop_text_held_back():
+def test_stop_strings_may_begin_within_pending_text():
     model = tokenizer(300)
     for stops, text, expected in ((["abc", "bd"], "abd", "a"), (["aab"], "aaab", "a"), (["ab", "abc"], "xabc", "x")):
         tokens = [model.token_to_id(letter) for letter in text]

@@ -80,7 +80,7 @@ ANSWERS = (
 
 @pytest.mark.parametrize("prefix", [True, False])
 def test_answers_continue_the_prompt(prefix: bool, tmp_path: Path) -> None:
-    """What llama.cpp prints: also spaces, and whole characters, regardless of the tokens before them."""
+    """Answers equal llama.cpp's output, including spaces and complete characters after any tokens."""
     for index, (answer, text) in enumerate(ANSWERS if prefix else ANSWERS[:1]):
         generator = generator_of(tmp_path / f"{index}.gguf", answer, prefix=prefix)
         assert "".join(generator.generate("a")) == text, answer

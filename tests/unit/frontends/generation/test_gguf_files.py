@@ -1,4 +1,4 @@
-"""Headers of GGUF files: what is read, and what damaged and hostile files raise."""
+"""Headers of GGUF files, and the exceptions of damaged and hostile files."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def test_flipped_bytes(small: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_damaged_files_are_used_or_rejected(small: Path, tmp_path: Path) -> None:
-    """Whatever a file holds, there are tokens or one sentence."""
+    """Any content of a file gives tokens or an error message."""
     content, path, random = small.read_bytes(), tmp_path / "damaged.gguf", np.random.default_rng(5)
     outcomes = {"used": 0, "rejected": 0}
     for _ in range(60):

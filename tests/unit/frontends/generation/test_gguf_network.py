@@ -83,7 +83,7 @@ def test_architectures(arch: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("arch", "block"), [("llama", None), ("llama", 8), ("qwen3", None), ("gemma2", None)])
-def test_caches_of_8_bits_cost_what_their_rounding_does(arch: str, block: int | None, tmp_path: Path) -> None:
+def test_caches_of_8_bits_err_by_their_rounding(arch: str, block: int | None, tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     write_quantized(path, arch, MIXED, layers=2, tied=arch == "gemma2", metadata=ARCHITECTURES[arch])
     generator = Generator.load(path, "numpy", context=32, chunk=16, cache_dtype="int8", cache_block=block)

@@ -58,7 +58,7 @@ PATTERNS: Mapping[str, str | None] = {
 
 
 def byte_level(pattern: str | None) -> Any:
-    """A byte-level BPE tokenizer, trained on the texts."""
+    """A byte-level BPE tokenizer, trained on the samples."""
     own = tokenizers.Tokenizer(tokenizers.models.BPE())
     split = tokenizers.pre_tokenizers
     steps = [] if pattern is None else [split.Split(tokenizers.Regex(pattern), "isolated")]
@@ -125,7 +125,7 @@ def test_byte_level(pre: str, tmp_path: Path) -> None:
 
 
 def test_whole_words(tmp_path: Path) -> None:
-    """Llama 3 takes a word that is a token without merges."""
+    """Llama 3 does not merge a word that is a token."""
     own, path = byte_level(LLAMA3), tmp_path / "m.gguf"
     data = json.loads(own.to_str())
     data["model"]["vocab"]["zqz"] = len(data["model"]["vocab"])
@@ -154,7 +154,7 @@ ENDINGS = (  # of llama.cpp
 
 @pytest.mark.parametrize("kind", [TokenType.CONTROL, TokenType.NORMAL, TokenType.USER_DEFINED, TokenType.UNUSED])
 def test_tokens_that_end_a_turn(kind: TokenType, tmp_path: Path) -> None:
-    """They end an answer whatever the file types them as, are one token of a prompt, and not part of a text."""
+    """They end an answer regardless of their type in the file, are a single token of a prompt, and not part of a text."""
     path = tmp_path / "m.gguf"
     for ending in ENDINGS:
         tokens = [

@@ -15,7 +15,7 @@ Draw = np.random.Generator
 MICROSOFT = "com.microsoft"
 
 _FILTER = -64.0
-"""What hides a key: enough to, and little enough that float32 still has the differences between hidden scores."""
+"""Bias that hides a key, but small enough that float32 preserves the differences between hidden scores."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Drawn:
     """A node: its inputs, outputs and attributes as ``onnx_against.model_of_node`` takes them.
 
     Attributes:
-        lengths: how many rows of the present keys and values count, by sequence; empty if all do.
+        lengths: Number of valid rows of the present keys and values, by sequence; empty for all.
     """
 
     op_type: str
@@ -35,7 +35,7 @@ class Drawn:
     lengths: tuple[int, ...] = ()
 
     def model(self, inputs: list[np.ndarray | None] | None = None) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
-        """Return a model of the node, perhaps with other inputs, and what it is fed."""
+        """Return a model of the node, optionally with other inputs, and its feeds."""
         return model_of_node(
             self.op_type,
             self.inputs if inputs is None else inputs,
@@ -211,15 +211,15 @@ def group_query_attention(seed: int) -> Drawn:
     )
 
 
-# ---- what others compute
+# ---- results of others
 
 Results = list[np.ndarray]
 
 
 def expected(drawn: Drawn) -> list[Results]:
-    """Return what onnxruntime and, if it knows the operator, ONNX's reference compute.
+    """Return the results of onnxruntime and, if it supports the operator, of ONNX's reference.
 
-    They differ between themselves, and each from ONNX's text, where these cases are drawn:
+    They differ from each other and from ONNX's specification in these cases:
 
     - The reference takes causality of the first query for all if the mask has one row, and onnxruntime rejects masks
       that are shorter than the keys: both are given the mask in full.
@@ -250,7 +250,7 @@ def _in_full(drawn: Drawn) -> list[np.ndarray | None]:
 
 
 def is_right(drawn: Drawn, results: dict[str, np.ndarray], *, tolerance: float = 1e-5) -> bool:
-    """Return whether each output agrees with one of the others, as far as lengths say that it counts."""
+    """Return whether each output agrees with one of the others in its valid rows."""
     alike = [
         [_agree(drawn, name, result, other, tolerance) for other in others]
         for (name, result), *others in zip(results.items(), *expected(drawn), strict=True)

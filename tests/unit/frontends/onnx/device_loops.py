@@ -1,4 +1,4 @@
-"""Loops of many trips, and what onnxruntime makes of them."""
+"""Loops of many iterations, and their results by onnxruntime."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 TRIPS = 300
-"""More than one submission has."""
+"""More iterations than one submission has."""
 
 
 def _node(op_type: str, inputs: str, outputs: str, **attributes: Any) -> onnx.NodeProto:
@@ -80,7 +80,7 @@ def counted(model: onnx.ModelProto, trips: int) -> onnx.ModelProto:
 
 
 def loops() -> dict[str, onnx.ModelProto]:
-    """Return loops by what is special about them."""
+    """Return loops, named by their special property."""
     counter = {"s": (FLOAT, [4]), "n": (INT64, [])}
     count = [_node("Add", "n one", "next_n")]
     two = np.array(2, np.int64)

@@ -31,7 +31,7 @@ def model_of_node(
     version: int = 22,
     **attributes: Any,
 ) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
-    """A model of one node and what it is fed; inputs whose numbers are in ``weights`` are initializers."""
+    """Return a model of one node and its feeds; inputs whose indices are in ``weights`` are initializers."""
     names = ["" if array is None else f"x{index}" for index, array in enumerate(inputs)]
     node = helper.make_node(op_type, names, outputs, domain=domain, name="it", **attributes)
     feeds = {f"x{index}": array for index, array in enumerate(inputs) if array is not None and index not in weights}
@@ -47,7 +47,8 @@ def model_of_node(
 
 
 def quantized(array: np.ndarray, kind: Any, *, per_gate: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Weights {directions, inputs, gates} in 8 bits, their scales and zero points, which onnxruntime wants equal."""
+    """Quantize weights {directions, inputs, gates} to 8 bits; return also scales and zero points, equal as in
+    onnxruntime."""
     scale = (np.abs(array).max((1,) if per_gate else (1, 2), keepdims=True) / 100).astype(np.float32)
     zero = 120 if kind is np.uint8 else 0 if per_gate else 3
     entries = (len(array), -1) if per_gate else (len(array),)
@@ -59,14 +60,14 @@ def quantized(array: np.ndarray, kind: Any, *, per_gate: bool = False) -> tuple[
 
 
 def dequantized(array: np.ndarray, scale: np.ndarray, zero: np.ndarray) -> np.ndarray:
-    """What ``quantized`` yields as floats."""
+    """Dequantize the results of ``quantized``."""
     entries = (len(array), 1, -1)
     floats: np.ndarray = (array - zero.astype(np.float32).reshape(entries)) * scale.reshape(entries)
     return floats
 
 
 def expected_of(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
-    """What onnxruntime's CPU provider computes, without its optimisations."""
+    """Return the outputs of onnxruntime's CPU provider, without its optimizations."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1

@@ -1,4 +1,4 @@
-"""Nodes of ai.onnx.ml with random attributes, and what onnxruntime's CPU provider computes."""
+"""Nodes of ai.onnx.ml with random attributes, and their results by onnxruntime's CPU provider."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def model_of_node(
 def difference(
     results: Mapping[str, np.ndarray], expected: Sequence[np.ndarray], rtol: float = 1e-4, atol: float = 1e-5
 ) -> str:
-    """Return how results differ from what is expected, or nothing. Integers must be equal."""
+    """Describe the difference from expected results; empty if there is none. Integers must be equal."""
     for (name, result), other in zip(results.items(), expected, strict=True):
         if (result.dtype, result.shape) != (other.dtype, other.shape):
             return f"{name}: {result.dtype}{result.shape} instead of {other.dtype}{other.shape}"
@@ -58,7 +58,7 @@ def expected_outputs(model: onnx.ModelProto, *feeds: np.ndarray) -> list[np.ndar
 
 
 class _Grown:
-    """Nodes of a random tree: mode, feature, threshold, children by number, whether NaN is true."""
+    """Nodes of a random tree: mode, feature, threshold, children by index, whether NaN is true."""
 
     def __init__(self, rng: np.random.Generator, modes: Sequence[str], depth: int):
         self.nodes: list[tuple[str, int, float, int, int, int]] = []
@@ -120,7 +120,7 @@ def random_ensemble(seed: int, dtype: Any) -> tuple[str, dict[str, Any], dict[st
 
 
 def _rows(rng: np.random.Generator, dtype: Any) -> np.ndarray:
-    """Return rows at and beside thresholds; some elements of floats are NaN."""
+    """Return rows at and next to thresholds; some elements of floats are NaN."""
     numbers = [*THRESHOLDS, *(THRESHOLDS + 0.25), *([np.nan] if np.dtype(dtype).kind == "f" else [2])]
     rows = rng.choice(numbers, (40, FEATURES))
     if dtype is np.float64:

@@ -42,7 +42,7 @@ def model_of(
 
 
 def onnxruntime_outputs(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> list[Any]:
-    """Return what onnxruntime's CPU provider computes, without rewriting the model."""
+    """Return the outputs of onnxruntime's CPU provider, without rewriting the model."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = 1
@@ -54,7 +54,7 @@ def onnxruntime_outputs(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> lis
 def check(
     model: onnx.ModelProto, feeds: Mapping[str, Any], rtol: float = 1e-5, atol: float = 1e-6, steps: int = 0
 ) -> list[Any]:
-    """Run a model here and in onnxruntime, and compare; integers may differ by ``steps``. Return what is found here."""
+    """Run a model here and in onnxruntime, and compare; integers may differ by ``steps``. Return the outputs of dmlgpu."""
     results = list(load(model, "numpy").run(dict(feeds)).values())
     for result, expected in zip(results, onnxruntime_outputs(model, feeds), strict=True):
         assert (result.dtype, result.shape) == (expected.dtype, expected.shape)
@@ -75,7 +75,7 @@ def check_node(
     limits: Mapping[str, Any] | None = None,
     **attributes: Any,
 ) -> list[Any]:
-    """Run one node on arrays, None for an absent input; those whose numbers are in ``weights`` are of the model."""
+    """Run one node on arrays, None for an absent input; inputs whose indices are in ``weights`` are initializers."""
     names = ["" if array is None else f"i{index}" for index, array in enumerate(arrays)]
     settings = {tensor: np.asarray(array) for tensor, array in zip(names, arrays, strict=True) if tensor}
     held = {f"i{index}": settings.pop(f"i{index}") for index in weights}

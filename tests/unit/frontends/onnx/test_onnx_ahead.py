@@ -1,4 +1,4 @@
-"""Sessions as people first look at them: descriptions, wrong calls, profiles, checks, and compiling ahead of time."""
+"""First steps with sessions: descriptions, wrong calls, profiles, checks, and compiling ahead of time."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def session(tmp_path: Path) -> Session:
     return dmlgpu.load(path, device="numpy")
 
 
-def test_sessions_say_what_they_are(session: Session) -> None:
+def test_sessions_have_descriptions(session: Session) -> None:
     assert repr(session).startswith(
         "<Session 'classifier.onnx': image: float32[batch, 3] -> probs: float32[batch, 4], likely: bool[...]; on '"
     )
@@ -117,7 +117,7 @@ def test_compiling_ahead_of_time(session: Session) -> None:
     assert str(events[0]) == "shapes 1 of 2: compiling 3 operators"
     assert str(events[1]).startswith("shapes 1 of 2: compiled 3 operators")
     session.compile([{"image": (2, 3)}, {"image": np.ones((5, 3), np.float32)}], progress=events.append)
-    assert len(events) == 4  # it was known
+    assert len(events) == 4  # it was compiled before
 
 
 def test_progress_estimates_the_remaining_time_by_the_latest_shapes(

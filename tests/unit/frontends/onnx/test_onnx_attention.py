@@ -54,7 +54,7 @@ def test_fused_attention_with_past_and_bias() -> None:
 
 
 def test_a_large_mask_is_cut() -> None:
-    """{batch, 1, longest, longest}, which onnxruntime's CPU provider lacks: a causal one is as the attribute."""
+    """{batch, 1, longest, longest}, which onnxruntime's CPU provider lacks: a causal mask equals the attribute."""
     past, mask = normal(2, BATCH, HEADS, 2, SIZE), np.tril(np.ones((BATCH, 1, 9, 9), np.int32))
     inputs: list[Any] = [normal(BATCH, ROWS, 12), normal(12, 3 * HIDDEN), normal(3 * HIDDEN), mask, past]
     model, feeds = model_of_node("Attention", inputs, ["y", "present"], domain=MS, num_heads=HEADS)
@@ -70,7 +70,7 @@ def test_a_large_mask_is_cut() -> None:
 @pytest.mark.parametrize("causal", [0, 1])
 @pytest.mark.parametrize("rank", [3, 4])
 def test_attention(causal: int, rank: int) -> None:
-    """Shared heads, a past, and a mask of truth values; a query that sees no key."""
+    """Shared heads, a past, and a boolean mask; a query that sees no key."""
     heads = [normal(BATCH, count, rows, SIZE, seed=count) for count, rows in ((4, ROWS), (2, KEYS), (2, KEYS))]
     past = [normal(BATCH, 2, 3, SIZE, seed=index) for index in range(2)]
     mask = np.random.default_rng(2).integers(0, 2, (BATCH, 1, ROWS, KEYS + 3)).astype(np.bool_)
@@ -126,7 +126,7 @@ def test_keys_by_head() -> None:
 
 
 def test_packed() -> None:
-    """onnxruntime's CPU provider has no packed ones: against those that are apart."""
+    """Compare packed with separate inputs, since onnxruntime's CPU provider lacks packed ones."""
     parts = [normal(BATCH, ROWS, HEADS, SIZE, seed=index) for index in range(3)]
     flat = [part.reshape(BATCH, ROWS, HIDDEN) for part in parts]
     results = []
@@ -159,7 +159,7 @@ SHARED, QUERIES, WIDE = 2, 4, 16
 
 
 def group_inputs(rows: int, past: int, ends: list[int], **settings: Any) -> list[Any]:
-    """Inputs with a past of so many rows; ``ends`` are the places of the last keys."""
+    """Return inputs with ``past`` rows of a past; ``ends`` are the positions of the last keys."""
     batch = len(ends)
     new: list[Any] = [normal(batch, rows, heads * WIDE, seed=heads) for heads in (QUERIES, SHARED, SHARED)]
     new[2] = new[2] + 1
@@ -210,7 +210,7 @@ def test_group_query_attention_with_sinks_and_a_bias() -> None:
 
 
 @pytest.mark.parametrize("read", ["y", "k", "v", "yk"])
-def test_a_cache_that_nothing_reads(read: str) -> None:
+def test_a_cache_that_is_no_output(read: str) -> None:
     """Present keys or values that are no output of the model."""
     rest: dict[str, Any] = {"domain": MS, "num_heads": QUERIES, "kv_num_heads": SHARED}
     model, feeds = model_of_node("GroupQueryAttention", group_inputs(1, 16, [6, 3]), ["y", "k", "v"], **rest)
@@ -225,7 +225,7 @@ def test_a_cache_that_nothing_reads(read: str) -> None:
 
 
 def test_one_compilation_for_all_lengths() -> None:
-    """How many keys there are decides about nothing that is compiled, as long as the cache has room."""
+    """Compiled graphs do not depend on the number of keys, as long as the cache has room."""
     inputs = group_inputs(1, 16, [6, 3])
     rest: dict[str, Any] = {"domain": MS, "num_heads": QUERIES, "kv_num_heads": SHARED}
     model, feeds = model_of_node("GroupQueryAttention", inputs, ["y", "k", "v"], **rest)

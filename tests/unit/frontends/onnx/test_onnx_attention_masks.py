@@ -53,7 +53,7 @@ def test_weights_of_a_query_that_sees_no_key() -> None:
 
 
 def test_a_score_that_is_no_number_stays_one() -> None:
-    """Only a mask makes a row 0: NaN in the mask, the query or a value is seen in the output."""
+    """Only a mask makes a row 0: NaN in the mask, the query or a value reaches the output."""
     mask = np.array([[np.nan, -INF, -INF], [-INF, -INF, -INF]], F)
     (y,) = output([QUERY, KEY, VALUE, mask])
     assert np.isnan(y[0, 0, 0]).all()

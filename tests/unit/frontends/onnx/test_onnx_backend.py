@@ -1,4 +1,4 @@
-"""A sample of ONNX's backend tests on the adapter numpy, and what the suite calls a matter of DirectML's."""
+"""A sample of ONNX's backend tests on the adapter numpy, and known differences of DirectML."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from dmlgpu.conformance.suites.onnx_backend import OnnxBackendSuite, find, model
 from dmlgpu.conformance.suites.registry import suite_by_name
 
 SAMPLE = 50
-"""Every so many of the models of one node; `dmlgpu test --suite onnx` runs the rest."""
+"""Step through the models of one node; `dmlgpu test --suite onnx` runs the rest."""
 
 KNOWN = {"node-test_bernoulli_seed_expanded": "the expected numbers were drawn by NumPy"}
-"""Models of the sample that do not pass, and why."""
+"""Models of the sample that do not pass, with the reasons."""
 
 UNSUPPORTED_SHARE = 0.4
-"""Most of the sample that may be rejected: types that DirectML lacks alone are a sixth of it."""
+"""Maximum share of rejected models: types that DirectML lacks alone are a sixth."""
 
 
 @pytest.mark.slow
@@ -60,7 +60,7 @@ def test_profiles_and_names() -> None:
         ("test_cast_FLOAT16_to_FLOAT8E5M2", "float8e5m2"),
     ],
 )
-def test_what_lies_outside(name: str, reason: str) -> None:
+def test_samples_outside_the_borders(name: str, reason: str) -> None:
     assert outside(model_of(find(f"node-{name}"))) == reason
 
 

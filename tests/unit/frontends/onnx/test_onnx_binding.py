@@ -1,4 +1,4 @@
-"""Inputs that stay bound, and states that outputs hand to the next run, on the adapter numpy."""
+"""Bound inputs, and states that outputs pass to the next run, on the adapter numpy."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_bound_input_stays_and_a_given_one_counts_once() -> None:
 
 
 def test_a_layer_step_by_step() -> None:
-    """An LSTM whose states are handed on step by step computes what it computes at once."""
+    """An LSTM with states passed step by step gives the results of a single run."""
     weights = [normal(1, 4 * HIDDEN, WIDTH), normal(1, 4 * HIDDEN, HIDDEN)]
     states = [normal(1, 2, HIDDEN, seed=index) for index in range(2)]
     whole = normal(STEPS, 2, WIDTH)

@@ -1,4 +1,4 @@
-"""Indices and lengths out of range: an error where the host knows them, as ONNX and onnxruntime have it."""
+"""Indices and lengths out of range: an error if the host knows them, as in ONNX and onnxruntime."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_the_limits_themselves(op_type: str, inputs: list[Any], attributes: dict
     np.testing.assert_allclose(result, expected_of(model, feeds)[0], rtol=1e-5, atol=1e-6)
 
 
-def test_checks_depend_on_nothing_that_is_compiled() -> None:
+def test_checks_compile_nothing() -> None:
     model, feeds = model_of_node("Gather", [X, np.array([1, 2])], ["y"])
     session = load(model, "numpy")
     for _ in range(2):
@@ -147,7 +147,7 @@ def test_checks_depend_on_nothing_that_is_compiled() -> None:
     assert len(runner_of(session).stages) == 1
 
 
-def test_what_is_on_the_device_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_indices_on_the_device_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """DirectML's rules hold for it: an index out of range takes 0."""
     model, feeds = model_of_node("Gather", [X, np.array([1, 9])], ["y"])
     session = load(model, "numpy")
@@ -188,8 +188,8 @@ def test_a_rejected_step_leaves_the_cache() -> None:
 INDICES = (TensorProto.INT32, [2])
 
 
-def test_indices_that_small_arithmetic_makes() -> None:
-    """A Cast and an Add of a few integers that the run has: the host knows what they come to."""
+def test_indices_from_small_arithmetic() -> None:
+    """A Cast and an Add of a few integers of the run: the host computes the result."""
     nodes = [
         helper.make_node("Cast", ["i"], ["wide"], to=TensorProto.INT64),
         helper.make_node("Add", ["wide", "one"], ["next"]),
@@ -202,7 +202,7 @@ def test_indices_that_small_arithmetic_makes() -> None:
         session.run({"x": X, "i": np.array([0, 2], np.int32)})
 
 
-def test_indices_that_are_used_behind_a_read() -> None:
+def test_indices_that_are_used_after_a_read() -> None:
     """The graph before NonZero has uploaded them; the run still has the array."""
     nodes = [
         helper.make_node("Gather", ["wide", "i"], ["first"]),

@@ -54,7 +54,7 @@ def bits(array: Any) -> np.ndarray:
 
 
 def hard_floats() -> np.ndarray:
-    """Return float32 around every number of 16 bits: exact, just beside, in the middle, and anywhere between."""
+    """Return float32 around every 16-bit float: exact, adjacent, midpoints, and random ones between."""
     high = np.arange(1 << 16, dtype=np.uint32) << 16
     rest = np.random.default_rng(0).integers(0, 1 << 16, high.size).astype(np.uint32)
     return np.concatenate([(high | low).view(np.float32) for low in (0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF, rest)])
@@ -253,7 +253,7 @@ def test_quantization_by_blocks() -> None:
         np.testing.assert_allclose(load(model, "numpy").run({"x": x})["y"], expected, rtol=1e-4, atol=1e-4)
 
 
-def test_what_is_rejected() -> None:
+def test_rejected_models() -> None:
     x = np.ones(3, ml_dtypes.float8_e4m3fn)
     add = helper.make_node("Mod", ["x", "x"], ["y"], name="it")
     with pytest.raises(NotSupported, match=r"'it': input 0 \(A\) must be of type .*, got float8e4m3fn"):

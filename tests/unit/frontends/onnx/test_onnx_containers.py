@@ -195,7 +195,7 @@ def loop_of(cond: str | None, by: str = "Identity") -> onnx.GraphProto:
 
 
 def test_loops_of_sequences() -> None:
-    """By a count of the model, of a run, and by a condition that depends on elements."""
+    """Loops by a constant count, by a count of the run, and by a condition on elements."""
     outputs = {"s": sequence_type(), "g": tensor_type(INT64), "y": tensor_type(), "n": tensor_type(INT64, [])}
     after = [
         helper.make_node("ConcatFromSequence", ["s"], ["y"], axis=0, new_axis=1),
@@ -276,7 +276,7 @@ def test_branches_and_maps() -> None:
 
 
 def test_inputs_and_outputs() -> None:
-    """Lists of arrays, None, and what InferenceSession says of them, as onnxruntime has it."""
+    """Lists of arrays, None, and their descriptions by InferenceSession, as in onnxruntime."""
     optional = helper.make_optional_type_proto
     inputs = {
         "s": sequence_type(shape=["n", 2]),
@@ -324,7 +324,7 @@ def test_inputs_and_outputs() -> None:
 
 
 def test_checks_and_previews() -> None:
-    """Of models with sequences inside, and among inputs and outputs."""
+    """Models with sequences inside, and among inputs and outputs."""
     nodes = [
         helper.make_node("SequenceInsert", ["s", "x"], ["longer"], name="insert"),
         helper.make_node("SequenceAt", ["longer", "zero"], ["first"], name="at"),
@@ -349,7 +349,7 @@ def test_checks_and_previews() -> None:
     assert len(session.run({"s": [x, x], "x": x})["longer"]) == 3
 
 
-def test_what_is_rejected() -> None:
+def test_rejected_models() -> None:
     x = {"x": tensor_type(shape=[3])}
     construct = helper.make_node("SequenceConstruct", ["x", "x"], ["s"])
     cases: list[tuple[list[onnx.NodeProto], TypeProto, str]] = [

@@ -1,4 +1,4 @@
-"""Trips of loops that are recorded together, on the adapter numpy, against onnxruntime."""
+"""Iterations of loops that are recorded together, on the adapter numpy, against onnxruntime."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_loops_of_many_trips(kind: str) -> None:
     model = loops()[kind]
     feeds = feeds_of(model)
     session = load(model, "numpy")
-    for _ in range(2):  # what is compiled is found again
+    for _ in range(2):  # compiled graphs are reused
         for result, expected in zip(session.run(feeds).values(), expected_of(model, feeds), strict=True):
             np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
 

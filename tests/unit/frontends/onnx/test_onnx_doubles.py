@@ -1,4 +1,4 @@
-"""Doubles of ONNX models: moved and cast as DirectML does it, computed with nowhere, on the adapter numpy."""
+"""float64 in ONNX models: moved and cast as by DirectML, never computed, on the adapter numpy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def model_of(nodes: list[onnx.NodeProto], kind: int, output: int, **weights: Any
 
 
 def test_constants_that_are_cast() -> None:
-    """As exports from Python have them: a number that is a double, and a table of them, become floats before use."""
+    """Scalars and tables of float64, as exported from Python, become float32 before use."""
     nodes = [
         helper.make_node("Constant", [], ["number"], value=numpy_helper.from_array(np.float64(0.3))),
         helper.make_node("Mul", ["number", "two"], ["both"]),
@@ -52,7 +52,7 @@ def test_results_that_are_cast() -> None:
 
 
 def test_casts_between_all_types() -> None:
-    """Of every type to every other, at the ends of their ranges, against onnxruntime."""
+    """Cast every type to every other, at the ends of their ranges, against onnxruntime."""
     floats = [0.5, -0.5, 0.0, -0.0, np.nan, 5e-324, -1e-310, np.inf, 1e-45, 6e-8, 3.7, -3.7, 100.0, 7e4, 1 + 2.0**-52]
     limits = {dtype: np.iinfo(dtype) for dtype in "bhilBHIL"}
     values = {dtype: [0, 1, 5, limit.min, limit.max, limit.max - 1] for dtype, limit in limits.items()}

@@ -44,7 +44,7 @@ def graph(name: str, nodes: list[Any], inputs: dict[str, Any], outputs: list[str
 
 
 def model_with(place: str) -> onnx.ModelProto:
-    """Return a model that adds to x what an external tensor holds."""
+    """Return a model that adds an external tensor to x."""
     node = helper.make_node
     nodes: list[onnx.NodeProto] = []
     weights, functions = [numpy_helper.from_array(np.array(True), "yes")], []
@@ -108,7 +108,7 @@ def tensors_in(message: Any) -> Iterator[TensorProto]:
 
 
 def saved(model: onnx.ModelProto, folder: Path) -> Path:
-    """Write a model whose float tensors are in a file beside it."""
+    """Write a model whose float tensors are in a file next to it."""
     data = b""
     for item in tensors_in(model):
         if item.data_type == FLOAT:

@@ -121,7 +121,7 @@ def test_defaults_of_attributes(defaults: dict[str, Any], attributes: dict[str, 
 @pytest.mark.parametrize("attributes", [{}, {"outer": 0.75}])
 @pytest.mark.parametrize("defaults", [{}, {"outer": 0.5}])
 def test_functions_hand_attributes_on(defaults: dict[str, Any], attributes: dict[str, Any]) -> None:
-    # Where the outer function has none to hand on, the inner function's default counts.
+    # If the outer function has no attribute to pass, the inner function's default counts.
     inner = referring(call("Leaky", ["c"], ["d"]), slope=("outer", "f"))
     outer = function("Outer", ["c"], ["d"], [inner], declared=() if defaults else ["outer"], **defaults)
     (result,) = check(model_of([call("Outer", ["x"], ["y"], **attributes)], [leaky(slope=0.25), outer]))
@@ -333,7 +333,7 @@ def test_functions_that_call_themselves() -> None:
         load(model_of([call("First", ["x"], ["y"])], [first, second]), "numpy")
 
 
-def test_functions_that_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_functions_that_grow_forever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rewriting, "MAX_NODES", 1000)
     functions = [function("F0", ["a"], ["b"], [helper.make_node("Neg", ["a"], ["b"])])]
     for index in range(1, 30):

@@ -31,7 +31,7 @@ def test_generation() -> None:
 
     assert generated(other_step, PROMPT, COUNT) == tokens
 
-    # without a cache: all tokens so far at once, behind nothing
+    # without a cache: all tokens so far at once
     prefix = [*PROMPT, *tokens[:-1]]
     for past, present in size.caches:
         session.bind(past, empty_caches(size)[past], updated_by=present)
@@ -43,7 +43,7 @@ def test_generation() -> None:
     assert int(whole.argmax()) == tokens[-1]
 
 
-def test_steps_share_what_is_compiled() -> None:
+def test_steps_share_compiled_graphs() -> None:
     model, size = tiny()
     session = load(model, "numpy")
     generated(stepping(session, size), PROMPT, 3)

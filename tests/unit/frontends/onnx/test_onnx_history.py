@@ -30,7 +30,7 @@ NOT_COVERED = {
     "OptionalHasElement": "DirectML has no optionals",
     "SplitToSequence": "DirectML has no sequences",
 }
-"""Operators that the table leaves out: the reason, or the file that has them."""
+"""Operators that the table omits: the reason, or the file that tests them."""
 
 
 AS_BEFORE = {("GlobalLpPool", 22): 7, ("MaxRoiPool", 22): 7, ("Scatter", 11): 9, ("Upsample", 10): 9}
@@ -646,7 +646,7 @@ TABLE: dict[str, Cases] = {
 
 @cache
 def history() -> dict[str, list[int]]:
-    """Return the versions of operators that models of operator sets from 7 on may have, where there are several."""
+    """Return the versions of operators that models of operator sets from 7 on may have, if there are several."""
     result: dict[str, list[int]] = {}
     for schema in defs.get_all_schemas_with_history():
         if not schema.domain:
@@ -658,7 +658,7 @@ def history() -> dict[str, list[int]]:
 
 
 def expected(name: str, item: Case, version: int) -> list[Any]:
-    """Return onnxruntime's outputs, or those of ONNX's reference where it has no kernel, or may not run the version."""
+    """Return onnxruntime's outputs, or those of ONNX's reference if it has no kernel, or must not run the version."""
     model, feeds = model_of_case(name, item, AS_BEFORE.get((name, version), version))
     try:
         return expected_of(model, feeds)

@@ -68,7 +68,7 @@ def test_large_integers_are_scattered_exactly() -> None:
     check_reference("ScatterElements", inputs, ["y"], axis=0, reduction="add", tolerance=0)
 
 
-def test_many_updates_go_in_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_updates_are_applied_in_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dmlgpu.frontends.onnx.operators.scatter.MAX_PAIRS", 64)
     inputs = [normal(16), places(16, 30), normal(30)]
     check_reference("ScatterElements", inputs, ["y"], axis=0, reduction="add")

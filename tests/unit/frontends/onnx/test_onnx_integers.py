@@ -1,4 +1,4 @@
-"""Integers, bits and truth values in ONNX models: exact results, on the adapter numpy."""
+"""Integers, bits and booleans in ONNX models: exact results, on the adapter numpy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def integers(dtype: Any, *shape: int, most: int | None = None, seed: int = 0) ->
 
 
 def run(name: str, arrays: list[Any], kind: int, opset: int = 21, **attributes: Any) -> np.ndarray:
-    """Run one node here alone: NumPy's integers say what is right."""
+    """Run one node with dmlgpu only: NumPy's integers give the expected result."""
     feeds = {f"i{index}": array for index, array in enumerate(arrays)}
     model = model_of([helper.make_node(name, list(feeds), ["y"], **attributes)], feeds, {"y": kind}, opset=opset)
     result: np.ndarray = load(model, "numpy").run(feeds)["y"]
@@ -123,7 +123,7 @@ def test_reductions(name: str, dtype: Any) -> None:
     assert not np.any((expected.astype(object) - result.astype(object)) % (1 << np.iinfo(dtype).bits))
 
 
-def test_extremes_of_nothing() -> None:
+def test_extremes_of_no_elements() -> None:
     empty = np.zeros((2, 0, 3))
     for dtype, low, high in ((np.float32, -np.inf, np.inf), (np.int32, -(2**31), 2**31 - 1), (np.bool_, False, True)):
         x = empty.astype(dtype)
@@ -194,7 +194,7 @@ def test_4_bits_wrap(kind: int) -> None:
 
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_activations_of_integers(dtype: Any) -> None:
-    """DirectML's activations lack unsigned and 64-bit integers, ONNX's have all of them."""
+    """DirectML's activations lack unsigned and 64-bit integers, which ONNX's support."""
     x, slope = integers(dtype, 3, 5, most=90), integers(dtype, 5, most=3, seed=1)
     if dtype in WIDE:
         np.testing.assert_array_equal(run("PRelu", [x, slope], kind_of(dtype)), np.where(x < 0, x * slope, x))

@@ -1,4 +1,4 @@
-"""What loops compile, on the adapter numpy, against onnxruntime."""
+"""Compilations of loops, on the adapter numpy, against onnxruntime."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 
 
 def looping(nodes: list[onnx.NodeProto], gathered: list[str], weights: dict[str, Any]) -> onnx.ModelProto:
-    """A loop of so many iterations whose body reads x {rows, 4} and the iteration's number, and has a state {4}."""
+    """Return a loop whose body reads x {rows, 4} and the iteration index, and has a state {4}."""
     info = helper.make_tensor_value_info
     body = helper.make_graph(
         [helper.make_node("Identity", ["condition"], ["goes_on"]), *nodes],
@@ -46,7 +46,7 @@ def run(session: Session, model: onnx.ModelProto, feeds: dict[str, Any]) -> None
 
 
 def slicing() -> onnx.ModelProto:
-    """The row of x that the iteration's number says, as exporters write it."""
+    """Return nodes for the row of x at the iteration index, as exporters write them."""
     nodes = [
         helper.make_node("Unsqueeze", ["number", "axis"], ["from"]),
         helper.make_node("Add", ["from", "one"], ["to"]),
@@ -157,7 +157,7 @@ def test_negative_and_backward() -> None:
 
 
 def test_bodies_are_compiled_once_for_all_shapes_around(compilations: list[int]) -> None:
-    """The body reads x as rows {4}: how many there are does not reach it."""
+    """The body reads x as rows {4}: it does not depend on their number."""
     nodes = [helper.make_node("Mul", ["state", "half"], ["next"])]
     model = looping(nodes, [], {"half": np.array(0.5, np.float32)})
     session = load(model, "numpy")
@@ -166,7 +166,7 @@ def test_bodies_are_compiled_once_for_all_shapes_around(compilations: list[int])
     assert len(compilations) == 1
 
 
-def test_a_condition_on_the_number_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_condition_on_the_iteration_index_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     reads: list[int] = []
     numpy = Tensor.numpy
 
@@ -179,7 +179,7 @@ def test_a_condition_on_the_number_waits_for_nothing(monkeypatch: pytest.MonkeyP
         helper.make_node("Mul", ["state", "state"], ["next"]),
     ]
     model = looping(nodes, [], {"limit": np.array(2)})
-    model.graph.node[0].attribute[0].g.node.pop(0)  # the condition that stays as it is
+    model.graph.node[0].attribute[0].g.node.pop(0)  # the unchanged condition
     session = load(model, "numpy")
     feeds = {"x": normal(2, 4), "count": np.array(9), "start": normal(4)}
     run(session, model, feeds)
@@ -190,7 +190,7 @@ def test_a_condition_on_the_number_waits_for_nothing(monkeypatch: pytest.MonkeyP
 
 
 def test_long_arithmetic_on_the_number() -> None:
-    """Each of so many sums reads the one before twice."""
+    """Each sum of a long chain reads the previous one twice."""
     nodes = [helper.make_node("Mul", ["number", "zero"], ["sum0"])]
     nodes += [helper.make_node("Add", [f"sum{at}", f"sum{at}"], [f"sum{at + 1}"]) for at in range(70)]
     nodes += [

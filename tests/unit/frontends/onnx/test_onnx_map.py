@@ -1,4 +1,4 @@
-"""Many batches through a model: in order, once, whatever becomes of workers and batches."""
+"""Many batches through a model: each once and in order, even if workers and batches fail."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_arguments(session: Session):
 
 
 class FakeWorker:
-    """Squares numbers; ``lost`` are those at which it is lost, each time."""
+    """Squares numbers, and is lost at those in ``lost``."""
 
     def __init__(self, name: str, lost: tuple[int, ...] = (), seconds: float = 0.0, rejects: str = ""):
         self.name, self.lost, self.seconds, self.rejects = name, lost, seconds, rejects
@@ -240,7 +240,7 @@ def test_one_worker_tries_again_by_itself():
     assert worker.starts == 4
 
 
-def test_a_worker_that_cannot_start_costs_nothing():
+def test_a_worker_that_cannot_start_loses_no_batch():
     notes: list[str] = []
     workers = [FakeWorker("bad", rejects="no such operator"), FakeWorker("good", seconds=0.001)]
     assert values(WorkerPool[int](workers, warn=notes.append).run(range(9))) == [n * n for n in range(9)]
@@ -252,13 +252,13 @@ def test_without_a_worker_it_says_why():
         list(WorkerPool[int]([FakeWorker("bad", rejects="no such operator")]).run(range(3)))
 
 
-def test_a_worker_that_loses_whatever_it_does_is_left_out():
+def test_a_worker_that_always_fails_is_excluded():
     bad, good = FakeWorker("bad", lost=tuple(range(100))), FakeWorker("good", seconds=0.005)
     assert values(WorkerPool[int]([bad, good]).run(range(40))) == [n * n for n in range(40)]
     assert bad.starts == 3
 
 
-def test_newcomers_are_hired():
+def test_new_workers_are_recruited():
     waiting = [FakeWorker("newcomer")]
     pool = WorkerPool[int]([], recruit=lambda: [waiting.pop()] if waiting else [], patience=5.0)
     assert values(pool.run(range(5))) == [n * n for n in range(5)]

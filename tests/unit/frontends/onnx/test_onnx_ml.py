@@ -53,7 +53,7 @@ def test_random_ensembles(dtype: Any) -> None:
 
 @pytest.mark.slow
 def test_random_joined_ensembles() -> None:
-    """TreeEnsemble; onnxruntime numbers SOFTMAX and LOGISTIC the other way round than ONNX."""
+    """TreeEnsemble; onnxruntime swaps the numbers of SOFTMAX and LOGISTIC."""
     for seed in range(40):
         attributes, rows = random_joined_ensemble(seed, np.float32)
         model = model_of_node("TreeEnsemble", [rows], {"y": FLOAT}, version=5, **attributes)
@@ -103,7 +103,7 @@ def votes(share: float, trees: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("trees", [10, 20, 50, 101])
 def test_equal_votes_tie(trees: int) -> None:
-    """The first class wins, whatever the sums of float32 are."""
+    """The first class wins, regardless of rounding in float32 sums."""
     x = np.arange(-1, trees + 1, dtype=np.float32)[:, None]
     model = model_of_node("TreeEnsembleClassifier", [x], {"l": INT64, "y": FLOAT}, **votes(1 / trees, trees))
     results = load(model, "numpy").run({"x0": x})
@@ -113,8 +113,8 @@ def test_equal_votes_tie(trees: int) -> None:
     np.testing.assert_array_equal(results["y"], expected.astype(np.float32))
 
 
-def test_trees_walk_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If positions of all rows and trees would be too many."""
+def test_trees_are_walked_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trees are split into turns if there are too many positions of rows and trees."""
     monkeypatch.setattr(tree_ensembles, "MAX_POSITIONS", 100)
     for seed in range(12):
         op_type, attributes, outputs, rows = random_ensemble(seed, np.float32)

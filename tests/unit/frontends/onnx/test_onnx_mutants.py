@@ -1,4 +1,4 @@
-"""Nodes that do not fit: an exception of dmlgpu, or the result that ONNX's reference or onnxruntime has."""
+"""Invalid nodes raise an exception of dmlgpu, or give the result of ONNX's reference or onnxruntime."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.frontends.onnx.onnx_against import model_of, model_of_node, norm
 
 F = np.float32
 STEP = 9
-"""Every so manieth mutant is run."""
+"""Step through the mutants."""
 
 
 @pytest.mark.parametrize("number", range(len(samples())), ids=lambda number: f"{number}-{samples()[number].label}")
@@ -115,7 +115,7 @@ REJECTED: tuple[tuple[str, list[Any], dict[str, Any], str], ...] = (
 
 @pytest.mark.parametrize("case", REJECTED, ids=ids)
 @pytest.mark.parametrize("held", [True, False])
-def test_errors_name_what_does_not_fit(case: tuple[str, list[Any], dict[str, Any], str], held: bool) -> None:
+def test_errors_name_the_invalid_input(case: tuple[str, list[Any], dict[str, Any], str], held: bool) -> None:
     op, inputs, attributes, message = case
     outputs = ["y", "z"] if op == "TopK" else ["y"]
     weights = tuple(range(1, len(inputs))) if held else ()
@@ -146,7 +146,9 @@ NUMBER, MORE, STATE = VALUE("n", TensorProto.INT64, []), VALUE("m", TensorProto.
         ("If", ["none"], {"then_branch": body_of(), "else_branch": body_of()}, "condition must have one element"),
     ],
 )
-def test_control_flow_names_what_does_not_fit(op: str, names: list[str], rest: dict[str, Any], message: str) -> None:
+def test_errors_of_control_flow_name_the_invalid_input(
+    op: str, names: list[str], rest: dict[str, Any], message: str
+) -> None:
     outputs = ["y", "z"] if op == "If" else ["y"]
     feeds = {"a": normal(3), "two": np.array(2), "yes": np.array(True), "none": np.zeros(0, np.int64)}
     if op != "Loop" or names[1] == "none":

@@ -28,10 +28,10 @@ from tests.unit.frontends.onnx.onnx_against import model_of
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
 SAMPLE = 12
-"""Of how many node tests one runs; all do with ``--profile full``."""
+"""Step through the node tests; ``--profile full`` runs all."""
 
 MIN_SHARE = 0.5
-"""Least share of the runs with new sizes that follow from patterns."""
+"""Minimum share of runs with new sizes that follow from patterns."""
 
 
 def free(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -45,7 +45,7 @@ def free(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def resized(inputs: Sequence[np.ndarray]) -> Iterator[list[np.ndarray]]:
-    """Yield inputs with other sizes: all that are equal change alike, to few values in turn."""
+    """Yield inputs with other sizes: equal sizes change to the same value."""
     sizes = sorted({size for array in inputs for size in array.shape})
     changes = [{size: value} for size in sizes for value in (size + 1, size + 3, 2 * size + 2) if size]
     for change in [*changes, {size: size + 2 for size in sizes}, {size: 2 * size for size in sizes}]:
@@ -79,7 +79,7 @@ def check(model: onnx.ModelProto, runs: Sequence[Sequence[np.ndarray]], device: 
 
 
 def cases(first: int, step: int) -> Iterator[tuple[str, onnx.ModelProto, list[list[np.ndarray]]]]:
-    """Yield every so many of the node tests: the name, the model, and the inputs of runs."""
+    """Yield each `step`-th node test: the name, the model, and the inputs of runs."""
     for name, case in sorted(onnx_backend.models("node").items())[first::step]:
         model = onnx_backend.model_of(case)
         if onnx_backend.outside(model) or "random" in name or "bernoulli" in name or "dropout" in name:
@@ -90,7 +90,7 @@ def cases(first: int, step: int) -> Iterator[tuple[str, onnx.ModelProto, list[li
 
 
 def check_node_tests(first: int, step: int, device: Device) -> None:
-    """Check every so many of the node tests with free dimensions, and that enough runs follow from patterns."""
+    """Check each `step`-th node test with free dimensions, and that enough runs follow from patterns."""
     runs, followed = 0, 0
     for name, model, inputs in cases(first, step):
         try:
@@ -104,7 +104,7 @@ def check_node_tests(first: int, step: int, device: Device) -> None:
 
 
 def generate_parts(metafunc: pytest.Metafunc, count: int) -> None:
-    """Run one of so many parts of the node tests; all with ``--profile full``."""
+    """Run the first of `count` parts of the node tests; ``--profile full`` runs all."""
     if "part" in metafunc.fixturenames:
         metafunc.parametrize("part", range(count if metafunc.config.getoption("--profile") == "full" else 1))
 
@@ -209,7 +209,7 @@ def embedded() -> onnx.ModelProto:
 
 
 def halves() -> onnx.ModelProto:
-    """Return a model that takes ranges with ends from behind, turns them, and resizes them."""
+    """Return a model that slices ranges counted from the end, transposes them, and resizes them."""
     nodes = [
         node("Slice", ["x", "start", "end", "axes"], ["middle"]),
         node("Slice", ["middle", "behind", "front", "axes", "back"], ["turned"]),

@@ -1,4 +1,4 @@
-"""ONNX operators on pictures, on the adapter numpy: against onnxruntime, and ONNX's reference where that is wrong."""
+"""ONNX operators on images, on the adapter numpy: against onnxruntime, or ONNX's reference if that is wrong."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_grid_sample_far_outside() -> None:
             at = (places + F(1)) * F(2) if aligned else (places + F(1)) * F(2.5) - F(0.5)
         for index, place in enumerate(at):
             if padding == "reflection" and 1e3 < abs(place) < np.inf:
-                # Its position between the borders is lost to the rounding of float32.
+                # Rounding to float32 loses its position between the borders.
                 assert abs(result[index]) <= 1.5 * np.abs(row).max(), (settings, far[index])
                 continue
             expected = exact_sample(row, float(place), mode, padding, aligned)
@@ -249,7 +249,7 @@ def test_windows_beyond_the_padding(include: int) -> None:
 
 @pytest.mark.parametrize("mode", ["VALID", "SAME_UPPER", "SAME_LOWER"])
 @pytest.mark.parametrize("op", ["AveragePool", "MaxPool", "LpPool"])
-def test_sizes_that_round_up_beside_automatic_padding(op: str, mode: str) -> None:
+def test_sizes_that_round_up_with_automatic_padding(op: str, mode: str) -> None:
     for size, kernel, stride in ((7, 2, 2), (8, 3, 2), (7, 1, 3), (9, 2, 4)):
         for include in (0, 1) if op == "AveragePool" else (None,):
             rest: dict[str, Any] = {} if include is None else {"count_include_pad": include}
@@ -270,7 +270,7 @@ def test_columns_to_pictures() -> None:
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("p", [1, 2])
-def test_norm_of_nothing(axis: int, p: int) -> None:
+def test_norm_of_no_elements(axis: int, p: int) -> None:
     x = normal(3, 4, 5)
     x[0], x[:, 1], x[..., 2] = 0, 0, 0
     check_node("LpNormalization", [x], ["y"], axis=axis, p=p)

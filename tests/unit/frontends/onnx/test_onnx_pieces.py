@@ -19,7 +19,7 @@ from tests.unit.frontends.onnx.onnx_against import expected_of, model_of_node, n
 
 
 def limited(op_type: str, inputs: list[np.ndarray], number: int, **attributes: Any) -> tuple[Session, Any, Any]:
-    """A session that binds at most 1 KiB at once, what it is fed, and what is expected."""
+    """Return a session that binds at most 1 KiB at once, its feeds, and the expected outputs."""
     model, feeds = model_of_node(op_type, inputs, ["y"], weights=(number,), **attributes)
     return load(model, device_with_small_bindings()), feeds, expected_of(model, feeds)[0]
 

@@ -29,7 +29,7 @@ def integers(*shape: int, dtype: Any = np.uint8, seed: int = 0) -> np.ndarray:
 
 
 def halves(*shape: int, dtype: Any = np.int8, seed: int = 0) -> np.ndarray:
-    """Integers of half the range: onnxruntime's products of uint8 by int8 saturate pairs on some processors."""
+    """Return integers of half the range, since onnxruntime's products of uint8 by int8 saturate on some CPUs."""
     return (integers(*shape, dtype=dtype, seed=seed) // 2).astype(dtype)
 
 
@@ -193,7 +193,7 @@ def test_a_scale_of_rows_in_two_dimensions_is_rejected() -> None:
         (0, np.ones(3, np.uint8), "input 0 must have 2 dimensions"),
     ],
 )
-def test_gemm_of_what_does_not_fit(place: int, array: Any, reason: str) -> None:
+def test_gemm_of_shapes_that_do_not_match(place: int, array: Any, reason: str) -> None:
     zero = np.uint8(1)
     arrays: list[Any] = [integers(2, 3), SCALE, zero, integers(3, 2), SCALE, zero, None, SCALE, zero]
     arrays[place] = array

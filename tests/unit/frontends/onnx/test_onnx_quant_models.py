@@ -23,7 +23,7 @@ def pictures(count: int) -> list[np.ndarray]:
 
 
 class Pictures(CalibrationDataReader):
-    """What the ranges of activations are measured on."""
+    """Images for calibrating the ranges of activations."""
 
     def __init__(self) -> None:
         self._left: Iterator[np.ndarray] = iter(pictures(6))

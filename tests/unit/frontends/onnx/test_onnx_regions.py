@@ -1,4 +1,5 @@
-"""RoiAlign and MaxRoiPool over regions of every kind, against onnxruntime, and ONNX's reference where it rejects."""
+"""RoiAlign and MaxRoiPool over regions of every kind, against onnxruntime, and ONNX's reference for those that it
+rejects."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ REGIONS = np.array(
         [4, 4, 4, 4],  # neither
         [5, 4, 1, 2],  # both reversed
         [3, 5, 1, 9],  # one reversed
-        [-6, -5, -3, -2],  # before the picture
-        [20, 20, 30, 25],  # behind it
+        [-6, -5, -3, -2],  # before the image
+        [20, 20, 30, 25],  # after it
         [-2, -3, 9, 12],  # around it
     ],
     F,
@@ -63,7 +64,7 @@ def test_a_region_without_area_has_no_samples(mode: str) -> None:
 
 @pytest.mark.parametrize("mode", ["avg", "max"])
 def test_narrow_regions_have_one_sample(mode: str) -> None:
-    """A region is widened to 1: rounding its corners must not make it wider, or it has two samples."""
+    """A region is widened to 1: rounding its corners must not widen it further, or it would have two samples."""
     begins = np.random.default_rng(1).uniform(-3, 6, (64, 2)).astype(F)
     regions = np.concatenate([begins, begins + F(0.5)], 1)
     inputs = [normal(1, 2, 7, 6), regions, np.zeros(len(regions), int)]

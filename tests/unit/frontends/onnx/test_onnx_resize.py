@@ -1,4 +1,4 @@
-"""Resize and Upsample over the whole matrix of their attributes, against ONNX's reference."""
+"""Resize and Upsample over all combinations of their attributes, against ONNX's reference."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ TARGETS: tuple[tuple[tuple[int, ...], dict[str, Any]], ...] = (
     ((2, 6, 2, 5), {"scales": (1.5, 0.35), "axes": (3, 1)}),
     ((1, 2, 3, 4, 3), {"sizes": (1, 2, 2, 3, 5)}),
 )
-"""Shapes, and what they become."""
+"""Shapes, and target shapes."""
 
 
 def node_inputs(x: np.ndarray, how: str, target: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:

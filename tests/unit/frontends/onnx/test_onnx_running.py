@@ -1,4 +1,4 @@
-"""Where nodes of ONNX models run, what is folded and kept, and what hostile files come to; on the adapter numpy."""
+"""Placement, folding and caching of ONNX models, and errors of hostile files; on the adapter numpy."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_placement_names_kernels_reads_and_bodies() -> None:
     model = model_of(nodes, {"x": (FLOAT, [3]), "count": (INT64, [])}, {"places": INT64, "last": FLOAT})
     session = load(model, "numpy")
     assert session.placement == ()
-    for count in (1, 2):  # the second time from what is kept
+    for count in (1, 2):  # the second time from the cache
         session.run({"x": np.array([1, -1, 2], np.float32), "count": np.array(count)})
         where = {(node.node, node.where): node for node in session.placement}
         assert where["relu", "device"].kernels == ("dmlgpu.reference.activation.activation_relu",)
@@ -60,7 +60,7 @@ def test_placement_names_kernels_reads_and_bodies() -> None:
         load(model, "numpy", strict=True).run({"x": normal(3)})
 
 
-# ---- what is folded and kept
+# ---- folding and caching
 
 
 @pytest.mark.parametrize("has_bias", [True, False])
@@ -192,7 +192,7 @@ def test_external_data_that_are_not_there(tmp_path: Path, entries: dict[str, str
         load(tmp_path / "m.onnx", "numpy")
 
 
-def test_wrong_wanted_outputs_and_broken_wiring() -> None:
+def test_wrong_requested_outputs_and_broken_wiring() -> None:
     session = load(one_node(), "numpy")
     with pytest.raises(InvalidArgument, match=r"unknown output 'z'; the model has: y$"):
         session.run({"x": normal(3)}, outputs=["z"])

@@ -251,7 +251,7 @@ MODELS: dict[str, Callable[[], onnx.ModelProto]] = {
 }
 
 SIZES = (6, 6, 6, 5, 9, 9, 7, 12, 12, 4, 6, 20, 21, 5)
-"""Rows of runs; those of equal size differ in what the host reads."""
+"""Rows of runs; runs of equal size differ in the elements that the host reads."""
 
 
 def elements(rows: int, run: int) -> np.ndarray:
@@ -262,7 +262,7 @@ def elements(rows: int, run: int) -> np.ndarray:
 
 
 def sized(session: Any) -> list[bool]:
-    """Return which stages of the last run followed from patterns."""
+    """Return for each stage of the last run whether it followed from a pattern."""
     return [isinstance(stage, SizedStage) for stage in runner_of(session).last_stages]
 
 
@@ -301,7 +301,7 @@ def filled(*nodes: onnx.NodeProto) -> onnx.ModelProto:
 
 @pytest.fixture
 def tries(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, bool]]:
-    """Of each try of a run, whether it used cached stages, and patterns."""
+    """Attempts of runs: whether each used cached stages, and patterns."""
     known: list[tuple[bool, bool]] = []
     run_once = Runner.attempt
 

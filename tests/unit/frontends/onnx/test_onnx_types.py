@@ -115,7 +115,7 @@ def test_types_in_bodies_and_functions() -> None:
 
 
 def test_mixed_types_that_schemas_allow() -> None:
-    """Of different type variables, as onnxruntime has them."""
+    """Inputs of different type variables, as onnxruntime accepts them."""
     x, scale = np.ones((2, 3), np.float16), np.full(3, 2, np.float32)
     cases: list[tuple[Any, dict[str, np.ndarray]]] = [
         (helper.make_node("Pow", ["x", "p"], ["y"]), {"p": np.full((2, 3), 2, np.int64)}),

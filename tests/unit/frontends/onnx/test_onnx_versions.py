@@ -1,4 +1,4 @@
-"""What differs from one version of ONNX's operator set to the next, from 7 on, against onnxruntime's CPU provider."""
+"""Differences between versions of ONNX's operator set from 7 on, against onnxruntime's CPU provider."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_slice(opset: int) -> None:
     inputs = [X, integers(3, 2), integers(-1000, 0), integers(2, 1), integers(-2, -1)]
     check_node("Slice", inputs, FLOAT, opset=opset, weights=(1, 2, 3, 4))
     check_node("Slice", [X, np.array([0, 1], np.int32), np.array([1, 2], np.int32)], FLOAT, opset=opset)
-    # Only a run knows where the slices begin; the second one takes a dimension as a whole, backwards.
+    # The starts of slices are known only in a run; the second slice reverses a dimension.
     backwards = [X, np.array([1, -1]), np.array([2, -(2**31)]), np.array([0, 2]), np.array([1, -1])]
     check_node("Slice", backwards, FLOAT, opset=opset, weights=(3, 4))
 

@@ -1,4 +1,4 @@
-"""``--check`` where onnxruntime differs: ONNX's reference is asked, and known causes are named."""
+"""``--check`` if onnxruntime differs: ONNX's reference decides, and known causes are named."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def quantized(weight_type: Any = np.int8) -> ModelProto:
 
 
 def saturated(model: ModelProto, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """What onnxruntime computes without VNNI: pairs of products are added in 16 bits."""
+    """Return the results of onnxruntime without VNNI, which adds pairs of products in 16 bits."""
     product = np.full((2, 3), 2 * 32767, np.int32)
     cast = product.astype(np.float32)
     return {"product": product, "cast": cast, "y": cast * np.float32(0.01)}
@@ -48,7 +48,7 @@ def saturated(model: ModelProto, inputs: Mapping[str, NDArray[Any]]) -> dict[str
 
 @pytest.fixture
 def onnxruntime(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
-    """Put a function in the place of onnxruntime."""
+    """Return a function that replaces onnxruntime."""
 
     def replace(run: Any) -> None:
         monkeypatch.setattr(checking, "other_implementation", lambda: ("onnxruntime", run))
@@ -91,7 +91,7 @@ def test_the_witness_agrees_with_onnxruntime(monkeypatch: pytest.MonkeyPatch) ->
     assert "output 'y' differs from onnxruntime by up to 1.24; ONNX's reference agrees with onnxruntime" in repr(result)
 
 
-def test_witnesses_that_agree_with_nobody_or_cannot_tell(onnxruntime: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_witnesses_that_agree_with_neither_side_or_fail(onnxruntime: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checking, "compute_by_onnx", lambda model, inputs: {"product": np.zeros((2, 3), np.int32)})
     result = check(quantized())
     assert [divergence.witness for divergence in result.divergences] == ["neither", "", "", ""]

@@ -1,6 +1,6 @@
 """Every ONNX operator with every size 0 in turn, other inputs as constants and as inputs of the run.
 
-What ONNX's reference or onnxruntime evaluates is computed here, with the same result, shape and type.
+Nodes that ONNX's reference or onnxruntime evaluates give the same result, shape and type.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ REJECTED = {
     ("Attention", "q", True): "queries of no steps beside a past",
     ("Attention", "k", True): "keys of no steps beside a past",
 }
-"""What is rejected though the reference computes it."""
+"""Nodes that are rejected although the reference computes them."""
 
 
 def references(model: Any, feeds: dict[str, np.ndarray], op: str) -> list[list[np.ndarray]]:
-    """Return what ONNX's reference and onnxruntime evaluate, as far as they do."""
+    """Return the results of ONNX's reference and onnxruntime, if they have any."""
     results = []
     evaluators = [lambda: ReferenceEvaluator(model).run(None, feeds), lambda: expected_of(model, feeds)]
     for evaluate in evaluators[: 1 if op in RECURRENT else 2]:
@@ -77,7 +77,7 @@ def test_sizes_of_0(sample: Sample) -> None:
 
 
 @pytest.mark.parametrize("op", UNSET)
-def test_sums_over_nothing_are_0(op: str) -> None:
+def test_sums_over_no_elements_are_0(op: str) -> None:
     (sample,) = (sample for sample in samples() if sample.op == op)
     sized = sample.sized(q=0)
     (result,) = load(sized.model(), "numpy").run(sized.feeds()).values()
@@ -111,8 +111,8 @@ REDUCED = {
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("op", REDUCED)
-def test_reductions_of_nothing(op: str) -> None:
-    """Results are limits of the type where they are infinite; NaN is 0 as an integer."""
+def test_reductions_of_no_elements(op: str) -> None:
+    """Infinite results become limits of an integer type; NaN becomes 0."""
     for kind in (F, np.int32, np.int64, np.uint8 if op in ("ReduceMax", "ReduceMin") else np.uint64):
         number = REDUCED[op]
         if kind is not F:
@@ -156,8 +156,8 @@ def test_a_range_whose_extent_overflows_is_empty() -> None:
     check_node("Range", inputs, ["y"], weights=(0, 1, 2))
 
 
-def test_nothing_set_and_scattered() -> None:
-    """Places that NonZero finds, none, name what ScatterND writes: nothing."""
+def test_no_elements_are_scattered() -> None:
+    """NonZero finds no positions, so ScatterND writes nothing."""
     nodes = [
         helper.make_node("NonZero", ["mask"], ["places"]),
         helper.make_node("Transpose", ["places"], ["rows"], perm=[1, 0]),
@@ -190,7 +190,7 @@ def test_products_of_vectors_without_elements(left: tuple[int, ...], right: tupl
         check_node("FusedMatMul", inputs, ["y"], domain="com.microsoft", alpha=0.5, weights=constants)
 
 
-def test_products_over_nothing_leave_the_bias() -> None:
+def test_products_over_no_elements_leave_the_bias() -> None:
     for constants in ((), (1, 2)):
         inputs = [np.zeros((2, 0), F), np.zeros((0, 3), F), normal(3)]
         check_node("Gemm", inputs, ["y"], weights=constants, beta=0.5)
@@ -200,7 +200,7 @@ def test_products_over_nothing_leave_the_bias() -> None:
         check_node("ConvTranspose", inputs, ["y"], weights=constants)
 
 
-def test_large_integers_beside_nothing_are_no_sizes() -> None:
+def test_large_integers_next_to_empty_inputs_are_not_sizes() -> None:
     bias = np.array([-461, 427, 12345, 6789], np.int32)
     scale, zero = np.array(0.1, F), np.array(0, np.uint8)
     filters = np.ones((4, 2, 1, 1), np.uint8)
@@ -210,7 +210,7 @@ def test_large_integers_beside_nothing_are_no_sizes() -> None:
 
 
 @pytest.mark.parametrize("held", [True, False])
-def test_huge_shapes_of_nothing_are_rejected(held: bool) -> None:
+def test_huge_shapes_of_no_elements_are_rejected(held: bool) -> None:
     inputs = [np.zeros((0, 3), F), np.array([0, 0, 0, 1 << 61])]
     model, feeds = model_of_node("Pad", inputs, ["y"], weights=(1,) if held else ())
     with pytest.raises(NotSupported, match="'it': sizes of at most"):
@@ -222,7 +222,7 @@ def test_all_outputs_of_fused_operators(batch: int, rows: int) -> None:
     x, scale, rest = normal(batch, rows, 4), normal(4), {"domain": "com.microsoft"}
     check_node("SkipLayerNormalization", [x, x, scale, scale], ["y", "", "", "sum"], **rest)
     check_node("SkipSimplifiedLayerNormalization", [x, x, scale], ["y", "", "", "sum"], **rest)
-    for past in (0,) if batch else (0, 2):  # no new rows beside a past are rejected, as those of Attention
+    for past in (0,) if batch else (0, 2):  # a past without new rows is rejected, as by Attention
         cache = [normal(batch, 2, past, 2) if past else None] * 2
         check_node("MultiHeadAttention", [x, x, x, None, None, None, *cache], ["y", "k", "v"], num_heads=2, **rest)
     check_node("Attention", [x, normal(4, 12), normal(12)], ["y", "present"], num_heads=2, **rest)
@@ -246,7 +246,7 @@ def test_hidden_sizes_are_three(sizes: list[int]) -> None:
 
 
 @pytest.mark.parametrize("last", [0, 1])
-def test_quantized_sums_over_nothing_leave_the_bias(last: int) -> None:
+def test_quantized_sums_over_no_elements_leave_the_bias(last: int) -> None:
     """onnxruntime leaves them unset."""
     x = np.zeros((1, 4, 3, 0) if last else (1, 0, 4, 3), np.uint8)
     scale, zero, bias = np.array(0.5, F), np.array(3, np.uint8), np.array([-2, 0, 6], np.int32)
@@ -301,7 +301,7 @@ def test_paddings_of_the_run_are_counted() -> None:
 
 
 def test_an_empty_region_of_resize_is_none() -> None:
-    """Scales are known in the run only, beside a roi without elements."""
+    """Scales are known only in the run, and the roi has no elements."""
     inputs = [normal(1, 1, 3, 4), np.zeros(0, F), np.array([1, 1, 2, 1.5], F)]
     check_node("Resize", inputs, ["y"], version=13, mode="linear")
 
@@ -315,7 +315,7 @@ def test_grids_of_a_single_picture() -> None:
 
 
 @pytest.mark.parametrize("op_type", ["MaxPool", "AveragePool", "LpPool"])
-def test_windows_of_nothing_do_not_begin_in_the_padding(op_type: str) -> None:
+def test_windows_of_empty_inputs_do_not_begin_in_the_padding(op_type: str) -> None:
     rest = {"kernel_shape": [1, 2], "strides": [3, 2], "pads": [0, 1, 0, 1], "ceil_mode": 1}
     check_node(op_type, [np.zeros((0, 3, 9, 9), F)], ["y"], **rest)
 
@@ -327,7 +327,7 @@ def test_joined_tensors_agree_in_other_sizes() -> None:
 
 
 @pytest.mark.parametrize("in_order", [0, 1])
-def test_nothing_has_no_unique_elements(in_order: int) -> None:
+def test_empty_inputs_have_no_unique_elements(in_order: int) -> None:
     model, feeds = model_of_node("Unique", [np.zeros((2, 0), F)], ["y", "first", "inverse", "counts"], sorted=in_order)
     results = load(model, "numpy").run(feeds)
     assert [(result.shape, result.dtype) for result in results.values()] == [((0,), F), *[((0,), np.int64)] * 3]

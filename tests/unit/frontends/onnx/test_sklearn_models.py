@@ -117,7 +117,7 @@ def test_classifiers(to_onnx: Any, dtype: Any) -> None:
 
 @pytest.mark.slow
 def test_classifiers_of_two_classes(to_onnx: Any) -> None:
-    """Some labels are wrong, so that no class is certain; labels are no numbers of classes."""
+    """Some labels are wrong, so no class is certain; labels are not indices of classes."""
     rng = np.random.default_rng(0)
     y = np.where((Y > 0) ^ (rng.random(len(Y)) < 0.1), 7, -2)
     checked(to_onnx, classifiers(), X, y, {"zipmap": False})
@@ -147,7 +147,7 @@ def test_pairwise_probabilities(to_onnx: Any) -> None:
 
 
 def test_doubles(to_onnx: Any) -> None:
-    """Trees compare float64 exactly; other models say what to do."""
+    """Trees compare float64 exactly; other models raise an error with advice."""
     x = X.astype(np.float64) + 1e-9
     checked(to_onnx, iter([ensemble.RandomForestClassifier(5, random_state=0)]), x, Y, {"zipmap": False})
     model = to_onnx(linear_model.LogisticRegression(max_iter=500).fit(x, Y), x[:1], options={"zipmap": False})
@@ -162,7 +162,7 @@ def test_maps_are_rejected(to_onnx: Any) -> None:
 
 
 def test_page(to_onnx: Any) -> None:
-    """What docs/scikit-learn.md shows."""
+    """The example of docs/scikit-learn.md runs."""
     page = (Path(__file__).parents[4] / "docs" / "scikit-learn.md").read_text()
     (block,) = re.findall(r"^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
     exec(compile(block, "scikit-learn.md", "exec"), {})

@@ -56,7 +56,7 @@ def test_devices() -> None:
     ("use_gpu", "named", "taken"),
     [(True, "", None), (False, "", "software"), (False, "numpy", None), (True, "numpy", None)],
 )
-def test_which_adapter_a_device_takes(monkeypatch: pytest.MonkeyPatch, use_gpu: bool, named: str, taken: Any) -> None:
+def test_adapter_of_a_device(monkeypatch: pytest.MonkeyPatch, use_gpu: bool, named: str, taken: Any) -> None:
     numpy = dmlgpu.Device("numpy").adapter
     known = [
         AdapterInfo("card", "Vulkan", "discrete", "vendor", "1"),
@@ -131,7 +131,7 @@ def test_inputs_that_no_output_needs_are_not_bound(device: dml.Device, builder: 
         assert np.array(device.compute(model, [dml.Binding(x, [1, 2]), second], [y])[0]).tolist() == [2, 4]
 
 
-def test_outputs_that_are_not_wanted(device: dml.Device, builder: dml.GraphBuilder) -> None:
+def test_outputs_that_are_not_requested(device: dml.Device, builder: dml.GraphBuilder) -> None:
     (x,) = inputs(builder, dml.TensorDesc(F32, [2]))
     outputs = [x + 1.0, x * 2.0, x - 3.0]
     model = builder.build(NONE, outputs)
@@ -149,7 +149,7 @@ def test_a_model_is_of_the_graph_when_it_was_built(device: dml.Device, builder: 
     y2 = y + later
     bindings = [dml.Binding(weight, [2, 3]), dml.Binding(x, [1, 1])]
     assert np.array(device.compute(model, bindings, [y])[0]).tolist() == [2, 3]
-    # Weights that change are handed over anew: the model is initialized again.
+    # Changed weights initialize the model again.
     for values in ([4, 5], [4, 5], [6, 7]):
         bindings[0] = dml.Binding(weight, values)
         assert np.array(device.compute(model, bindings, [y])[0]).tolist() == values
@@ -268,7 +268,7 @@ def test_arrays_as_tensor_data() -> None:
     assert "TensorData object at" in repr(data) == str(data)
 
 
-def test_what_the_adapter_lacks_is_rejected_as_a_runtime_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_features_that_the_adapter_lacks_raise_a_runtime_error(monkeypatch: pytest.MonkeyPatch) -> None:
     builder = dml.GraphBuilder(dml.Device())
     (x,) = inputs(builder, dml.TensorDesc(F32, [2]))
     y = x + 1.0

@@ -85,7 +85,7 @@ A, B = draw(1, 2, 3, 4), draw(1, 2, 3, 4)
         (lambda a, b: True + a - b, 1 + A - B),
         (lambda a, b: 2.5 - a - b, 2.5 - A - B),
         (lambda a, b: np.float64(3) * a - b, 3 * A - B),
-        (lambda a, b: 4.0 / a - b, 1 / (4 * A) - B),  # DirectMLX scales what the reciprocal is taken of
+        (lambda a, b: 4.0 / a - b, 1 / (4 * A) - B),  # DirectMLX scales the argument of the reciprocal
     ],
 )
 def test_element_by_element(build: Callable[..., Any], expected: Array) -> None:
@@ -107,7 +107,7 @@ def test_element_by_element(build: Callable[..., Any], expected: Array) -> None:
     ],
 )
 def test_changing_an_expression(change: Callable[..., Any], expected: Array) -> None:
-    """C++ objects are changed in place, so whoever holds the expression sees it."""
+    """C++ objects are changed in place, visible to all references."""
 
     def build(x: Any, y: Any) -> Any:
         held = x
@@ -222,7 +222,7 @@ def scatter(x: Array, w: Array, stride: int, more: int) -> Array:
         (
             {"output_sizes": [1, 3, 10, 12]},
             1,
-        ),  # as candy.py asks: a forward convolution of these gives the input's sizes
+        ),  # as in candy.py: a forward convolution of these gives the input's sizes
         ({"output_sizes": [1, 3, 10, 12], "output_padding": [1, 1]}, 1),
     ],
 )

@@ -1,4 +1,4 @@
-"""What PyDirectML rejects: each in one sentence, as a TypeError or a RuntimeError that is also dmlgpu's."""
+"""Rejections of PyDirectML: TypeErrors and RuntimeErrors that are also exceptions of dmlgpu."""
 
 from __future__ import annotations
 

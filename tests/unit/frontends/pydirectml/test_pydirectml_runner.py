@@ -17,7 +17,7 @@ from tests.pydirectml_scripts import run_apart, run_python
 FACTS = '''"""What a script sees."""
 from __future__ import annotations
 import pickle, sys
-import beside
+import sibling
 
 
 class Kept:
@@ -25,7 +25,7 @@ class Kept:
 
 
 number: int = 1
-print(sys.argv, sys.path[0], beside.VALUE)
+print(sys.argv, sys.path[0], sibling.VALUE)
 print(__name__, __doc__, __file__, __package__, __spec__, __cached__, type(__loader__).__name__)
 print(sorted(name for name in globals() if name.startswith("__")), __annotations__)
 print(sys.modules["__main__"].Kept is Kept, type(pickle.loads(pickle.dumps(Kept()))) is Kept)
@@ -47,7 +47,7 @@ except LookupError as error:
 
 @pytest.fixture(autouse=True)
 def process() -> Iterator[None]:
-    """What running a script changes is put back."""
+    """Restore the state of the process that a script changes."""
     with (
         mock.patch.dict(os.environ),
         mock.patch.dict(sys.modules),
@@ -68,7 +68,7 @@ def test_a_script_sees_and_raises_what_it_does_under_python(tmp_path: Path) -> N
     folder = tmp_path / "folder"
     folder.mkdir()
     write(folder, FACTS)
-    write(folder, "VALUE = 7", "beside.py")
+    write(folder, "VALUE = 7", "sibling.py")
     script = os.path.join("folder", "script.py")
     expected = run_python(script, "-a", "--flag", "a b", directory=tmp_path)
     result = run_apart(script, "-a", "--flag", "a b", directory=tmp_path)

@@ -1,4 +1,4 @@
-"""Whole scripts that import pydirectml give what onnxruntime makes of the same networks."""
+"""Complete scripts that import pydirectml give onnxruntime's results for the same networks."""
 
 from __future__ import annotations
 

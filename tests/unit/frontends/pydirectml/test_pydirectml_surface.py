@@ -149,7 +149,7 @@ DESCRIPTIONS = {
         ((F32, dml.TensorFlags.NONE, [2], None, 8, 0), (F32, 0, [2], None, 8, 0)),
     ],
 }
-"""By form of the constructor, arguments and what is read afterwards, by hand."""
+"""By form of the constructor: arguments, and the attributes afterwards, written by hand."""
 
 
 @pytest.mark.parametrize("form", CLASSES["TensorDesc"]["constructors"])

@@ -24,7 +24,7 @@ from dmlgpu.frontends.torch.exported import load  # noqa: E402
 
 @pytest.fixture(autouse=True)
 def fresh_dynamo() -> None:
-    """No graphs of earlier tests, which would count as other sizes."""
+    """Drop the graphs of earlier tests, which would count as other sizes."""
     torch.compiler.reset()
     torch.manual_seed(0)
 
@@ -117,7 +117,7 @@ def test_inference_follows_parameters_that_change() -> None:
 
 
 def test_inference_follows_parameters_that_share_memory() -> None:
-    """Plans of graphs do not look at parameters, but at what they are: other places, and inputs in their memory."""
+    """Plans do not depend on parameters' values, but on their memory: other memory, and inputs that share it."""
     model = torch.nn.Linear(4, 4, bias=False).eval().to("dml")
     numbers = torch.arange(32.0)
     memory = numbers.to("dml")
@@ -307,7 +307,7 @@ def test_dropout_draws_the_same_numbers_in_graphs(monkeypatch: pytest.MonkeyPatc
 
 
 def test_operators_outside_of_graphs_run_between_them() -> None:
-    """``nonzero`` reads elements: what comes before and after is compiled."""
+    """``nonzero`` reads elements: the operators before and after it are compiled."""
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
 
         def function(x: Any) -> Any:

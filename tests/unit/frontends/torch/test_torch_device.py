@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[4]
 
 
 def run(code: str, *arguments: str, **environment: str) -> str:
-    """What a script prints in a process of its own, on the adapter numpy."""
+    """Return the output of a script in a process of its own, on the adapter numpy."""
     result = subprocess.run(
         [sys.executable, *(arguments or ("-c", textwrap.dedent(code)))],
         check=False,
@@ -220,7 +220,7 @@ def test_optimizers_follow_the_cpu(name: str, foreach: bool) -> None:
     ],
 )
 def test_scaled_gradients_and_fused_optimizers_follow_the_cpu(name: str, options: dict[str, Any]) -> None:
-    """The second loss is infinite, so that its step is left out and the scale falls; it grows after three others."""
+    """The second loss is infinite, so its step is skipped and the scale falls; it grows after three others."""
     results, scales = [], []
     for device in ("cpu", "dml"):
         torch.manual_seed(0)
@@ -458,7 +458,7 @@ WRONG_DTYPES: dict[str, Callable[..., Any]] = {
 def test_errors_are_those_of_the_cpu(name: str) -> None:
     call = WRONG_SHAPES.get(name) or WRONG_DTYPES[name.removeprefix("dtypes of ")]
     messages = []
-    for device in ("cpu", "dml", "dml"):  # a wrong call is not remembered as a right one
+    for device in ("cpu", "dml", "dml"):  # a wrong call is not cached as a valid one
         with pytest.raises((RuntimeError, IndexError, ValueError)) as caught:
             call(functools.partial(filled, device))
         messages.append((caught.type, str(caught.value).splitlines()[0]))
@@ -513,7 +513,7 @@ FALLBACK = """
 """
 
 
-def test_what_is_not_there_is_rejected_by_name() -> None:
+def test_missing_operators_are_rejected_by_name() -> None:
     with pytest.raises(
         NotImplementedError, match=r"aten::linalg_householder_product is not implemented for the dml device \(inputs: "
     ):

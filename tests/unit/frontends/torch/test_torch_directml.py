@@ -43,7 +43,7 @@ def test_attention_with_a_cache_equals_that_of_the_whole_sequence() -> None:
 
 @pytest.mark.parametrize("width", [8, 4])
 def test_rotary_positions(width: int) -> None:
-    """Element i and i + width / 2 are a point that turns by position * frequency i; the rest stays."""
+    """Elements i and i + width / 2 are a point rotated by position * frequency i; others do not change."""
     torch.manual_seed(0)
     q, k = torch.randn(2, 1, 2, 3, 8)
     frequencies = 100.0 ** -(torch.arange(0, width, 2) / width)

@@ -19,7 +19,7 @@ F = torch.nn.functional
 distributions = torch.distributions
 
 SHAPES = [0.05, 0.3, 0.9, 1.0, 2.5, 8.0, 20.0, 31.0, 33.0, 100.0, 5000.0]
-"""Of gamma variates, on both sides of where another expansion begins."""
+"""Shapes of gamma variates, on both sides of the start of another expansion."""
 
 
 def around(shapes: list[float]) -> tuple[Any, Any]:

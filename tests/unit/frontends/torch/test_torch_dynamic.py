@@ -24,7 +24,7 @@ LENGTHS = (4, 7, 9, 12, 5, 16, 21, 30, 33, 40)
 
 @pytest.fixture(autouse=True)
 def fresh_dynamo(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No graphs of earlier tests, which would count as other sizes."""
+    """Drop the graphs of earlier tests, which would count as other sizes."""
     if "torchvision" not in sys.modules:
         monkeypatch.setitem(sys.modules, "torchvision", None)  # one for another PyTorch fails to import
     torch.compiler.reset()

@@ -20,8 +20,8 @@ TARGET = torch.arange(70000) % 3
 
 
 def assert_close(function: Callable[..., Any], tensors: list[Any], what: str, share: float = 0) -> None:
-    """Results are those of float64 but for four units in the last place of float16; gradients of the inputs but for a
-    share of the largest one, because what PyTorch hands from forward to backward is rounded."""
+    """Assert results within four ULP of float16 of those in float64, and gradients within a share of the largest one,
+    because PyTorch rounds the values that forward saves for backward."""
     backward = bool(share)
     halves = [x.half() if x.is_floating_point() else x for x in tensors]
     results = []
@@ -76,7 +76,7 @@ OWN_GRADIENTS = {
     "avg_pool2d with a divisor",
     "softmax",
 }
-"""Functions whose gradients are operators of their own; PyTorch composes the others' of operators that round."""
+"""Functions whose gradients are operators of their own; PyTorch composes those of others from operators that round."""
 
 
 def test_statistics_are_rounded_once() -> None:

@@ -35,7 +35,7 @@ def arguments(name: str, dtype: Any, shapes: Any = SHAPES) -> tuple[Any, ...]:
 
 
 def call(name: str, values: tuple[Any, ...], device: str, **options: Any) -> list[Any]:
-    """Return an overload's results, or what it leaves in its first argument, on the CPU."""
+    """Return an overload's results, or its changed first argument, on the CPU."""
     packet, _, kind = name.partition(".")
     moved = [
         [x.to(device, copy=True) if isinstance(x, torch.Tensor) else x for x in value]

@@ -369,7 +369,7 @@ def test_gradients_of_dropout_follow_its_mask() -> None:
     assert torch.equal(y.detach().cpu(), x.grad.cpu())
 
 
-def test_what_is_missing_is_rejected() -> None:
+def test_missing_operators_are_rejected() -> None:
     x = torch.randn(4, 2, 3, device="dml")
     with pytest.raises(NotImplementedError, match="linalg_householder_product"):
         torch.linalg.householder_product(x.mT, x[:, :, 0])

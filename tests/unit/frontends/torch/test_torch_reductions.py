@@ -53,7 +53,7 @@ def test_reductions_of_everything(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["sum", "prod", "mean", "logsumexp", "all", "any"])
-def test_reductions_of_nothing(name: str) -> None:
+def test_reductions_of_no_elements(name: str) -> None:
     compare(getattr(torch, name), torch.empty(2, 0, 3), 1)
     compare(getattr(torch, name), torch.empty(2, 0, 3), 0)
 

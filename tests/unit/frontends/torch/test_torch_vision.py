@@ -31,7 +31,7 @@ ROIS = np.array(
 
 @pytest.fixture(scope="module", autouse=True)
 def schemas() -> Any:
-    """torchvision's operators, as it defines them, if it is not loaded."""
+    """Define torchvision's operators as torchvision does, if it is not loaded."""
     library = torch.library.Library("torchvision", "FRAGMENT")
     for schema in SCHEMAS:
         name = schema.partition("(")[0]
