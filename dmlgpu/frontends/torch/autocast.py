@@ -10,6 +10,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from dmlgpu.frontends.torch import adapters
+from dmlgpu.frontends.torch.internals import AUTOCAST_KEYS, excluding_keys
 from dmlgpu.frontends.torch.operators.registry import overload
 
 _HALF = (
@@ -35,7 +36,6 @@ _WIDEST = ("addcdiv", "addcmul", "atan2", "bilinear", "cross", "dot", "grid_samp
 
 _LIBRARY = torch.library.Library("aten", "IMPL")
 _FALLTHROUGH = torch.library.Library("_", "IMPL")
-_KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)  # type: ignore[attr-defined]
 
 
 def _cast(value: Any, dtype: torch.dtype) -> Any:
@@ -61,7 +61,7 @@ def _kernel(name: str, dtype_of: Callable[[Any], torch.dtype]) -> Callable[..., 
     target = overload(name)
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        with torch._C._ExcludeDispatchKeyGuard(_KEYS):
+        with excluding_keys(AUTOCAST_KEYS):
             dtype = dtype_of((*args, *kwargs.values()))
             return target(
                 *(_cast(value, dtype) for value in args), **{key: _cast(value, dtype) for key, value in kwargs.items()}

@@ -15,24 +15,28 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._decomp import core_aten_decompositions
-from torch._dynamo import trace_rules
-from torch._dynamo.backends.common import aot_autograd
-from torch._dynamo.variables.optimizer import OptimizerVariable
-from torch._functorch.aot_autograd import make_boxed_func
-from torch._functorch.partitioners import min_cut_rematerialization_partition
-from torch._guards import TracingContext
-from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx.experimental.symbolic_shapes import optimization_hint, statically_known_true
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils import _pytree as pytree
 
 from dmlgpu import ops
 from dmlgpu.frontends.torch import adapters
+from dmlgpu.frontends.torch.compiler_internals import (
+    HigherOrderOperator,
+    OpOverload,
+    TracingContext,
+    aot_autograd,
+    core_aten_decompositions,
+    count_steps_on,
+    make_boxed_func,
+    min_cut_rematerialization_partition,
+    skip_packages,
+    unset_fake_temporarily,
+)
 from dmlgpu.frontends.torch.dispatch import CALLERS, DROPPED
 from dmlgpu.frontends.torch.dtypes import DATA_TYPES, data_type_of, dtype_of
+from dmlgpu.frontends.torch.internals import LOOP_KEY, has_kernel, operator_names, pytree
 from dmlgpu.frontends.torch.operators.registry import DECOMPOSED, ENTRIES, overload
 from dmlgpu.frontends.torch.replay import CallArguments, CallPlan, function_ids, recording
 from dmlgpu.frontends.torch.storage import Memory, memory_of, tensor_of, torch_of, unowned, write
@@ -46,23 +50,8 @@ from dmlgpu.tensors.tracing.trace import CallSize
 _DEVICE = "dml"
 
 _SKIPPED = "common", "compiler", "frontends", "ops", "runtime", "tensors"
-for _package in (*(f"dmlgpu.{room}" for room in _SKIPPED), "wgpu", "cffi"):
-    trace_rules.add(_package)  # Dynamo traces models, those of demos too, but not the kernels that they call
-
-_set_capturable = OptimizerVariable._set_capturable
-
-
-def _set_capturable_on_device(variable: Any, tracer: Any) -> None:
-    """Let new optimizers count steps on the device, as PyTorch does on CUDA: CPU counters would be uploaded."""
-    optimizer = variable.value
-    for group in optimizer.param_groups:
-        parameters = group["params"]
-        if "capturable" in group and all(x.device.type == _DEVICE and x not in optimizer.state for x in parameters):
-            group["capturable"] = True
-    _set_capturable(variable, tracer)
-
-
-setattr(OptimizerVariable, "_set_capturable", _set_capturable_on_device)  # noqa: B010 - mypy rejects an assignment
+skip_packages((*(f"dmlgpu.{room}" for room in _SKIPPED), "wgpu", "cffi"))  # of kernels; models of demos are traced
+count_steps_on(_DEVICE)
 
 
 def backend(
@@ -131,13 +120,12 @@ def _decompositions() -> Mapping[Any, Any]:
 @functools.cache  # a single value
 def _foreach_decompositions() -> dict[Any, Any]:
     """Return PyTorch's loops over tensors for operators on lists, by operator."""
-    names = [name for name in torch._C._dispatch_get_all_op_names() if name.startswith("aten::_foreach_")]
+    names = [name for name in operator_names() if name.startswith("aten::_foreach_")]
     targets = [overload(name.removeprefix("aten::")) for name in names]
-    loop = torch._C.DispatchKey.CompositeExplicitAutograd
     return {
-        target: functools.partial(target._op_dk, loop)
+        target: functools.partial(target._op_dk, LOOP_KEY)
         for target in targets
-        if not target._schema.is_mutable and torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), loop)
+        if not target._schema.is_mutable and has_kernel(target.name(), LOOP_KEY)
     }
 
 
@@ -378,8 +366,8 @@ class _Support(OperatorSupportBase):
 def is_supported(node: fx.Node) -> bool:
     """Return whether a node of a graph can be computed as part of a compiled graph."""
     target: Any = node.target
-    if not isinstance(target, torch._ops.OpOverload):
-        return not isinstance(target, torch._ops.HigherOrderOperator)  # getitem, and arithmetic with sizes
+    if not isinstance(target, OpOverload):
+        return not isinstance(target, HigherOrderOperator)  # getitem, and arithmetic with sizes
     entry = ENTRIES.get(_name(target))
     if entry is None and not (target.is_view or target in _SIZES or target in _MOVES or target in _FILLS):
         return False
@@ -454,7 +442,7 @@ def _call(node: fx.Node, values: Mapping[fx.Node, Any], index: int) -> Any:
     """Compute one node."""
     target: Any = node.target
     args, keywords = _mapped(node.args, values), _mapped(node.kwargs, values)
-    if not isinstance(target, torch._ops.OpOverload):
+    if not isinstance(target, OpOverload):
         return target(*args, **keywords)
     if target in _SIZES:
         return _SIZES[target](*args, **keywords)

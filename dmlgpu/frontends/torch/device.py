@@ -13,9 +13,9 @@ from types import TracebackType
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
-from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 from dmlgpu.frontends.torch import adapters, generators
+from dmlgpu.frontends.torch.internals import Hooks, register_backend
 from dmlgpu.tensors.session import session_of
 
 DeviceLike: TypeAlias = torch.device | str | int | None
@@ -237,7 +237,7 @@ def _is_in_bad_fork() -> bool:
     return os.getpid() != _first_process and any(opened.removed_reason for opened in adapters.opened())
 
 
-class _Hooks(torch._C._acc.PrivateUse1Hooks):
+class _Hooks(Hooks):
     def is_available(self) -> bool:
         return True
 
@@ -250,4 +250,4 @@ class _Hooks(torch._C._acc.PrivateUse1Hooks):
 
 def register() -> None:
     """Register the device's name, module, hooks and guard; a process can do so once."""
-    _setup_privateuseone_for_python_backend(adapters.NAME, backend_module=sys.modules[__name__], hook=_Hooks())
+    register_backend(adapters.NAME, backend_module=sys.modules[__name__], hook=_Hooks())

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
-from torch._C._dynamo import eval_frame
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidState, OutOfMemory
 from dmlgpu.frontends.torch import adapters, operators
 from dmlgpu.frontends.torch.dtypes import cast, dtype_of, number_as
+from dmlgpu.frontends.torch.internals import schemas_of, skip_tracing
 from dmlgpu.frontends.torch.operators.registry import (
     DECOMPOSED,
     DIFFERENTIABLE,
@@ -47,9 +47,6 @@ DROPPED = frozenset({"layout", "pin_memory", "memory_format", "non_blocking"})
 _INDEXING = frozenset({"index.Tensor", "index_put", "_index_put_impl", "_unsafe_index.Tensor", "_unsafe_index_put"})
 """Operators whose tensors of indices, their second argument, may be on the CPU."""
 
-_UNTRACED = eval_frame._FrameExecStrategy(eval_frame._FrameAction.SKIP, eval_frame._FrameAction.SKIP)
-"""Dynamo's rule for a function that it traces neither itself nor through its callees."""
-
 _SCALAR_OPERANDS = frozenset({"self", "other", "exponent"})
 
 Kernel = Callable[..., Any]
@@ -62,7 +59,7 @@ def register(name: str, kernel: Kernel, key: str = "PrivateUse1") -> None:
     """
     function = kernel.func if isinstance(kernel, functools.partial) else kernel
     function = function if hasattr(function, "__code__") else type(function).__call__
-    eval_frame.set_code_exec_strategy(function.__code__, _UNTRACED)
+    skip_tracing(function.__code__)
     LIBRARY.impl(name, kernel, key)
 
 
@@ -524,17 +521,16 @@ def _full_name(schema: Any) -> str:
 
 def register_table() -> None:
     """Register kernels for all entries of the table, their in-place and their ``out=`` overloads."""
-    schemas = torch._C._jit_get_schemas_for_operator
     for entry in ENTRIES.values():
         packet, _, suffix = entry.name.partition(".")
-        family = schemas(f"aten::{packet}")
+        family = schemas_of(f"aten::{packet}")
         schema = next((known for known in family if known.overload_name == suffix), None)
         if schema is None:
             raise ValueError(f"aten::{entry.name} does not exist")
         caller = CALLERS[entry.name] = Caller(entry, schema)
         register(entry.name, caller)
         arguments = _arguments(schema)
-        for other in (*family, *schemas(f"aten::{packet}_")):
+        for other in (*family, *schemas_of(f"aten::{packet}_")):
             name = _full_name(other)
             if other is schema or name in ENTRIES or _arguments(other) != arguments:
                 continue

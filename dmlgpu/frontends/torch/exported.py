@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch._dynamo.exc import TorchRuntimeError
 from torch.export import ExportedProgram
 from torch.export.passes import move_to_device_pass
-from torch.utils import _pytree as pytree
 
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.frontends.torch import adapters
 from dmlgpu.frontends.torch.compiled import backend
+from dmlgpu.frontends.torch.compiler_internals import TorchRuntimeError
+from dmlgpu.frontends.torch.internals import pytree
 
 
 class LoadedProgram:

@@ -15,14 +15,13 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.frontends.torch import adapters
 from dmlgpu.frontends.torch.dispatch import CALLERS, assign, planned, recovered, wrapped
 from dmlgpu.frontends.torch.dtypes import number_as
+from dmlgpu.frontends.torch.internals import LOOP_KEY
 from dmlgpu.frontends.torch.operators.registry import overload
 from dmlgpu.frontends.torch.replay import function_ids
 from dmlgpu.frontends.torch.storage import tensor_of, torch_of
 from dmlgpu.ops import directml
 from dmlgpu.tensors.session import session_of
 from dmlgpu.tensors.tensor import Tensor
-
-_LOOP = torch._C.DispatchKey.CompositeExplicitAutograd
 
 MAX_TENSORS = 64
 _MAX_BYTES = 16 << 20
@@ -58,7 +57,7 @@ class ListKernel:
         numbers = args[-1] if self._has_numbers else None
         lists = [value for value in args if isinstance(value, list | tuple) and value is not numbers]
         if not _are_alike(lists, numbers):
-            return self._loop._op_dk(_LOOP, *args, **kwargs)
+            return self._loop._op_dk(LOOP_KEY, *args, **kwargs)
         results: list[Any] = []
         for part in _parts(lists[0]):
             sliced = [value[part] if isinstance(value, list | tuple) else value for value in args]

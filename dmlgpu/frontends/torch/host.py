@@ -15,6 +15,7 @@ import torch
 import torch.utils.dlpack
 
 from dmlgpu.frontends.torch import adapters, device
+from dmlgpu.frontends.torch.internals import accelerator
 
 _PINNED = torch.library.Library("aten", "IMPL")
 
@@ -86,7 +87,7 @@ def _of_accelerator(original: Callable[..., Any], ours: Callable[..., Any]) -> C
 
     @functools.wraps(original)
     def function(*args: Any) -> Any:
-        return (ours if torch._C._accelerator_getAccelerator().type == adapters.NAME else original)(*args)
+        return (ours if accelerator().type == adapters.NAME else original)(*args)
 
     return function
 
@@ -127,5 +128,5 @@ def register() -> None:
     for name, ours in _MEMORY.items():
         setattr(torch.accelerator, name, _of_accelerator(getattr(torch.accelerator, name), ours))
     sys.modules["torch.nn.parallel.data_parallel"]._get_available_device_type = _type_in_parallel  # type: ignore[attr-defined]
-    if torch._C._accelerator_getAccelerator().type == adapters.NAME:  # no other device pins memory
+    if accelerator().type == adapters.NAME:  # no other device pins memory
         _PINNED.impl("_pin_memory", lambda x, device=None: x, "CPU")

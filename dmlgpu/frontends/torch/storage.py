@@ -19,16 +19,15 @@ from dmlgpu.catalog.tensor_desc import TensorDesc, span
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.frontends.torch import adapters
 from dmlgpu.frontends.torch.dtypes import TORCH_DTYPES, data_type_of
+from dmlgpu.frontends.torch.internals import CPU_KEYS, construct_storage, empty_tensor, from_dlpack
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.session import Prepared, session_of
 from dmlgpu.tensors.strided import behind_binding
 from dmlgpu.tensors.tensor import Tensor
 
-_CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 _as_strided = torch.ops.aten.as_strided.default.redispatch
 _set = torch.ops.aten.set_.source_Storage_storage_offset.redispatch
 bytes_in = torch.UntypedStorage.nbytes  # the original, before it is replaced for storages of the device
-_construct_storage = torch._C._construct_storage_from_data_pointer
 
 _next_address = 1 << 40
 
@@ -145,13 +144,13 @@ def _new_storage(index: int, size: int) -> Any:
     """Return a storage without memory, at an address of its own."""
     global _next_address
     address, _next_address = _next_address, _next_address + (size + 511) // 256 * 256
-    return _construct_storage(address, adapters.torch_device(index), size)
+    return construct_storage(address, adapters.torch_device(index), size)
 
 
 def over(source: Any, index: int, dtype: torch.dtype, sizes: tuple[int, ...], strides: tuple[int, ...]) -> torch.Tensor:
     """Return a tensor of a storage, from its first byte on."""
-    x = _as_strided(_CPU, _seed(index, dtype), (0,), (1,), 0)
-    return _set(_CPU, x, source, 0, sizes, strides)
+    x = _as_strided(CPU_KEYS, _seed(index, dtype), (0,), (1,), 0)
+    return _set(CPU_KEYS, x, source, 0, sizes, strides)
 
 
 # ---- tensors without elements, from which others are made ------------------------------------------------------------
@@ -194,10 +193,10 @@ def _seed(index: int, dtype: torch.dtype) -> torch.Tensor:
     """Return a tensor of a device and dtype without elements."""
     seed = _seeds.get((index, dtype))
     if seed is None:
-        first = torch._C._acc.create_empty_tensor((0,), dtype)
+        first = empty_tensor((0,), dtype)
         seed = first if index == 0 else _imported(index).view(torch.uint8)
         if index:
-            seed = torch.ops.aten.view.dtype.redispatch(_CPU, seed, dtype)
+            seed = torch.ops.aten.view.dtype.redispatch(CPU_KEYS, seed, dtype)
         _seeds[index, dtype] = seed
     return seed
 
@@ -210,7 +209,7 @@ def _imported(index: int) -> torch.Tensor:
     _exported.append((managed, shape, strides, deleter))
     capsule = ctypes.pythonapi.PyCapsule_New
     capsule.restype, capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-    return torch._C._from_dlpack(capsule(ctypes.addressof(managed), b"dltensor", None))
+    return from_dlpack(capsule(ctypes.addressof(managed), b"dltensor", None))
 
 
 # ---- writes ---------------------------------------------------------------------------------------------------------

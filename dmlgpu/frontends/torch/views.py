@@ -9,9 +9,8 @@ import torch
 
 from dmlgpu.catalog.tensor_desc import span
 from dmlgpu.frontends.torch import storage
+from dmlgpu.frontends.torch.internals import CPU_KEYS
 from dmlgpu.frontends.torch.operators.registry import overload
-
-_CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 
 
 def _by_cpu(name: str) -> Callable[..., Any]:
@@ -19,7 +18,7 @@ def _by_cpu(name: str) -> Callable[..., Any]:
     redispatch = overload(name).redispatch
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        return redispatch(_CPU, *args, **kwargs)
+        return redispatch(CPU_KEYS, *args, **kwargs)
 
     return kernel
 
@@ -42,7 +41,7 @@ def resize(x: torch.Tensor, size: Any, *, memory_format: Any = None) -> torch.Te
 
 
 def _set_strided(x: torch.Tensor, source: Any, offset: int, sizes: Any, strides: Any) -> torch.Tensor:
-    return overload("set_.source_Storage_storage_offset").redispatch(_CPU, x, source, offset, sizes, strides)
+    return overload("set_.source_Storage_storage_offset").redispatch(CPU_KEYS, x, source, offset, sizes, strides)
 
 
 def bytes_of(source: Any, index: int, size: int) -> torch.Tensor:

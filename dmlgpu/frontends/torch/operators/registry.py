@@ -37,6 +37,8 @@ from typing import Any, TypeVar
 
 import torch
 
+from dmlgpu.frontends.torch.internals import operator_names
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -196,7 +198,7 @@ def composes(*names: str, differentiable: bool = False) -> Callable[[Function], 
 
 def drop_missing() -> None:
     """Move the names of operators that the installed PyTorch lacks from the tables to `MISSING`."""
-    known = set(torch._C._dispatch_get_all_op_names())
+    known = set(operator_names())
     MISSING.extend(sorted(name for name in ENTRIES | DECOMPOSED if f"aten::{name}" not in known))
     for name in MISSING:
         for table in (ENTRIES, DECOMPOSED, DIFFERENTIABLE):

@@ -154,7 +154,7 @@ ENDINGS = (  # of llama.cpp
 
 @pytest.mark.parametrize("kind", [TokenType.CONTROL, TokenType.NORMAL, TokenType.USER_DEFINED, TokenType.UNUSED])
 def test_tokens_that_end_a_turn(kind: TokenType, tmp_path: Path) -> None:
-    """They end an answer regardless of their type in the file, are a single token of a prompt, and not part of a text."""
+    """They end an answer regardless of their type in the file, are one token of a prompt, and not part of a text."""
     path = tmp_path / "m.gguf"
     for ending in ENDINGS:
         tokens = [

@@ -54,7 +54,7 @@ def onnxruntime_outputs(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> lis
 def check(
     model: onnx.ModelProto, feeds: Mapping[str, Any], rtol: float = 1e-5, atol: float = 1e-6, steps: int = 0
 ) -> list[Any]:
-    """Run a model here and in onnxruntime, and compare; integers may differ by ``steps``. Return the outputs of dmlgpu."""
+    """Run a model in dmlgpu and onnxruntime, and compare; integers may differ by ``steps``. Return dmlgpu's outputs."""
     results = list(load(model, "numpy").run(dict(feeds)).values())
     for result, expected in zip(results, onnxruntime_outputs(model, feeds), strict=True):
         assert (result.dtype, result.shape) == (expected.dtype, expected.shape)

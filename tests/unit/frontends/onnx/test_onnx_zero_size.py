@@ -23,8 +23,8 @@ DRAWN = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "Random
 RECURRENT = ("GRU", "LSTM", "RNN")  # onnxruntime aborts, or leaves states as the memory was
 UNSET = ("DynamicQuantizeMatMul", "MatMulIntegerToFloat", "QGemm")  # onnxruntime leaves sums over nothing unset
 REJECTED = {
-    ("Attention", "q", True): "queries of no steps beside a past",
-    ("Attention", "k", True): "keys of no steps beside a past",
+    ("Attention", "q", True): "queries of no steps with a past",
+    ("Attention", "k", True): "keys of no steps with a past",
 }
 """Nodes that are rejected although the reference computes them."""
 
