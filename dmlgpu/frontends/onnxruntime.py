@@ -109,7 +109,7 @@ class OrtValue:
         """Return a value with the elements of an array.
 
         Args:
-            array: Of a type that DirectML has, or bool.
+            array: Array of a type that DirectML has, or bool.
             device_type: "cpu" keeps the array itself; any other name uploads it to adapter ``device_id``.
             device_id: Index of the adapter.
 

@@ -60,7 +60,7 @@ def run(
 
     Args:
         model: Path of a JSON or ONNX file, the content of a JSON file as a Python mapping, or a loaded model.
-        device: Where to run; None opens the default adapter.
+        device: Device to run on; None opens the default adapter.
         output_directory: Folder for files; None means the current directory.
         allow_paths: Whether the model may read and write any regular file; see ``load``.
 

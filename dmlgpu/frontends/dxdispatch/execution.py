@@ -53,7 +53,7 @@ def execute(
 
     Args:
         model: From ``load``.
-        device: Where to run; None opens the default adapter.
+        device: Device to run on; None opens the default adapter.
         output_directory: Folder for files; None means the current directory.
         on_event: Called with each event as it happens, also before an error.
         timing: Options of repeated dispatches, for statistics; None runs once.

@@ -107,7 +107,7 @@ def read_image(
     """Return the shape (1, channels, height, width) of an image, and a function that loads its elements, 0 to 1.
 
     Args:
-        source: Where the model names the file.
+        source: Value in the model that names the file.
         path: The file.
         data_type: FLOAT32 or FLOAT16.
         sizes: N, C, H, W to bring it to, by cubic interpolation; None keeps its own, with three channels.
@@ -160,9 +160,9 @@ def check_writable(target: JsonNode, resource: Any, dimensions: tuple[int, ...] 
     """Raise ModelError unless a resource can be written as an image.
 
     Args:
-        target: Where the model names the file.
+        target: Value in the model that names the file.
         resource: The ``Resource``.
-        dimensions: Those of the command.
+        dimensions: Dimensions of the command.
     """
     _pillow(target)
     if resource.data_type not in _TYPES:

@@ -48,10 +48,10 @@ class TableDispatchable:
 
     Attributes:
         name: The model's name for it.
-        path: Where it stands in the model.
+        path: Path in the model.
         inputs: Bind points in the order of the operator's fields, or of the graph's inputs.
         outputs: likewise.
-        flags: How to compile it.
+        flags: Options of compilation.
         initial_inputs: Tensors bound at initialization: those with OWNED_BY_DML.
     """
 
@@ -164,9 +164,9 @@ class ShaderDispatch:
 
     Attributes:
         dispatchable: Its name.
-        ranges: What each binding is bound to, by number.
+        ranges: Bound range of each binding, by its number in WGSL.
         groups: Workgroups along x, y and z (``threadGroupCount``).
-        path: Where the command stands in the model.
+        path: Path of the command in the model.
     """
 
     dispatchable: str
@@ -195,7 +195,7 @@ class WriteFile:
         resource: Name of the resource.
         target: The file; relative ones start in the output directory. ``.npy`` gives a NumPy array, others raw bytes.
         dimensions: Sizes to write and return the resource with, or None.
-        path: Where the command stands in the model.
+        path: Path of the command in the model.
     """
 
     resource: str
@@ -215,7 +215,7 @@ class DxModel:
         resources: By name, in the model's order.
         dispatchables: By name, in the model's order.
         commands: In the order in which they run.
-        access: Which files it may read and write.
+        access: Files that it may read and write.
         source: The file it came from, or None.
     """
 

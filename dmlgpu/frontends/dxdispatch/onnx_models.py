@@ -37,7 +37,7 @@ class OnnxOptions:
     Attributes:
         name_overrides: Sizes of dimensions by name (``--onnx_free_dim_name_override``).
         denotation_overrides: Sizes of dimensions by denotation (``--onnx_free_dim_denotation_override``).
-        shapes: Of inputs and outputs, by the tensor's name (``--binding_shape``).
+        shapes: Shapes of inputs and outputs, by the tensor's name (``--binding_shape``).
 
     Raises:
         InvalidArgument: If a field is no mapping of names to sizes from 1 to 2^32 - 1.

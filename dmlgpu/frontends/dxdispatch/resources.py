@@ -134,7 +134,7 @@ def parse_resource(name: str, node: JsonNode, access: FileAccess) -> Resource:
     Args:
         name: The model's name for it.
         node: The member of ``resources``.
-        access: Which files the model may read.
+        access: Files that the model may read.
     """
     node.allow(_KEYS, "a resource")
     kind = node.get("type")

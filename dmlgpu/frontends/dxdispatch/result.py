@@ -60,7 +60,7 @@ class Dispatched:
         dispatchable: Its name.
         cpu: Milliseconds on the host of each iteration, by the number of repetitions in it.
         gpu: Milliseconds between the device's timestamps, likewise; empty if the device has none.
-        warmup: How many samples at the start count as cold, one hot sample left at least.
+        warmup: Number of samples at the start that count as cold, leaving at least one hot sample.
     """
 
     dispatchable: str
@@ -171,7 +171,7 @@ class DxResult:
 
     Attributes:
         resources: Each resource that a print or writeFile names, as the last such command saw it.
-        events: What happened, in order; ``str`` of one is the line DxDispatch would print.
+        events: Events in order; ``str`` of one is the line DxDispatch would print.
     """
 
     resources: Mapping[str, NDArray[Any]]
@@ -208,7 +208,7 @@ class TimingOptions:
     """DxDispatch's options of timing.
 
     Attributes:
-        iterations: Of the loop of each dispatch command (``--dispatch_iterations``).
+        iterations: Iterations of the loop of each dispatch command (``--dispatch_iterations``).
         repeat: Dispatches within an iteration, between one wait and the next (``--dispatch_repeat``).
         milliseconds_to_run: Time after which the loop ends, instead of after ``iterations``; None for no such time
             (``--milliseconds_to_run``).

@@ -309,7 +309,7 @@ def make_runner(device: Device, dispatchable: Any, buffers: Buffers, own: list[B
     """Compile and initialize a dispatchable.
 
     Args:
-        device: Where it runs.
+        device: Device to run on.
         dispatchable: One of the model's.
         buffers: The resources' memory; deferred ones have none.
         own: Takes further buffers that it needs.

@@ -64,7 +64,7 @@ class CachedDecoding:
     Args:
         model: The model.
         network: Its network.
-        device: Where it runs.
+        device: Device to run on.
         context: Rows of the caches.
         chunk: Maximum number of prompt tokens per run.
         label: Name of the model in messages.

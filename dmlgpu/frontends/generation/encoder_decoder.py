@@ -130,13 +130,13 @@ class EncoderDecoderNetwork:
     """The networks of a model with an encoder, as steps.
 
     Attributes:
-        settings: Of the encoder.
+        settings: Settings of the encoder.
         start: Tokens that begin an answer.
         encoder: Network from prompts to states.
         cross: Network from states to the caches of keys and values of all layers.
         decoder: Network of one token. Networks share the objects of equal weights.
-        caches: Those of the decoder's tokens.
-        cross_caches: Those of the encoder's states.
+        caches: Caches of the decoder's tokens.
+        cross_caches: Caches of the encoder's states.
         vocabulary: Number of logits.
         weight_bytes: Bytes of the weights.
         largest_bytes: Bytes of the largest of them.
@@ -251,7 +251,7 @@ class EncodedDecoding:
 
     Args:
         network: Their networks.
-        device: Where they run.
+        device: Device to run on.
         context: Maximum number of tokens of an answer.
         label: Name of the model in messages.
 

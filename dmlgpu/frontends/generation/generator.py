@@ -37,7 +37,7 @@ class GenerationStatistics:
 
     Attributes:
         prompt_tokens: Tokens of the prompts.
-        reused_tokens: Those that were in the caches already.
+        reused_tokens: Prompt tokens that were already in the caches.
         tokens: Generated tokens.
         prefill_seconds: Time of the prompt, with the first token.
         decode_seconds: Time of the other tokens.
@@ -240,7 +240,7 @@ class Generator:
             prompt: Text, or token ids; features {bands, frames} if the model takes those (Whisper).
             max_tokens: Maximum number of tokens; None for as many as the context has room for.
             stop: Strings that end the output; they are not part of it.
-            sampling: How tokens are chosen: the fields of SamplingOptions, ``temperature``, ``top_k``, ``top_p``,
+            sampling: Options of choosing tokens: the fields of SamplingOptions, ``temperature``, ``top_k``, ``top_p``,
                 ``repetition_penalty`` and ``seed``. By default, always the most likely one.
 
         Returns:
@@ -325,7 +325,7 @@ class Generator:
         Args:
             prompt: Text, or token ids.
             max_tokens: As for ``generate``.
-            options: How tokens are chosen; None for the most likely ones.
+            options: Options of choosing tokens; None for the most likely ones.
 
         Returns:
             An iterator over tokens, with the one that ends the text.

@@ -100,7 +100,7 @@ class LanguageModel:
 
 @dataclass(frozen=True)
 class CacheFormat:
-    """How caches are stored.
+    """Storage format of caches.
 
     Attributes:
         dtype: Float32, float16 or int8.

@@ -27,7 +27,7 @@ _MIN_POSITIVE = 1e-30
 
 @dataclass(frozen=True)
 class SamplingOptions:
-    """How tokens are chosen.
+    """Options of choosing tokens.
 
     Attributes:
         temperature: Divides the logits; 0 always takes the most likely token.
@@ -86,7 +86,7 @@ class Sampler:
     """Takes tokens from logits.
 
     Args:
-        device: Where the logits are.
+        device: Device of the logits.
         vocabulary: Number of logits.
     """
 

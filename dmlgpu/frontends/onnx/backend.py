@@ -50,7 +50,7 @@ class DmlBackend(Backend):
     """dmlgpu as a backend of ONNX: devices ``CPU`` and ``CUDA`` stand for the default device."""
 
     device: Device | None = None
-    """Where models run; None for ``default_device()``."""
+    """Device of models; None for ``default_device()``."""
 
     @classmethod
     def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> OnnxBackendModel:

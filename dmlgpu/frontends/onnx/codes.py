@@ -117,7 +117,7 @@ def encoded(load: Load, x: Tensor, coded: int, *, saturates: bool = True, roundi
         x: The elements.
         coded: ONNX's number of the type.
         saturates: Whether 8-bit floats saturate at the largest number, instead of NaN or infinity.
-        rounding: Of FLOAT8E8M0: ``up``, ``down`` or ``nearest``.
+        rounding: Rounding of FLOAT8E8M0: ``up``, ``down`` or ``nearest``.
     """
     if not is_float_code(coded):
         low = -2 if coded == TensorProto.INT2 else 0

@@ -81,7 +81,7 @@ class RecordedTrips:
     """The body of a loop, bound to two sets of memory for its states.
 
     Attributes:
-        device: Where it runs.
+        device: Device to run on.
         stage: The body, compiled as a whole.
         condition: Output that says whether another iteration follows; None for a Scan.
         states: States of the body, with their values after the completed iterations.

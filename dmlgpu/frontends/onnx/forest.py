@@ -61,7 +61,7 @@ class Nodes:
         tracks: Whether NaN makes the test true.
         true, false: Indices of the children; undefined for a leaf.
         roots: Indices of the roots.
-        leaves, targets, weights: Of each weight, the leaf, the target and the number to add.
+        leaves, targets, weights: Leaf, target and value of each weight.
         members: Sorted sets of BRANCH_MEMBER by index of the node.
     """
 

@@ -22,7 +22,7 @@ _WILD = "*?["
 
 @dataclass(frozen=True)
 class PictureOptions:
-    """How pixels become elements of an input: ``(pixel * scale - mean) / std``.
+    """Conversion of pixels to elements of an input: ``(pixel * scale - mean) / std``.
 
     Attributes:
         size: Height and width; None for the model's input size, or else the size of the image.

@@ -14,7 +14,7 @@ from dmlgpu.common.errors import NotSupported
 from dmlgpu.frontends.onnx.device_loops import MIN_TRIPS, NotRecorded, RecordedTrips, SequenceSlice
 from dmlgpu.frontends.onnx.model import declared
 from dmlgpu.frontends.onnx.node import OnnxNode
-from dmlgpu.frontends.onnx.placement import Placing
+from dmlgpu.frontends.onnx.placement import PlacementSource
 from dmlgpu.frontends.onnx.segments import Outcome, RunInput, RunStage, Slots
 from dmlgpu.frontends.onnx.symbolic import is_symbolic
 from dmlgpu.frontends.onnx.values import OnnxValue, Shape
@@ -25,12 +25,12 @@ MAX_ITERATIONS = 2**24
 """Maximum number of iterations of a loop."""
 
 
-class BodyRunner(Placing, Protocol):
+class BodyRunner(PlacementSource, Protocol):
     """Runs the body of a loop."""
 
     @property
     def device(self) -> Device:
-        """Where it runs."""
+        """Device that it runs on."""
 
     @property
     def only_stage(self) -> RunStage | None:

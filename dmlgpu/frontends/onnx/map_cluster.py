@@ -213,7 +213,7 @@ class Recruiter:
         client: The connection.
         model: The pickled model.
         requested: Parts of adapter names or ``"all"``; None for all but the reference.
-        options: How the model runs.
+        options: Options of the run.
         warn: Called with messages about workers that are not used.
     """
 

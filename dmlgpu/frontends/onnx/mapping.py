@@ -168,8 +168,8 @@ class AdapterWorker:
 
     Args:
         model: File of the pickled model.
-        adapter: Where it runs.
-        options: How it runs.
+        adapter: Adapter to run on.
+        options: Options of the run.
         label: Distinguishes two workers on one adapter.
     """
 
@@ -308,7 +308,7 @@ class MappedSession:
         run: Runs it in this process.
         inputs: Names of inputs.
         bound: Names of bound inputs.
-        options: How it runs in other processes.
+        options: Options of the run in other processes.
     """
 
     model: OnnxModel

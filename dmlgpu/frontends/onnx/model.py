@@ -199,7 +199,7 @@ class RunGraph:
         versions: Operator set versions.
         inputs, outputs: Names.
         known: Values of names that are constant.
-        shapes: Of the inputs, as declared (``Declared.shape``); empty for a body.
+        shapes: Declared shapes of the inputs (``Declared.shape``); empty for a body.
     """
 
     nodes: Sequence[NodeProto]

@@ -281,7 +281,8 @@ class RunKind:
     Args:
         sizes: Sizes of all inputs of the first run, in order.
         translate: Translates for inputs.
-        varying: Which of the sizes are symbols from the start (``Variation``); None if no run is recorded at first.
+        varying: Names or places of the sizes that are symbols from the start (``Variation``); None if no run is
+            recorded at first.
 
     Attributes:
         patterns: Patterns of the runs.
@@ -303,8 +304,8 @@ class RunKind:
         return is_known
 
 
-class PatternedRun:
-    """A run whose stages come from patterns if possible.
+class StageSource:
+    """The stages of a run, from patterns if possible.
 
     Args:
         kind: Its kind.
@@ -368,12 +369,12 @@ class PatternedRun:
         return self._recorder.record(outcomes)
 
 
-class RunPatterns:
+class PatternCache:
     """The patterns of all runs of a graph. Thread-safe.
 
     Args:
         translate: Translates the graph.
-        shapes: Of the inputs, as declared: sizes that are no numbers are symbols from the start, and so are integers
+        shapes: Declared shapes of the inputs: sizes that are no numbers are symbols from the start, and so are integers
             that the host reads. None if integers become symbols when they differ.
     """
 
@@ -381,7 +382,7 @@ class RunPatterns:
         self._translate, self._shapes, self._lock = translate, shapes, threading.Lock()
         self._kinds: Cache[Hashable, RunKind] = Cache(_KINDS)
 
-    def run(self, inputs: Inputs) -> PatternedRun | None:
+    def source_of(self, inputs: Inputs) -> StageSource | None:
         """Return the source of the stages of a run on inputs; None if all are translated without patterns."""
         sizes = [size for tensor in inputs if tensor is not None for size in tensor.shape]
         if 0 in sizes:
@@ -396,7 +397,7 @@ class RunPatterns:
                 varying = None if self._shapes is None else declared_symbols(inputs, self._shapes)
                 kind = RunKind(sizes, self._translate, varying)
                 self._kinds.put(key, kind, 1)
-        return PatternedRun(kind, inputs, is_first=is_first)
+        return StageSource(kind, inputs, is_first=is_first)
 
 
 def stage_after(translated: Stages, outcomes: Outcomes) -> RunStage:

@@ -45,7 +45,7 @@ class Placement:
 
 
 @dataclass(eq=False)
-class Placed:
+class PlannedPlacement:
     """Placement of a node during translation.
 
     Attributes:
@@ -74,12 +74,12 @@ class Placed:
         return replace(self.planned, where="none", operators=(), why=why or "unused: no node reads it")
 
 
-class Placing(Protocol):
+class PlacementSource(Protocol):
     """A source of placements; implemented by everything that runs a body."""
 
     @property
     def placement(self) -> tuple[Placement, ...]:
-        """Where each node was computed in the last run."""
+        """Placement of each node in the last run."""
 
 
 @dataclass(eq=False)
@@ -94,7 +94,7 @@ class NodeKernels:
 
     @cached_property
     def explanation(self) -> Explanation | None:
-        """How the graph compiles for the adapter; None on ``numpy``, which runs no kernels."""
+        """Explanation of the graph's compilation for the adapter; None on ``numpy``, which runs no kernels."""
         from dmlgpu.compiler.explain import explain_graph  # noqa: PLC0415 - it loads the compiler
 
         graph = self.segment.graph

@@ -56,7 +56,7 @@ def preview(source: Source, device: Device, shapes: Mapping[str, tuple[int, ...]
 
     Args:
         source: As for ``load``.
-        device: Where the model would run; nothing is executed.
+        device: Device to run on; nothing is executed.
         shapes: Shapes of inputs; free dimensions default to 1.
 
     Raises:

@@ -14,7 +14,7 @@ from onnx import NodeProto
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.frontends.onnx.model import RunGraph
-from dmlgpu.frontends.onnx.patterns import PatternedRun, RunPatterns, stage_after
+from dmlgpu.frontends.onnx.patterns import PatternCache, StageSource, stage_after
 from dmlgpu.frontends.onnx.placement import Placement
 from dmlgpu.frontends.onnx.segments import Outcome, RunInput, RunOutput, RunStage, Slots, Weights
 from dmlgpu.frontends.onnx.translate import Stages, Translation
@@ -49,7 +49,7 @@ class Runner:
     """Runs a graph.
 
     Args:
-        device: Where it runs.
+        device: Device to run on.
         graph: Main graph of a model, or body of a loop.
         weights: Constants of the model.
         is_body: Whether it is the body of a loop.
@@ -72,12 +72,12 @@ class Runner:
         # If kernels never have constants, sharing them with all shapes costs the first shape little.
         shares_all = device._state.backend.specializer.policy is Specialize.NEVER
         shapes = graph.shapes if shares_all else ()
-        self.patterns: RunPatterns | None = RunPatterns(_weakly(self.translate), shapes or None)
+        self.patterns: PatternCache | None = PatternCache(_weakly(self.translate), shapes or None)
         self.last_stages: tuple[RunStage, ...] = ()
 
     @property
     def placement(self) -> tuple[Placement, ...]:
-        """Where each node was computed in the last run; empty before the first."""
+        """Placement of each node in the last run; empty before the first."""
         return tuple(placement for stage in self.last_stages for placement in stage.placements())
 
     @property
@@ -87,7 +87,7 @@ class Runner:
 
     @property
     def device(self) -> Device:
-        """Where it runs."""
+        """Device that it runs on."""
         return self._device
 
     @property
@@ -139,14 +139,14 @@ class Runner:
         size = 0
         outcomes: tuple[Outcome, ...] = ()
         stages: Stages | None = None
-        patterned: PatternedRun | None = None
+        source: StageSource | None = None
         while True:
             stage = self.stages.get((signature, outcomes)) if uses_cache else None
             is_new = stage is None
             start = time.perf_counter()
             if stage is None and uses_patterns and self.patterns is not None:
-                patterned = patterned or self.patterns.run(inputs)
-                stage = None if patterned is None else patterned.stage(outcomes)
+                source = source or self.patterns.source_of(inputs)
+                stage = None if source is None else source.stage(outcomes)
             if stage is not None:
                 stages = None
             elif stages is None:

@@ -120,7 +120,7 @@ def of_both(score: Tensor, transform: str, *, is_probability: bool) -> Tensor:
 
     Args:
         score: The score.
-        transform: Of the scores. onnxruntime leaves the second column of PROBIT undefined; here it is 0.
+        transform: Transform of the scores. onnxruntime leaves the second column of PROBIT undefined; here it is 0.
         is_probability: Whether both scores sum to 1; else to 0.
     """
     if transform == "PROBIT":

@@ -20,7 +20,7 @@ from dmlgpu.common import symbols
 from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.program import Program, Slot
 from dmlgpu.frontends.onnx import watching
-from dmlgpu.frontends.onnx.placement import NodeKernels, Placed, Placement, Placing
+from dmlgpu.frontends.onnx.placement import NodeKernels, Placement, PlacementSource, PlannedPlacement
 from dmlgpu.frontends.onnx.symbolic import SymbolicArray
 from dmlgpu.frontends.onnx.tensor_proto import as_held, type_name
 from dmlgpu.frontends.onnx.values import Bounds, Recipe, Shape
@@ -199,7 +199,7 @@ class Segment:
 
     @cached_property
     def kernels(self) -> NodeKernels:
-        """Which kernels compute which nodes."""
+        """Kernels by the nodes that they compute."""
         return NodeKernels(self)
 
     @property
@@ -554,7 +554,7 @@ class RunStage:
     segment: Segment | None
     action: Action | None = None
     outputs: tuple[Output, ...] = ()
-    placed: tuple[Placed | tuple[str, Placing], ...] = ()
+    placed: tuple[PlannedPlacement | tuple[str, PlacementSource], ...] = ()
     checks: tuple[InputCheck, ...] = ()
     fills: tuple[Fill | SymbolicFill, ...] = ()
     sizes: Mapping[int, Any] = field(default_factory=dict)
@@ -586,7 +586,7 @@ class RunStage:
     def placements(self) -> Iterator[Placement]:
         """Return where its nodes were computed, those in bodies prefixed by the names of loops."""
         for placed in self.placed:
-            if isinstance(placed, Placed):
+            if isinstance(placed, PlannedPlacement):
                 yield placed.placement
             else:
                 name, body = placed

@@ -37,7 +37,7 @@ MAX_RUNNERS = 16
 
 
 @dataclass(frozen=True)
-class Bound:
+class InputBinding:
     """Binding of an input.
 
     Attributes:
@@ -64,8 +64,8 @@ class CompileProgress:
         seconds: Compile time; None before compilation.
         remaining: Estimated seconds until all shapes are compiled: by the lengths of the kernels' sources, and if each
             of the shapes takes as long as the latest ones. None before the first kernel.
-        driver: How many kernels the driver has compiled; None before the first and after the last one, and if earlier
-            graphs compiled them.
+        driver: Number of kernels that the driver has compiled; None before the first and after the last one, and if
+            earlier graphs compiled them.
     """
 
     number: int
@@ -142,7 +142,7 @@ class Session:
 
     Args:
         model: Result of ``model.read``.
-        device: Where the model runs.
+        device: Device to run on.
         strict: Whether to reject nodes that need host decisions.
         weights: Store of uploaded constants; sessions on one device may share it.
     """
@@ -153,7 +153,7 @@ class Session:
         self._weights = Weights(device) if weights is None else weights
         self._runners: Cache[Hashable, Runner] = Cache(CacheLimits(MAX_RUNNERS, MAX_RUNNERS))
         self._runner = self._runner_of({})
-        self._bound: dict[str, Bound] = {}
+        self._bound: dict[str, InputBinding] = {}
 
     def __repr__(self) -> str:
         inputs, outputs = (", ".join(map(str, declared)) for declared in (self.inputs, self.outputs))
@@ -172,7 +172,7 @@ class Session:
 
     @property
     def placement(self) -> tuple[Placement, ...]:
-        """Where each node was computed in the last run; empty before the first run.
+        """Placement of each node in the last run; empty before the first run.
 
         The first access for given shapes repeats the passes of the graph compiler, which may take seconds.
         """
@@ -278,7 +278,9 @@ class Session:
             )
         value = self._run_input(declared, tensor)
         self._check_shape(declared, value.shape, {})
-        self._bound[name] = Bound(self._on_device(name, value), updated_by, is_shared=isinstance(value.held, Tensor))
+        self._bound[name] = InputBinding(
+            self._on_device(name, value), updated_by, is_shared=isinstance(value.held, Tensor)
+        )
 
     def unbind(self, name: str) -> Tensor:
         """Remove the binding of an input.
@@ -482,7 +484,7 @@ class Session:
             result = by_name[output]
             assert isinstance(result, RunInput)
             tensor = self._on_device(name, result)
-            self._bound[name] = Bound(tensor, output, is_shared=output in requested)
+            self._bound[name] = InputBinding(tensor, output, is_shared=output in requested)
         return {name: by_name[name] for name in requested}
 
     def _runner_of(self, counts: Mapping[str, int | None]) -> Runner:

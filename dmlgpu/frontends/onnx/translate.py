@@ -24,7 +24,7 @@ from dmlgpu.frontends.onnx.containers import constructed
 from dmlgpu.frontends.onnx.loops import BodyRunner, LoopAction, NeedsBranch, NeedsLoop
 from dmlgpu.frontends.onnx.model import RunGraph
 from dmlgpu.frontends.onnx.node import OnnxNode
-from dmlgpu.frontends.onnx.placement import Placed, Placement, Placing
+from dmlgpu.frontends.onnx.placement import Placement, PlacementSource, PlannedPlacement
 from dmlgpu.frontends.onnx.registry import Translator, Versions
 from dmlgpu.frontends.onnx.rewriting import MAX_NESTED, body_of, last_uses, read_names
 from dmlgpu.frontends.onnx.segments import (
@@ -139,7 +139,7 @@ class Translation:
         self._before: list[Written] = []
         self._written: Written = ()
         self._scopes: list[Scope] = []
-        self._placed: list[Placed | tuple[str, Placing]] = []
+        self._placed: list[PlannedPlacement | tuple[str, PlacementSource]] = []
         self._checks: list[InputCheck] = []
         self._fills: list[Fill | SymbolicFill] = []
         self._checked: dict[Hashable, OnnxValue] = {}
@@ -163,7 +163,7 @@ class Translation:
 
     def _reset(self) -> None:
         """Begin a new segment."""
-        self._open: list[Placed] = []
+        self._open: list[PlannedPlacement] = []
         self.builder = Graph(self.device)
         self._feeds: list[int | None] = []
         self._owned: list[int | None] = []
@@ -273,7 +273,7 @@ class Translation:
         if isinstance(results, Generator):
             results = yield from self._answered(node, results)
         why = "sequences and optionals are resolved when the model is translated"
-        self._placed.append(Placed(Placement(node.name, node.op_type, "none", why=why)))
+        self._placed.append(PlannedPlacement(Placement(node.name, node.op_type, "none", why=why)))
         return results if isinstance(results, Sequence) else [results]
 
     def _computed(self, node: OnnxNode, translator: Translator | None) -> Generator[RunStage, Outcome, Outputs | None]:
@@ -433,16 +433,16 @@ class Translation:
                 self._checks.append(InputCheck(recipe, bounds))
 
     def _place_on_host(self, node: OnnxNode, why: str) -> None:
-        self._placed.append(Placed(Placement(node.name, node.op_type, "host", why=why)))
+        self._placed.append(PlannedPlacement(Placement(node.name, node.op_type, "host", why=why)))
 
-    def _note(self, node: OnnxNode) -> Placed | None:
+    def _note(self, node: OnnxNode) -> PlannedPlacement | None:
         """Record what a node added to the graph under construction and return it; None for nothing."""
         indices = range(node.first, len(self.builder.nodes))
         descs = [self.builder.nodes[index].desc for index in indices]
         operators = tuple(desc.operator for desc in descs if isinstance(desc, OperatorDesc))
         if not operators:
             return None
-        placed = Placed(Placement(node.name, node.op_type, "device", operators), indices)
+        placed = PlannedPlacement(Placement(node.name, node.op_type, "device", operators), indices)
         self._placed.append(placed)
         self._open.append(placed)
         return placed
@@ -456,7 +456,7 @@ class Translation:
             self._place_on_host(node, "constant: its inputs are known when the model is translated")
         else:
             why = "reshape only, no copy"
-            self._placed.append(Placed(Placement(node.name, node.op_type, "none", why=why)))
+            self._placed.append(PlannedPlacement(Placement(node.name, node.op_type, "none", why=why)))
 
     # ---- values -----------------------------------------------------------------------------------------------------
 
@@ -530,7 +530,7 @@ class Translation:
         if self.strict:
             raise node.rejection("the host would have to read elements for a decision (strict)")
         self._note(node)
-        self._placed.append(Placed(Placement(node.name, node.op_type, "read", why=_READ)))
+        self._placed.append(PlannedPlacement(Placement(node.name, node.op_type, "read", why=_READ)))
         missing = [value for value in (*values, *computed) if host.recipe_of(value) is None]
         segment = self._flush([*self._live(), *missing]) if missing else None
         node.first = len(self.builder.nodes)

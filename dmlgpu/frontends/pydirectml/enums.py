@@ -82,14 +82,14 @@ class ConvolutionDirection(_Enumeration):
 
 
 class InterpolationMode(_Enumeration):
-    """How ``up_sample_2d`` fills new pixels (DML_INTERPOLATION_MODE)."""
+    """Interpolation of new pixels by ``up_sample_2d`` (DML_INTERPOLATION_MODE)."""
 
     NEAREST_NEIGHBOR = 0
     LINEAR = 1
 
 
 class PaddingMode(_Enumeration):
-    """What ``padding`` puts around a tensor (DML_PADDING_MODE)."""
+    """Values that ``padding`` adds around a tensor (DML_PADDING_MODE)."""
 
     CONSTANT = 0
     EDGE = 1
@@ -97,7 +97,7 @@ class PaddingMode(_Enumeration):
 
 
 class ExecutionFlags(IntFlag):
-    """How a model is compiled (DML_EXECUTION_FLAGS)."""
+    """Options of compiling a model (DML_EXECUTION_FLAGS)."""
 
     NONE = 0
     ALLOW_HALF_PRECISION_COMPUTATION = 1

@@ -141,7 +141,7 @@ def _compile(module: fx.GraphModule, inputs: Sequence[Any], weights: Sequence[in
 
     Args:
         module: The graph.
-        inputs: What it is compiled for; AOTAutograd passes it.
+        inputs: Example inputs; passed by AOTAutograd.
         weights: Indices of inputs that are the same tensors in each call, and rarely change.
     """
     mutations = _take_mutations(module)

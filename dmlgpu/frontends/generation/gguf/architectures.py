@@ -120,11 +120,11 @@ class NetworkConfig:
         name: Architecture.
         traits: Its properties.
         layers, hidden, inner, vocabulary: Number of layers, size of embeddings, of the gated product, of logits.
-        heads, kv_heads, head_size: Of attention.
+        heads, kv_heads, head_size: Sizes of attention.
         context_length: Number of positions.
-        epsilon: Of normalizations.
-        scale: Of attention.
-        softcaps: Of attention and of logits; 0 for none.
+        epsilon: Epsilon of normalizations.
+        scale: Scale of attention.
+        softcaps: Soft caps of attention and of logits; 0 for none.
         windows: Sliding window of each layer; 0 for none.
         rotary, local_rotary: Rotary embedding, and that of layers with a window.
     """

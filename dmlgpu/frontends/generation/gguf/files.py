@@ -56,7 +56,7 @@ class GgufTensor:
 
     Attributes:
         name: Name in the file.
-        kind: How its elements are stored.
+        kind: Quantization.
         shape: Shape in NumPy's order: the last dimension is contiguous.
         data: Its bytes {rows, bytes of a row}, memory-mapped; rows are those of the last dimension.
     """

@@ -67,7 +67,7 @@ class StoredWeights:
         elements: Number of elements.
         file_bytes: Bytes in the file.
         device_bytes: Bytes on the device.
-        stored: How they are stored there.
+        stored: Storage format there.
     """
 
     kind: str

@@ -42,7 +42,7 @@ def _by_case(digits: str, ending: str) -> str:
 
 @dataclass(frozen=True)
 class _Splitting:
-    """How byte-level BPE splits a text into words.
+    """The way in which byte-level BPE splits a text into words.
 
     Attributes:
         patterns: Regular expressions, applied one after the other; each match and each gap becomes a word.

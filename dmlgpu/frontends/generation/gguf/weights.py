@@ -37,7 +37,7 @@ _NON_LINEAR = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38,
 
 @dataclass(frozen=True)
 class Packing:
-    """How a quantization is repacked. Functions take blocks {count, bytes}.
+    """The repacking of a quantization. Functions take blocks {count, bytes}.
 
     Attributes:
         bits: Bits of a code.

@@ -34,7 +34,7 @@ class Quantization:
     """A scale and a zero point for all elements of a tensor, for those of one place along an axis, or by blocks.
 
     Attributes:
-        scale, zero_point: Of as many dimensions as the tensor; None for a zero point of 0.
+        scale, zero_point: Tensors of the tensor's rank; None for a zero point of 0.
         blocks: Number of elements along each dimension that share an entry.
     """
 

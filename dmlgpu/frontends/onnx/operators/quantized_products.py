@@ -38,7 +38,7 @@ class Factors:
 
     Attributes:
         a, b: {batch, channel, M, K} and {batch, channel, K, N}.
-        shape: Of the product, as NumPy's matmul has it.
+        shape: Shape of the product, as by NumPy's matmul.
         stack: Sizes of the stack, of the inputs' rank.
     """
 

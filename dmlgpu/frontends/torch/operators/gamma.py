@@ -138,7 +138,7 @@ def igammac(a: Any, x: Any) -> Any:
 # ---- gradients of variates -------------------------------------------------------------------------------------------
 
 _SERIES_END = 1.5
-"""Where the series ends for shapes below it."""
+"""Minimum of the argument, or the shape if it is larger, from which the continued fraction replaces the series."""
 
 
 def _gamma_slope(a: Any, x: Any) -> Any:

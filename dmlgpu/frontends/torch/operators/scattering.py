@@ -70,7 +70,7 @@ def collected(updates: Any, index: Any, axis: int, extent: int, combination: Sca
             below ``extent`` are dropped.
         axis: The axis.
         extent: Size of the result along the axis.
-        combination: How updates are combined.
+        combination: The way updates are combined.
     """
     neutral = combination.neutral(dtype_of(updates))
     if updates.size * extent <= DENSE_LIMIT and updates.ndim < 8:
