@@ -126,8 +126,8 @@ def _dispatch(node: JsonNode, resources: Mapping[str, Resource], dispatchables: 
     if isinstance(dispatchable, OnnxDispatchable):
         return parse_onnx_dispatch(node, dispatchable, resources)
     bindings = node.require("bindings", "a dispatch command")
-    what = dispatchable.desc.operator if isinstance(dispatchable, OperatorDispatchable) else "the graph"
-    allow_points(bindings, dispatchable.inputs + dispatchable.outputs, what)
+    subject = dispatchable.desc.operator if isinstance(dispatchable, OperatorDispatchable) else "the graph"
+    allow_points(bindings, dispatchable.inputs + dispatchable.outputs, subject)
     inputs, outputs = (
         parse_bindings(bindings, bindings.path, points, resources, initial=False)
         for points in (dispatchable.inputs, dispatchable.outputs)

@@ -58,11 +58,11 @@ def parse_operator(
     desc_key = next((key for key in ("desc", "Desc") if key in node.mapping()), None)
     if desc_key is not None:
         node.allow((type_key, desc_key, *own_keys), "an operator given by type and desc")
-        fields, known = node.require(desc_key, "an operator"), []
+        fields, keys = node.require(desc_key, "an operator"), []
     else:
-        fields, known = node, [type_key, *own_keys]
-    known += [field.name for field in schema.fields if not (fused and field.is_tensor)]
-    fields.allow(known, f"{'a fused ' if fused else ''}{schema.name}")
+        fields, keys = node, [type_key, *own_keys]
+    keys += [field.name for field in schema.fields if not (fused and field.is_tensor)]
+    fields.allow(keys, f"{'a fused ' if fused else ''}{schema.name}")
     return _describe(schema, fields, fused), fields
 
 

@@ -361,17 +361,17 @@ def _tensor_form(tensor: FlatTable) -> dict[str, Any]:
 
 def _attributes(schema: OperatorSchema, attributes: tuple[FlatTable, ...], path: str) -> dict[str, Any]:
     """Return the attributes that have values, as models write them."""
-    known = {field_schema.name: field_schema for field_schema in schema.fields if not field_schema.is_tensor}
-    in_order = list(known)
+    fields = {field_schema.name: field_schema for field_schema in schema.fields if not field_schema.is_tensor}
+    in_order = list(fields)
     values: dict[str, Any] = {}
     for index, attribute in enumerate(attributes):
         # Attributes come in the order of the structure's fields; those that are absent have no name.
         name = attribute.string(0) or (in_order[index] if index < len(in_order) else "")
-        if name not in known:
+        if name not in fields:
             raise ModelError(path, f"{schema.name} has no field {quoted(name)}")
-        value = _value(attribute, known[name], f"{path}.{name}")
+        value = _value(attribute, fields[name], f"{path}.{name}")
         if value is not None:
-            values[name] = _spelled(value, known[name], f"{path}.{name}")
+            values[name] = _spelled(value, fields[name], f"{path}.{name}")
     types = [
         values.get(field_schema.name) for field_schema in schema.fields if field_schema.type == "DML_TENSOR_DATA_TYPE"
     ]

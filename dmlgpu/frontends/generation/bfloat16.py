@@ -145,14 +145,14 @@ def _scales(name: str) -> str:
 def _replace_types(graph: GraphProto) -> None:
     """Replace BFLOAT16 by FLOAT in declarations, casts and constants, of bodies as well."""
     bodies = list(bodies_in(attribute for node in graph.node for attribute in node.attribute))
-    for part in (graph, *bodies):
-        del part.value_info[:]
-        for info in (*part.input, *part.output):
+    for scope in (graph, *bodies):
+        del scope.value_info[:]
+        for info in (*scope.input, *scope.output):
             if info.type.tensor_type.elem_type == _BFLOAT16:
                 info.type.tensor_type.elem_type = _FLOAT
-        for tensor in () if part is graph else part.initializer:
+        for tensor in () if scope is graph else scope.initializer:
             _widen(tensor)
-        for node in part.node:
+        for node in scope.node:
             for attribute in node.attribute:
                 if attribute.type == AttributeProto.INT and attribute.name in ("to", "dtype"):
                     attribute.i = _FLOAT if attribute.i == _BFLOAT16 else attribute.i
@@ -177,8 +177,8 @@ def _drop_casts(graph: GraphProto, weights: Container[str]) -> None:
         and node.output[0] not in outputs
         and any(attribute.name == "to" and attribute.i in _FLOATS for attribute in node.attribute)
     }
-    for part in (graph, *bodies_in(attribute for node in graph.node for attribute in node.attribute)):
-        for node in part.node:
+    for scope in (graph, *bodies_in(attribute for node in graph.node for attribute in node.attribute)):
+        for node in scope.node:
             node.input[:] = [aliases.get(name, name) for name in node.input]
     replace_entries(graph.node, [node for node in graph.node if node.output[0] not in aliases])
 
@@ -224,7 +224,7 @@ class _ScaledMatrices:
 
     def finish(self) -> None:
         """Add the nodes."""
-        nodes = [part for node in self._nodes for part in (*self._before[id(node)], node, *self._after[id(node)])]
+        nodes = [new for node in self._nodes for new in (*self._before[id(node)], node, *self._after[id(node)])]
         replace_entries(self._graph.node, nodes)
 
     def _kind(self, node: NodeProto | None, place: int) -> str:

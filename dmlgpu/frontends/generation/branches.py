@@ -53,11 +53,11 @@ def take_branch(proto: ModelProto, *, cached: bool) -> None:
 
 def _choice(graph: GraphProto) -> NodeProto | None:
     """Return the If on a boolean input; None if there is none."""
-    known = {tensor.name for tensor in graph.initializer}
+    initializers = {tensor.name for tensor in graph.initializer}
     flags = {
         info.name
         for info in graph.input
-        if info.type.tensor_type.elem_type == TensorProto.BOOL and info.name not in known
+        if info.type.tensor_type.elem_type == TensorProto.BOOL and info.name not in initializers
     }
     return next(
         (node for node in graph.node if node.op_type == "If" and node.input[:1] and node.input[0] in flags), None

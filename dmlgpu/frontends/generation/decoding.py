@@ -171,9 +171,9 @@ class CachedDecoding:
             tokens = np.zeros((len(rest), size), np.int32)
             counts = []
             for row, new in enumerate(rest):
-                part = new[max(0, start - longest + len(new)) : max(0, end - longest + len(new))]
-                tokens[row, : len(part)] = part
-                counts.append(len(part))
+                chunk = new[max(0, start - longest + len(new)) : max(0, end - longest + len(new))]
+                tokens[row, : len(chunk)] = chunk
+                counts.append(len(chunk))
             inputs = {TOKENS: tokens, PAST: self._integers(past), COUNT: self._integers(counts)}
             outputs = self._first_outputs(inputs) if is_first else self._outputs(inputs)
             if end == longest:

@@ -67,8 +67,8 @@ class _Network:
     @property
     def inputs(self) -> list[str]:
         """Names of its inputs."""
-        known = {tensor.name for tensor in self.proto.graph.initializer}
-        return [info.name for info in self.proto.graph.input if info.name not in known]
+        initializers = {tensor.name for tensor in self.proto.graph.initializer}
+        return [info.name for info in self.proto.graph.input if info.name not in initializers]
 
     def read(self) -> OnnxModel:
         """Return the network for a session."""
@@ -291,9 +291,9 @@ class EncodedDecoding:
             isinstance(size, int) and size != axis for size, axis in zip(sizes, prompt.shape, strict=True)
         ):
             listed = ", ".join("?" if not isinstance(size, int) else str(size) for size in sizes)
-            what = f"an array of shape {list(prompt.shape)}" if isinstance(prompt, np.ndarray) else shown(prompt)
+            actual = f"an array of shape {list(prompt.shape)}" if isinstance(prompt, np.ndarray) else shown(prompt)
             raise InvalidArgument(
-                f"{self._label}: prompt must be a floating-point array [{listed}], the encoder's {name!r}, got {what}"
+                f"{self._label}: prompt must be a floating-point array [{listed}], the encoder's {name!r}, got {actual}"
             )
         return np.asarray(prompt)
 

@@ -129,8 +129,8 @@ class _Joining:
                     f" and, in {file}, {entry.version}"
                 )
         for function in proto.functions:
-            known = self._functions.setdefault((function.domain, function.name), function)
-            if known != function:
+            first = self._functions.setdefault((function.domain, function.name), function)
+            if first != function:
                 raise NotSupported(f"{self._label}: {file} has another function {function.name!r} than other files")
 
     def _add_initializers(self, proto: ModelProto, folder: Path | None, prefix: str) -> dict[str, str]:
@@ -152,12 +152,12 @@ class _Joining:
     def _source(self, info: ValueInfoProto, file: str) -> str:
         """Return the name of the tensor that an input reads: an output of an earlier part, or an input of the model."""
         earlier = self._outputs.get(info.name)
-        known = earlier if earlier is not None else self._inputs.setdefault(info.name, info)
-        types = [declared.type.tensor_type.elem_type for declared in (known, info)]
+        declaration = earlier if earlier is not None else self._inputs.setdefault(info.name, info)
+        types = [declared.type.tensor_type.elem_type for declared in (declaration, info)]
         if types[0] != types[1]:
             raise ModelError(
                 self._label, f"{file}: input {info.name!r} must be {type_name(types[0])}, got {type_name(types[1])}"
             )
         if earlier is not None:
             self._read.add(earlier.name)
-        return known.name
+        return declaration.name

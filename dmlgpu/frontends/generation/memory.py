@@ -75,11 +75,11 @@ class MemoryNeed:
     def check(self, label: str, device: Device) -> None:
         """Raise InvalidArgument if the adapter cannot hold it."""
         largest = device.adapter.limits.get("max-buffer-size")  # larger tensors than a binding are bound in parts
-        for what, size in (("its largest weight", self.largest_weight), ("each cache", self.largest_cache)):
+        for subject, size in (("its largest weight", self.largest_weight), ("each cache", self.largest_cache)):
             if largest is not None and size > largest:
-                advice = "; pass a shorter context" if what == "each cache" else ""
+                advice = "; pass a shorter context" if subject == "each cache" else ""
                 raise InvalidArgument(
-                    f"{label}: does not fit '{device.adapter}': {what} has {mebibytes(size)}, a buffer at most "
+                    f"{label}: does not fit '{device.adapter}': {subject} has {mebibytes(size)}, a buffer at most "
                     f"{mebibytes(largest)}{advice}"
                 )
         available = getattr(device.backend, "memory_budget", None)

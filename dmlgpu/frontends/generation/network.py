@@ -221,8 +221,8 @@ def cache_part(name: str) -> tuple[int, str] | None:
     """Return layer and part of a cache's name: ``past_key_values.3.key`` is (3, "key"); None for other names."""
     layer = re.search(r"\d+", name)
     rest = re.sub(r"(past|present)_key_values", "", name)
-    part = "key" if "key" in rest else "value" if "value" in rest else None
-    return None if part is None or layer is None else (int(layer[0]), part)
+    kind = "key" if "key" in rest else "value" if "value" in rest else None
+    return None if kind is None or layer is None else (int(layer[0]), kind)
 
 
 class _Rewriting:
@@ -283,11 +283,11 @@ class _Rewriting:
         }
         caches = []
         for name, info in self._inputs.items():
-            part = cache_part(name)
-            if part is None:
+            key = cache_part(name)
+            if key is None:
                 continue
             sizes = [_dimension(size) for size in info.type.tensor_type.shape.dim]
-            if part not in presents:
+            if key not in presents:
                 raise ModelError(self._name, f"cache {name!r} has no output that updates it")
             if len(sizes) != 4:
                 raise NotSupported(
@@ -301,7 +301,7 @@ class _Rewriting:
                     f"cache {name!r} must have {self._config.kv_heads} heads of {self._config.head_size}, "
                     f"as the configuration says, got {heads} of {size}",
                 )
-            caches.append(KeyValueCache(name, presents[part], heads, size, info.type.tensor_type.elem_type))
+            caches.append(KeyValueCache(name, presents[key], heads, size, info.type.tensor_type.elem_type))
         if len(caches) != 2 * self._config.layers:
             raise ModelError(
                 self._name,
@@ -330,11 +330,11 @@ class _Rewriting:
         node = self._producers.get(cache.present)
         if node is None or node.op_type != _GROUP_QUERY or cache.past not in node.input[3:5]:
             raise NotSupported(f"{self._name}: cache_dtype='int8' needs caches that {_GROUP_QUERY} updates")
-        part = list(node.input[3:5]).index(cache.past)
+        index = list(node.input[3:5]).index(cache.past)
         for names, count in ((node.input, _KEY_SCALE + 2), (node.output, _KEY_SCALE_OUTPUT + 2)):
             names.extend([""] * (count - len(names)))
-        node.input[_KEY_SCALE + part] = scales.past
-        node.output[_KEY_SCALE_OUTPUT + part] = scales.present
+        node.input[_KEY_SCALE + index] = scales.past
+        node.output[_KEY_SCALE_OUTPUT + index] = scales.present
         return scales
 
     @property
@@ -544,8 +544,8 @@ class _Rewriting:
     # ---- the result ----------------------------------------------------------------------------------------------
 
     def _replace_interface(self, caches: Sequence[KeyValueCache]) -> None:
-        known = {"input_ids", "position_ids", "attention_mask", "seqlens_k"}
-        unknown = [name for name in self._others(caches) if name not in known and self._is_used(name)]
+        standard = {"input_ids", "position_ids", "attention_mask", "seqlens_k"}
+        unknown = [name for name in self._others(caches) if name not in standard and self._is_used(name)]
         if unknown:
             raise NotSupported(
                 f"{self._name}: inputs of a decoder are input_ids, attention_mask, position_ids and caches, "

@@ -131,7 +131,7 @@ def check(
 
     ask("reference", _by_reference)
     ask(*other_implementation())
-    known = {**_tensors(inputs), **results}
+    values = {**_tensors(inputs), **results}
     divergences = [
         Divergence(
             _name(nodes[name]) if which is results and name in nodes else "",
@@ -139,7 +139,7 @@ def check(
             name,
             other,
             _error(array, expected[name]),
-            {read: known[read] for read in nodes[name].input if read in known} if name in nodes else {},
+            {read: values[read] for read in nodes[name].input if read in values} if name in nodes else {},
             array,
             expected[name],
         )
@@ -151,7 +151,7 @@ def check(
     if any(divergence.against == "onnxruntime" for divergence in divergences):
         ask("onnx", compute_by_onnx)
         types = {tensor.name: TensorProto.DataType.Name(tensor.data_type).lower() for tensor in model.graph.initializer}
-        types |= {name: array.dtype.name for name, array in known.items()}
+        types |= {name: array.dtype.name for name, array in values.items()}
         divergences = [
             replace(
                 divergence,

@@ -88,8 +88,8 @@ def _host_floats(value: OnnxValue) -> Any:
     array, data_type, coded = value.array, value.data_type, value.coded
     assert array is not None
 
-    def floats(part: Array) -> Array:
-        return as_typed(part, data_type, coded).astype(np.float32)
+    def floats(rows: Array) -> Array:
+        return as_typed(rows, data_type, coded).astype(np.float32)
 
     if array.size <= _MAX_AT_ONCE or not array.shape:
         return floats(array)

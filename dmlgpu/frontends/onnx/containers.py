@@ -14,7 +14,7 @@ def constructed(name: str, value: OnnxValue) -> tuple[NodeProto, dict[str, OnnxV
     """Return a node that constructs a sequence or an empty optional from tensors, and the tensors by name."""
     if isinstance(value, EmptyOptional):
         return empty_optional(name, value.type_proto.optional_type.elem_type), {}
-    parts = {item_name(name, index): part for index, part in enumerate(value.parts)}
+    parts = {item_name(name, index): element for index, element in enumerate(value.parts)}
     return sequence_of(name, list(parts), value.element), parts
 
 

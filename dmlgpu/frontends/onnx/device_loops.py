@@ -300,8 +300,8 @@ class RecordedTrips:
 
     def _element(self, slot: int, trip: int) -> tuple[Buffer, int]:
         """Return a sequence and the index of the element that an iteration reads."""
-        part = self.slices[slot]
-        return part.sequence.buffer, part.sequence.shape[0] - 1 - trip if part.backward else trip
+        sequence = self.slices[slot]
+        return sequence.sequence.buffer, sequence.sequence.shape[0] - 1 - trip if sequence.backward else trip
 
     def _result(self, output: Output, turn: int) -> Buffer:
         """Return the memory of an output of an iteration that read the states of a turn."""

@@ -178,7 +178,7 @@ def _search_members(nodes: Nodes) -> None:
             value = members[0] if len(members) else np.nan
             return "BRANCH_EQ", value, int(nodes.true[like]), int(nodes.false[like])
         middle = len(members) // 2
-        low, high = (added_search(like, part) for part in (members[:middle], members[middle:]))
+        low, high = (added_search(like, half) for half in (members[:middle], members[middle:]))
         return "BRANCH_LEQ", members[middle - 1], low, high
 
     def added_search(like: int, members: Array) -> int:

@@ -65,8 +65,8 @@ def _results(node: OnnxNode, function: Function, arrays: Sequence[Any]) -> list[
 
 def _known(node: OnnxNode, results: Sequence[Any]) -> list[OnnxValue | None] | None:
     """Return outputs with known elements; None if there are too many."""
-    known = [node.known(array) for array in results]
-    return list(known) if all(map(_is_small, known)) else None
+    outputs = [node.known(array) for array in results]
+    return list(outputs) if all(map(_is_small, outputs)) else None
 
 
 def _symbolic_results(node: OnnxNode, arrays: Sequence[Any]) -> list[OnnxValue | None] | None:

@@ -124,14 +124,14 @@ def choose_adapters(requested: Sequence[str | int] | str | int) -> list[MapAdapt
     texts = [requested] if isinstance(requested, str | int) else list(requested)
     if not texts:
         raise InvalidArgument(f'map: adapters must name at least one adapter, or be "{ALL}", got {shown(requested)}')
-    known = known_adapters()
+    available = known_adapters()
     chosen = []
     for text in texts:
         if text == ALL:
-            chosen += [info for info in known if info != NUMPY_ADAPTER] or list(known)
+            chosen += [info for info in available if info != NUMPY_ADAPTER] or list(available)
         else:
             chosen.append(choose(text))
-    return [MapAdapter(known.index(info), str(info)) for info in chosen]
+    return [MapAdapter(available.index(info), str(info)) for info in chosen]
 
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> list[str]:

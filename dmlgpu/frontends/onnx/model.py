@@ -347,7 +347,7 @@ def _parsed(source: Source) -> tuple[ModelProto, Path | None, str]:
     """Return the model, its folder, and its name."""
     if isinstance(source, ModelProto):
         proto = _with_text_names(source, "model")
-        if any(plain_domain(part.domain) != part.domain for part in _with_domains(proto)):
+        if any(plain_domain(entry.domain) != entry.domain for entry in _with_domains(proto)):
             proto = ModelProto()
             proto.CopyFrom(source)
             _use_plain_domains(proto)
@@ -379,9 +379,9 @@ def _parsed(source: Source) -> tuple[ModelProto, Path | None, str]:
 
 def _use_plain_domains(proto: ModelProto) -> None:
     """Write ONNX's own domain, which has two names, as the empty string."""
-    for part in _with_domains(proto):
-        if plain_domain(part.domain) != part.domain:
-            part.domain = ""
+    for entry in _with_domains(proto):
+        if plain_domain(entry.domain) != entry.domain:
+            entry.domain = ""
 
 
 def _with_domains(proto: ModelProto) -> Iterator[NodeProto | FunctionProto | OperatorSetIdProto]:
@@ -507,7 +507,7 @@ def declared(info: ValueInfoProto) -> Declared:
     Raises:
         NotSupported: If it is not made of tensors of a type that DirectML has.
     """
-    what = f"{abridged(info.name)!r}"
+    label = f"{abridged(info.name)!r}"
     value_type, kinds = info.type, []
     while (kind := value_type.WhichOneof("value")) in ("sequence_type", "optional_type"):
         kinds.append(kind.removesuffix("_type"))
@@ -516,11 +516,11 @@ def declared(info: ValueInfoProto) -> Declared:
     if kind not in (None, "tensor_type") or name not in _KINDS:
         got = " of ".join([*kinds, str(kind).removesuffix("_type")])
         advice = f"; {_MAPS_ADVICE}" if kind == "map_type" else ""
-        raise NotSupported(f"{what}: must be a tensor, or a sequence or optional of tensors, got {got}{advice}")
+        raise NotSupported(f"{label}: must be a tensor, or a sequence or optional of tensors, got {got}{advice}")
     tensor = value_type.tensor_type
     if not tensor.elem_type:
         return Declared(info.name, DataType.UNKNOWN, 0, None, name)
-    data_type, coded = stored_type(tensor.elem_type, what)
+    data_type, coded = stored_type(tensor.elem_type, label)
     shape = None
     if tensor.HasField("shape"):
         shape = tuple(

@@ -92,8 +92,8 @@ class OnnxNode:
 
     def alone(self) -> OnnxNode:
         """Return the node with known inputs only, and without the translation."""
-        known = [None if value is None or value.array is None else value for value in self.inputs]
-        node = self.replaced([None if value is None or is_symbolic(value.array) else value for value in known])
+        inputs = [None if value is None or value.array is None else value for value in self.inputs]
+        node = self.replaced([None if value is None or is_symbolic(value.array) else value for value in inputs])
         node._context = None
         return node
 

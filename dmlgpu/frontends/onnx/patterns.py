@@ -269,9 +269,9 @@ class StageRecorder:
                 outcome = outcomes[len(pattern.stages) - 1]
                 pattern.structures.append(_structure(outcome))
                 sent = _with_integers(pattern.structures[-1], iter(recording.extend([*_integers(outcome)])))
-            known = len(recording.guards)
+            guard_count = len(recording.guards)
             with recording.active():
-                pattern.stages.append(StagePattern(self._translated.send(sent), recording, known))
+                pattern.stages.append(StagePattern(self._translated.send(sent), recording, guard_count))
         return pattern
 
 

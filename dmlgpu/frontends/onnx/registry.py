@@ -95,8 +95,8 @@ class Versions:
                 return int(entry.value)
         if node.domain in self.numbers:
             return self.numbers[node.domain]
-        what = f"{node.op_type} {abridged(node.name or next(iter(node.output), ''))!r}"
-        raise ModelError(what, f"the model imports no operator set of the domain {abridged(node.domain)!r}")
+        label = f"{node.op_type} {abridged(node.name or next(iter(node.output), ''))!r}"
+        raise ModelError(label, f"the model imports no operator set of the domain {abridged(node.domain)!r}")
 
 
 def mark_version(node: NodeProto, version: int) -> None:

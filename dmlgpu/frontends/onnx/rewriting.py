@@ -88,25 +88,25 @@ def with_normalized_filters(
     reads = Counter([*(name for node in nodes for name in read_names(node)), *outputs])
     convolutions = {node.output[0]: index for index, node in enumerate(nodes) if node.op_type == "Conv"}
     remaining: list[NodeProto | None] = list(nodes)
-    known, folded = dict(weights), []
+    values, folded = dict(weights), []
     for index, node in enumerate(nodes):
         place = convolutions.get(node.input[0]) if node.op_type == "BatchNormalization" and _is_plain(node) else None
         if place is None or reads[node.input[0]] != 1:
             continue
         convolution = nodes[place]
         constants = [name for name in (*convolution.input[1:3], *node.input[1:5]) if name]
-        if not all(_is_constant(name, known, variable) for name in constants):
+        if not all(_is_constant(name, values, variable) for name in constants):
             continue
         fused = NodeProto()
         fused.CopyFrom(convolution)
         names = [f"{convolution.output[0]} normalized {part}" for part in ("filter", "bias")]
-        known |= dict(zip(names, _normalized(known, convolution, node), strict=True))
+        values |= dict(zip(names, _normalized(values, convolution, node), strict=True))
         del fused.input[1:]
         fused.input.extend(names)
         fused.output[0], fused.name = node.output[0], convolution.name or convolution.output[0]
         remaining[place], remaining[index] = fused, None
         folded.append(Folded(node.name or node.output[0], node.op_type, f"it is in the filter of Conv {fused.name!r}"))
-    return [node for node in remaining if node is not None], known, folded
+    return [node for node in remaining if node is not None], values, folded
 
 
 def _is_plain(node: NodeProto) -> bool:
@@ -285,15 +285,15 @@ class Inliner:
     ) -> Iterator[NodeProto]:
         """Return the nodes of a function at a call."""
         key = _key(function)
-        what = f"{proto.op_type} {abridged(label)!r}"
+        subject = f"{proto.op_type} {abridged(label)!r}"
         if key in place.calls:
-            raise ModelError(what, "the function calls itself")
+            raise ModelError(subject, "the function calls itself")
         for kind, formal, actual in (
             ("inputs", function.input, proto.input),
             ("outputs", function.output, proto.output),
         ):
             if len(actual) > len(formal):
-                raise ModelError(what, f"must have at most the function's {len(formal)} {kind}, got {len(actual)}")
+                raise ModelError(subject, f"must have at most the function's {len(formal)} {kind}, got {len(actual)}")
         inputs = [place.names.get(name, name) for name in proto.input]
         outputs = [self._define(name, place) for name in proto.output]
         inner = Place(
@@ -303,7 +303,7 @@ class Inliner:
             names=ChainMap(dict(zip_longest(function.input, inputs, fillvalue=""))),
             targets={formal: actual for formal, actual in zip(function.output, outputs, strict=False) if actual},
             calls=(*place.calls, key),
-            depth=_deeper(place, what),
+            depth=_deeper(place, subject),
         )
         defaults = self._attributes(function.attribute_proto, inner, proto.op_type, label)
         inner = replace(inner, attributes={attribute.name: attribute for attribute in (*defaults, *attributes)})
@@ -336,19 +336,19 @@ class Inliner:
 
     def _graph(self, graph: GraphProto, place: Place, op_type: str, label: str) -> GraphProto:
         """Return a body: its names are unique in the model, its tensors are among the weights."""
-        what = f"{op_type} {abridged(label)!r}"
+        subject = f"{op_type} {abridged(label)!r}"
         if graph.sparse_initializer:
-            raise NotSupported(f"{what}: sparse initializers are not supported")
+            raise NotSupported(f"{subject}: sparse initializers are not supported")
         # Placement prefixes the nodes in the body of a loop by the loop's name.
         prefix = place.label if op_type == "If" else ""
-        depth = _deeper(place, what)
+        depth = _deeper(place, subject)
         inner = replace(place, path=label, label=prefix, names=place.names.new_child(), targets={}, depth=depth)
         result = GraphProto(name=graph.name, input=graph.input, output=graph.output)
         for formal in result.input:
             formal.name = self._define(formal.name, inner)
         for tensor in graph.initializer:
             if tensor.name not in inner.names.maps[0]:
-                value = OnnxValue.of_tensor(tensor, f"{what}: initializer {abridged(tensor.name)!r}", self._folder)
+                value = OnnxValue.of_tensor(tensor, f"{subject}: initializer {abridged(tensor.name)!r}", self._folder)
                 self.weights[self._define(tensor.name, inner)] = value
         result.node.extend(self.nodes(graph.node, inner))
         for output in result.output:

@@ -78,14 +78,14 @@ class CompileProgress:
 
     def __str__(self) -> str:
         """Return a sentence."""
-        what = f"shapes {self.number} of {self.count}: "
+        prefix = f"shapes {self.number} of {self.count}: "
         operators = f"{self.operators} operator{'s' * (self.operators != 1)}"
         if self.seconds is None:
             driver = "" if self.driver is None else f", {self.driver.done} of {self.driver.total} kernels"
             remaining = "" if self.remaining is None else f", about {self.remaining:.1f} s left"
-            return f"{what}compiling {operators}{driver}{remaining}"
+            return f"{prefix}compiling {operators}{driver}{remaining}"
         kernels = f" to {self.kernels} kernel{'s' * (self.kernels != 1)}" if self.kernels else ""
-        return f"{what}compiled {operators}{kernels} in {self.seconds:.1f} s"
+        return f"{prefix}compiled {operators}{kernels} in {self.seconds:.1f} s"
 
 
 @dataclass
@@ -610,10 +610,10 @@ class Session:
                     f"got {list(shape)}"
                 )
             if isinstance(expected, str):
-                known, first = symbols.setdefault(expected, (size, info.name))
-                if known != size and expected.isidentifier():
+                bound, first = symbols.setdefault(expected, (size, info.name))
+                if bound != size and expected.isidentifier():
                     raise InvalidArgument(
-                        f"{self._label}: input {info.name!r} must have size {known} in dimension {axis} ({expected!r}, "
+                        f"{self._label}: input {info.name!r} must have size {bound} in dimension {axis} ({expected!r}, "
                         f"as in {first!r}), got {list(shape)}"
                     )
 

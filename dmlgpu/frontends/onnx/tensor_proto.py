@@ -127,9 +127,9 @@ class DeferredArray:
             parts = []
             for array, end in zip(arrays, ends, strict=True):
                 start = end - array.shape[0]
-                part = slice(max(span.start, start) - start, min(span.stop, end) - start)
-                if part.start < part.stop:
-                    parts.append(array._rows(part) if isinstance(array, DeferredArray) else array[part])
+                rows = slice(max(span.start, start) - start, min(span.stop, end) - start)
+                if rows.start < rows.stop:
+                    parts.append(array._rows(rows) if isinstance(array, DeferredArray) else array[rows])
             return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
         steps = [array._step for array in arrays if isinstance(array, DeferredArray)]
@@ -143,8 +143,8 @@ class DeferredArray:
 @lru_cache(maxsize=64)
 def type_name(element: int) -> str:
     """Return the name of an ONNX element type as ONNX writes it in lower case: ``float``, ``bfloat16``."""
-    known = element in TensorProto.DataType.values()
-    return TensorProto.DataType.Name(element).lower() if known else f"type {element}"
+    is_known = element in TensorProto.DataType.values()
+    return TensorProto.DataType.Name(element).lower() if is_known else f"type {element}"
 
 
 def data_type_of(element: int, what: str) -> DataType:

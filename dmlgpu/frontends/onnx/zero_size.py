@@ -139,8 +139,8 @@ def _shapes(node: OnnxNode) -> Outputs:
     if analog is None or schema_of(node.proto.domain, node.op_type, node.version):
         return inferred(node)
     further = _FURTHER.get(node.op_type, lambda node: [])
-    known = dict(enumerate([analog(node), *further(node)]))
-    return [known.get(index) for index, name in enumerate(node.proto.output) if name]
+    outputs = dict(enumerate([analog(node), *further(node)]))
+    return [outputs.get(index) for index, name in enumerate(node.proto.output) if name]
 
 
 def _pooled(node: OnnxNode) -> Outputs:

@@ -22,7 +22,7 @@ _NEEDED = 2, 13
 def _register() -> None:
     import torch  # noqa: PLC0415 - a missing or old PyTorch has its own message
 
-    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    version = tuple(int(number) for number in torch.__version__.split(".")[:2])
     if version < _NEEDED:
         raise NotSupported(f"dmlgpu.torch: PyTorch 2.13 or later must be installed, got {torch.__version__}")
     from dmlgpu.frontends.torch import autocast, device, dispatch, host, storages  # noqa: PLC0415

@@ -43,7 +43,7 @@ def _cast(value: Any, dtype: torch.dtype) -> Any:
         is_cast = value.dtype in {torch.float16, torch.float32} and value.device.type == adapters.NAME
         return value.to(dtype) if is_cast else value
     if isinstance(value, list | tuple):
-        return type(value)(_cast(part, dtype) for part in value)
+        return type(value)(_cast(item, dtype) for item in value)
     return value
 
 

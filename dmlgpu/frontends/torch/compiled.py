@@ -152,9 +152,9 @@ def _compile(module: fx.GraphModule, inputs: Sequence[Any], weights: Sequence[in
         return make_boxed_func(CompiledAtenGraph(module, weights, mutations))
     _check_on_device(outside)
     parts = CapabilityBasedPartitioner(module, support, allows_single_node_partition=True).partition_and_fuse()
-    for name, part in list(parts.named_children()):
-        if isinstance(part, fx.GraphModule):
-            setattr(parts, name, _CompiledPart(CompiledAtenGraph(part)))
+    for name, child in list(parts.named_children()):
+        if isinstance(child, fx.GraphModule):
+            setattr(parts, name, _CompiledPart(CompiledAtenGraph(child)))
     return make_boxed_func(_mutating(parts, mutations) if mutations else parts)
 
 
@@ -200,7 +200,7 @@ def _check_on_device(nodes: Sequence[fx.Node]) -> None:
         NotImplementedError: If a result or an operand is on the CPU; names the operator.
     """
     for node in nodes:
-        values = pytree.tree_leaves([part.meta.get("val") for part in (node, *node.all_input_nodes)])
+        values = pytree.tree_leaves([operand.meta.get("val") for operand in (node, *node.all_input_nodes)])
         tensors = [x for x in values if isinstance(x, torch.Tensor) and x.device.type == "cpu" and x.dim()]
         if not all(statically_known_true(x.numel() == 0) for x in tensors):  # tokens of effects have no elements
             raise NotImplementedError(
@@ -243,7 +243,7 @@ class CompiledAtenGraph:
         )
         tensors = [node for node in self._inputs if isinstance(node.meta.get("val"), torch.Tensor)]
         device_types = {node: node.meta["val"].device.type for node in tensors}
-        read = {*_leaves(self._result), *(part for node in self._views for part in _leaves(node.args))}
+        read = {*_leaves(self._result), *(leaf for node in self._views for leaf in _leaves(node.args))}
         self._written = {
             node
             for index, node in self._mutations
@@ -375,7 +375,7 @@ def is_supported(node: fx.Node) -> bool:
         return False
     if node.meta.get("unbacked_bindings") or (entry is not None and (entry.reads or _reads_mask(node))):
         return False
-    values = [part.meta.get("val") for part in (node, *node.all_input_nodes)]
+    values = [operand.meta.get("val") for operand in (node, *node.all_input_nodes)]
     dtypes = {x.dtype for x in pytree.tree_leaves(values) if isinstance(x, torch.Tensor)}
     return dtypes <= DATA_TYPES.keys()
 
@@ -383,11 +383,11 @@ def is_supported(node: fx.Node) -> bool:
 def _reads_mask(node: fx.Node) -> bool:
     """Return whether a node indexes by a mask, whose elements determine the size of the result."""
     masks = [
-        part
+        item
         for argument in node.args
         if isinstance(argument, list | tuple)
-        for part in argument
-        if isinstance(part, fx.Node) and getattr(part.meta.get("val"), "dtype", None) in {torch.bool, torch.uint8}
+        for item in argument
+        if isinstance(item, fx.Node) and getattr(item.meta.get("val"), "dtype", None) in {torch.bool, torch.uint8}
     ]
     is_joining = _name(node.target) in {"cat", "stack"}
     return bool(masks) and not is_joining
@@ -458,7 +458,7 @@ def _call(node: fx.Node, values: Mapping[fx.Node, Any], index: int) -> Any:
     keywords = {key: value for key, value in keywords.items() if key not in DROPPED}
     if caller.takes_device:
         keywords["device"] = adapters.device_of(index)
-    metas = {part: part.meta.get("val") for part in node.all_input_nodes}
+    metas = {operand: operand.meta.get("val") for operand in node.all_input_nodes}
     return caller.apply(list(args), keywords, _mapped(node.args, metas), _mapped(node.kwargs, metas))
 
 
@@ -508,7 +508,7 @@ def _host_scalars(nodes: Sequence[fx.Node]) -> tuple[tuple[fx.Node, ...], tuple[
     host: dict[fx.Node, None] = {}
     for node in nodes:
         is_number = not isinstance(node.meta.get("val"), torch.Tensor | tuple | list)
-        reads_inputs = all(part in host or part.op == "placeholder" for part in node.all_input_nodes)
+        reads_inputs = all(operand in host or operand.op == "placeholder" for operand in node.all_input_nodes)
         if node.op == "call_function" and reads_inputs and (is_number or _is_host_scalar(node)):
             host[node] = None
     scalars = [node for node in host if _is_host_scalar(node)]

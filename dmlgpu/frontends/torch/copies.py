@@ -132,7 +132,7 @@ def to_host(x: torch.Tensor) -> torch.Tensor:
 
 def is_data_compatible(x: torch.Tensor, data: torch.Tensor) -> bool:
     """Return whether assigning ``x.data`` is allowed, as in ``Module.to``, which keeps its parameters."""
-    return all(part.device.type in {"cpu", adapters.NAME} and part.layout is torch.strided for part in (x, data))
+    return all(tensor.device.type in {"cpu", adapters.NAME} and tensor.layout is torch.strided for tensor in (x, data))
 
 
 def copy_from_and_resize(source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:

@@ -81,8 +81,8 @@ def operand_of(value: Any, label: str) -> Any:
             "Expected all tensors to be on the same device, but found at least two devices, dml:0 and "
             f"{value.device}! (when checking argument in aten::{label})"
         )
-    if isinstance(value, list | tuple) and any(isinstance(part, torch.Tensor) for part in value):
-        return [operand_of(part, label) for part in value]
+    if isinstance(value, list | tuple) and any(isinstance(item, torch.Tensor) for item in value):
+        return [operand_of(item, label) for item in value]
     if isinstance(value, torch.device):
         return adapters.device_of(adapters.current_index() if value.index is None else value.index)
     return value
@@ -191,7 +191,7 @@ class Caller:
         if index is None:
             index = index_of(kwargs.values())
         if label in _INDEXING:
-            args = (args[0], [part if part is None else part.to(args[0].device) for part in args[1]], *args[2:])
+            args = (args[0], [index if index is None else index.to(args[0].device) for index in args[1]], *args[2:])
         values = [operand_of(value, label) for value in args]
         keywords = (
             {name: operand_of(value, label) for name, value in kwargs.items() if name not in DROPPED}
@@ -221,7 +221,7 @@ class Caller:
         result = self.result(values, keywords)
         target = torch.bool if rule is Promotion.ALWAYS_BOOL else target
         if isinstance(result, tuple):
-            return tuple([cast(part, target) for part in result])
+            return tuple([cast(x, target) for x in result])
         return cast(result, target)
 
     def result(self, values: Sequence[Any], keywords: dict[str, Any]) -> Any:
@@ -277,7 +277,7 @@ def _widened(value: Any) -> Any:
 def _narrowed(result: Any) -> Any:
     """Convert float32 results of an entry that computes in float32 to float16."""
     if isinstance(result, tuple):
-        return tuple([_narrowed(part) for part in result])
+        return tuple([_narrowed(item) for item in result])
     is_wide = isinstance(result, Tensor) and result.data_type is DataType.FLOAT32
     return result.astype(DataType.FLOAT16) if is_wide else result
 
@@ -287,7 +287,7 @@ def _promoted(value: Any, dtype: torch.dtype) -> Any:
     if isinstance(value, Tensor):
         return cast(value, dtype)
     if isinstance(value, list):
-        return [_promoted(part, dtype) for part in value]
+        return [_promoted(item, dtype) for item in value]
     return value if value is None or dtype.is_complex else number_as(value, dtype)
 
 
@@ -296,9 +296,9 @@ def wrapped(result: Any, index: int) -> Any:
     if isinstance(result, Tensor):
         return torch_of(result, index)
     if isinstance(result, tuple):
-        return tuple([wrapped(part, index) for part in result])
+        return tuple([wrapped(item, index) for item in result])
     if isinstance(result, list):
-        return [wrapped(part, index) for part in result]
+        return [wrapped(item, index) for item in result]
     return result
 
 
@@ -350,7 +350,7 @@ def _elsewhere(value: Any, move: Callable[[torch.Tensor], torch.Tensor], device:
     if isinstance(value, torch.Tensor):
         return move(value) if value.device.type == adapters.NAME else value
     if isinstance(value, list | tuple):
-        return [_elsewhere(part, move, device) for part in value]
+        return [_elsewhere(item, move, device) for item in value]
     return device if isinstance(value, torch.device) else value
 
 
@@ -524,7 +524,7 @@ def register_table() -> None:
     for entry in ENTRIES.values():
         packet, _, suffix = entry.name.partition(".")
         family = schemas_of(f"aten::{packet}")
-        schema = next((known for known in family if known.overload_name == suffix), None)
+        schema = next((candidate for candidate in family if candidate.overload_name == suffix), None)
         if schema is None:
             raise ValueError(f"aten::{entry.name} does not exist")
         caller = CALLERS[entry.name] = Caller(entry, schema)
@@ -555,7 +555,7 @@ def fallback(overload: Any, *args: Any, **kwargs: Any) -> Any:
     name = _full_name(overload._schema)
     if os.environ.get(FALLBACK_VARIABLE) == "1":
         return _on_cpu(overload, name, args, kwargs)
-    values = (part for value in (*args, *kwargs.values()) for part in (value if isinstance(value, list) else (value,)))
+    values = (item for value in (*args, *kwargs.values()) for item in (value if isinstance(value, list) else (value,)))
     inputs = ", ".join(described(value) for value in values if isinstance(value, torch.Tensor))
     raise NotImplementedError(
         f"aten::{name} is not implemented for the dml device (inputs: {inputs or 'none'}); "
@@ -582,7 +582,7 @@ def _on_cpu(overload: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any
             moved.append((value, copy))
             return copy
         if isinstance(value, list | tuple):
-            return [to_cpu(part) for part in value]
+            return [to_cpu(item) for item in value]
         return torch.device("cpu") if isinstance(value, torch.device) else value
 
     result = overload(*map(to_cpu, args), **{key: to_cpu(value) for key, value in kwargs.items()})

@@ -77,7 +77,7 @@ class CallArguments:
             return self._add_tensor(parts, value)
         elif kind is list or kind is tuple:
             parts.append(len(value))
-            return all(self._add(parts, part) for part in value)
+            return all(self._add(parts, item) for item in value)
         else:
             return False
         return True
@@ -196,21 +196,21 @@ class CallPlan:
             steps.append(_PlanStep(prepared, tuple(inputs)))
         parts = result if isinstance(result, tuple) else (result,)
         if constants > _MAX_CONSTANTS or not all(
-            part is None or (isinstance(part, Tensor) and id(part.buffer._memory) in outputs) for part in parts
+            value is None or (isinstance(value, Tensor) and id(value.buffer._memory) in outputs) for value in parts
         ):
             return None
         results = [
             None
-            if part is None
+            if value is None
             else _PlanOutput(
-                outputs[id(part.buffer._memory)],
-                part.data_type,
-                part.sizes,
-                part.strides,
-                part.offset if part.is_view and not _is_all(part) else None,
-                part.is_boolean,
+                outputs[id(value.buffer._memory)],
+                value.data_type,
+                value.sizes,
+                value.strides,
+                value.offset if value.is_view and not _is_all(value) else None,
+                value.is_boolean,
             )
-            for part in parts
+            for value in parts
         ]
         return cls(session, steps, results, isinstance(result, tuple), owners)
 

@@ -214,23 +214,23 @@ def read_file(path: str | os.PathLike[str]) -> GgufFile:
         NotSupported: If its version, byte order or a quantization is not supported.
     """
     path = Path(path)
-    part = _read_part(path)
-    if "split.count" not in part.metadata or (count := part.integer("split.count", high=_MAX_PARTS)) == 1:
-        return part
-    index = part.integer("split.no", low=0, high=_MAX_PARTS)
+    file = _read_part(path)
+    if "split.count" not in file.metadata or (count := file.integer("split.count", high=_MAX_PARTS)) == 1:
+        return file
+    index = file.integer("split.no", low=0, high=_MAX_PARTS)
     match = re.fullmatch(r"(.*)-(\d{5})-of-(\d{5})\.gguf", path.name)
     if index or match is None or int(match[3]) != count:
         raise ModelError(
-            part.name, f"is part {index + 1} of {count}: pass the path of the first, NAME-00001-of-{count:05}.gguf"
+            file.name, f"is part {index + 1} of {count}: pass the path of the first, NAME-00001-of-{count:05}.gguf"
         )
-    parts = [part]
+    parts = [file]
     parts += [_read_part(path.with_name(f"{match[1]}-{after:05}-of-{count:05}.gguf")) for after in range(2, count + 1)]
     tensors: dict[str, GgufTensor] = {}
     for other in parts:
         for name in tensors.keys() & other.tensors.keys():
             raise ModelError(other.name, f"tensor {shown(name)} is in another part as well")
         tensors |= other.tensors
-    return GgufFile(part.name, part.metadata, tensors, sum(other.size for other in parts))
+    return GgufFile(file.name, file.metadata, tensors, sum(other.size for other in parts))
 
 
 def _read_part(path: Path) -> GgufFile:
@@ -286,8 +286,8 @@ def _header(cursor: _Cursor) -> _Header:
     name = cursor.text()
     rank = cursor.integer("I")
     if not 1 <= rank <= _MAX_DIMENSIONS:
-        what = f"tensor {shown(name)} must have 1 to {_MAX_DIMENSIONS} dimensions, got {rank}"
-        raise cursor.error(f"is damaged: {what}")
+        message = f"tensor {shown(name)} must have 1 to {_MAX_DIMENSIONS} dimensions, got {rank}"
+        raise cursor.error(f"is damaged: {message}")
     sizes = tuple(cursor.integer("Q") for _ in range(rank))
     return _Header(name, sizes, cursor.integer("I"), cursor.integer("Q"))
 
@@ -295,22 +295,22 @@ def _header(cursor: _Cursor) -> _Header:
 def _mapped(headers: list[_Header], data: NDArray[np.uint8], start: int, name: str) -> Iterator[GgufTensor]:
     """Return the tensors of headers, whose bytes are views of the file."""
     for header in headers:
-        what = f"tensor {shown(header.name)}"
+        label = f"tensor {shown(header.name)}"
         if header.kind not in GGMLQuantizationType._value2member_map_:
-            raise NotSupported(f"model {name!r}: {what} has the unknown quantization type {header.kind}")
+            raise NotSupported(f"model {name!r}: {label} has the unknown quantization type {header.kind}")
         kind = GGMLQuantizationType(header.kind)
         block, block_bytes = GGML_QUANT_SIZES[kind]
         shape = header.sizes[::-1]
         if 0 in shape or shape[-1] % block:
             raise ModelError(
-                name, f"{what} must have rows of a multiple of {block} elements ({kind.name}), got shape {list(shape)}"
+                name, f"{label} must have rows of a multiple of {block} elements ({kind.name}), got shape {list(shape)}"
             )
         rows, row_bytes = math.prod(shape[:-1]), shape[-1] // block * block_bytes
         begin = start + header.offset
         if begin + rows * row_bytes > len(data):
             raise ModelError(
                 name,
-                f"is truncated or damaged: {what} with shape {list(shape)} ({kind.name}) takes {rows * row_bytes} "
+                f"is truncated or damaged: {label} with shape {list(shape)} ({kind.name}) takes {rows * row_bytes} "
                 f"bytes from byte {begin} on; the file has {len(data)}",
             )
         raw = data[begin : begin + rows * row_bytes].reshape(rows, row_bytes)

@@ -96,10 +96,10 @@ def unrolled(
         states, done = results[: len(states)], done + 1
         for pieces, result in zip(gathered, results[len(states) :], strict=True):
             pieces.append(result)
-        later = [part for value in (*states, *itertools.chain(*gathered)) for part in value.parts]
+        later = [tensor for value in (*states, *itertools.chain(*gathered)) for tensor in value.parts]
         is_known = condition.array is not None
         (array,) = yield NeedsHost(
-            [condition], [] if is_known else [part for part in later if part.expression is not None]
+            [condition], [] if is_known else [value for value in later if value.expression is not None]
         )
         goes_on = _only(node, array)
     joins: list[Any] = []

@@ -187,16 +187,16 @@ def _adjacent_samples(
 
     If a region has fewer samples than there are slots, the last one is repeated.
     """
-    part = multiply(extent, 1 / parts)
+    bin_size = multiply(extent, 1 / parts)
     sample = sequence(start, (1, 1, slots), DataType.FLOAT32)
     counts = number_like(start, float(samples))
     if samples <= 0:
-        counts = reshaped(spread(dml.max, dml.ceil(part), 1.0), (*part.sizes, 1))
+        counts = reshaped(spread(dml.max, dml.ceil(bin_size), 1.0), (*bin_size.sizes, 1))
         sample = spread(dml.min, sample, subtract(counts, 1))
     which = sequence(start, (1, parts, 1), DataType.FLOAT32)
     within = add(which, divide(add(sample, 0.5), counts))
     rows = (start.sizes[0], 1, 1)
-    position = add(reshaped(start, rows), multiply(reshaped(part, rows), within))
+    position = add(reshaped(start, rows), multiply(reshaped(bin_size, rows), within))
     position = reshaped(position, (rows[0], parts * slots))
     inside = dml.logical_and(
         spread(dml.greater_than_or_equal, position, -1.0), spread(dml.less_than_or_equal, position, float(size))

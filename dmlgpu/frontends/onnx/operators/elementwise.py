@@ -191,18 +191,18 @@ _MAX_EXPONENT = 63
 def power(node: OnnxNode) -> OnnxValue:
     """Raise to a power of any type; the result has the type of the base, truncated if that is an integer type."""
     exponent = node.value(1)
-    known = exponent.array
-    if known is not None and known.size == 1 and node.data_type(0).is_float:
+    constant = exponent.array
+    if constant is not None and constant.size == 1 and node.data_type(0).is_float:
         shape = broadcast_shapes(node.shape(0), exponent.shape)
         base = broadcast_to(node.tensor(0), shape or (1,))
-        return node.valued(dml.pow(base, float(known.reshape(-1)[0])), shape)
+        return node.valued(dml.pow(base, float(constant.reshape(-1)[0])), shape)
     (a, b), shape = node.broadcast(node.value(0), exponent)
     if a.data_type.is_float:
         return node.valued(dml.pow(a, _narrow(b)), shape)
     if not b.data_type.is_float:
-        return node.valued(_of_integers(a, b, known), shape)
-    if known is not None and bool((known == np.trunc(known)).all() and (np.abs(known) < 1 << 24).all()):
-        return node.valued(_of_integers(a, dml.cast(b, DataType.INT32), known), shape)
+        return node.valued(_of_integers(a, b, constant), shape)
+    if constant is not None and bool((constant == np.trunc(constant)).all() and (np.abs(constant) < 1 << 24).all()):
+        return node.valued(_of_integers(a, dml.cast(b, DataType.INT32), constant), shape)
     integers = dml.cast(b, DataType.INT32)
     rounded = dml.cast(dml.pow(dml.cast(a, DataType.FLOAT32), dml.cast(b, DataType.FLOAT32)), a.data_type)
     is_integer = dml.equals(dml.cast(integers, b.data_type), b)
@@ -248,8 +248,8 @@ def bit_shift(node: OnnxNode) -> OnnxValue:
     signed = a.data_type
     unsigned = signed if signed.name.startswith("U") else DataType[f"U{signed.name}"]
     x, count = (operand.reinterpret(operand.sizes, operand.desc.strides, unsigned) for operand in (a, b))
-    known = node.value(1).array
-    in_range = known is not None and bool(((known >= 0) & (known < signed.bits)).all())
+    constant = node.value(1).array
+    in_range = constant is not None and bool(((constant >= 0) & (constant < signed.bits)).all())
 
     def shifted(bits: Tensor) -> Tensor:
         shift = dml.bit_shift_left if node.text("direction") == "LEFT" else dml.bit_shift_right

@@ -68,11 +68,11 @@ def _from_pieces(
     end = total
     result = None
     for size, piece in zip(reversed(sizes), reversed(pieces), strict=True):
-        part = taken(piece, dml.clip(where - (end - size), 0, size - 1))
+        gathered = taken(piece, dml.clip(where - (end - size), 0, size - 1))
         if result is not None:
             inside = dml.less_than(where, graph.constant([end], DataType.INT32).broadcast_to(where.sizes))
-            part = dml.if_(broadcast_to(reshaped(inside, spread or (1,)), part.sizes), part, result)
-        result, end = part, end - size
+            gathered = dml.if_(broadcast_to(reshaped(inside, spread or (1,)), gathered.sizes), gathered, result)
+        result, end = gathered, end - size
     assert result is not None
     return result
 

@@ -25,9 +25,9 @@ def reshape(node: OnnxNode) -> OnnxValue:
         if any(size == 0 and index >= len(shape) for index, size in enumerate(sizes)):
             raise node.rejection(f"a size 0 must copy a dimension of the input, got {sizes} for {list(shape)}")
         sizes = [shape[index] if size == 0 else size for index, size in enumerate(sizes)]
-    known = math.prod(size for size in sizes if size != -1)
-    if sizes.count(-1) == 1 and known:
-        sizes[sizes.index(-1)] = math.prod(shape) // known
+    product = math.prod(size for size in sizes if size != -1)
+    if sizes.count(-1) == 1 and product:
+        sizes[sizes.index(-1)] = math.prod(shape) // product
     if any(size < 0 for size in sizes) or math.prod(sizes) != math.prod(shape):
         raise node.rejection(f"the new shape must hold {math.prod(shape)} elements, got {sizes}")
     return node.valued(node.tensor(0), sizes)

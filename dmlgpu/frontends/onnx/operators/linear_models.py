@@ -157,11 +157,11 @@ def _squared_distances(node: OnnxNode, x: Tensor) -> Tensor:
     parts = []
     for first in range(0, count, turn):
         size = min(turn, count - first)
-        part = dml.slice(vectors, (0, first), (features, size)) if size < count else vectors
+        block = dml.slice(vectors, (0, first), (features, size)) if size < count else vectors
         sizes = (rows, features, size)
         differences = dml.subtract(
             reshaped(x, (rows, features, 1)).broadcast_to(sizes),
-            reshaped(part, (1, features, size)).broadcast_to(sizes),
+            reshaped(block, (1, features, size)).broadcast_to(sizes),
         )
         parts.append(reshaped(dml.reduce(differences, ReduceFunction.SUM_SQUARE, axes=(1,)), (rows, size)))
     return parts[0] if len(parts) == 1 else dml.join(parts, 1)

@@ -30,7 +30,7 @@ def _optimized(node: OnnxNode, states: int, step: Step) -> list[OnnxValue]:
     steps = cast(steps, DataType.FLOAT32)
     results = []
     for index in range(count):
-        inputs = [node.tensor(2 + part * count + index) for part in range(states + 2)]
+        inputs = [node.tensor(2 + group * count + index) for group in range(states + 2)]
         shape = node.shape(2 + index)
         results.append([node.valued(tensor, shape) for tensor in step(inputs, rate, steps)])
     return [value for group in zip(*results, strict=True) for value in group]

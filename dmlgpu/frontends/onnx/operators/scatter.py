@@ -117,13 +117,13 @@ def _combined(node: OnnxNode, x: Tensor, where: Tensor, updates: Tensor, reducti
     function, combine = _REDUCTIONS[reduction]
     computed = data_type if data_type.is_float or data_type.bits >= 32 else DataType.INT32
     x, updates = cast(x, computed), cast(updates, computed)
-    part = max(min(count, MAX_PAIRS // (outer * size * inner)), 1)
-    if -(-count // part) > _MAX_ROUNDS:
+    round_size = max(min(count, MAX_PAIRS // (outer * size * inner)), 1)
+    if -(-count // round_size) > _MAX_ROUNDS:
         raise node.rejection(f"at most {_MAX_ROUNDS * MAX_PAIRS} pairs of an element and an update are compared")
     numbers = reshaped(sequence(x, (size,), where.data_type), (1, size, 1, 1))
     nothing = number_like(x, _neutral(reduction, computed))
-    for begin in range(0, count, part):
-        taken = min(part, count - begin)
+    for begin in range(0, count, round_size):
+        taken = min(round_size, count - begin)
         positions = dml.slice(where, (0, begin, 0), (outer, taken, where.sizes[2]))
         values = dml.slice(updates, (0, begin, 0), (outer, taken, inner))
         hits = spread(dml.equals, reshaped(positions, (outer, 1, taken, positions.sizes[2])), numbers)

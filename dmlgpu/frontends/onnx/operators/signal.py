@@ -42,12 +42,12 @@ def discrete_fourier_transform(node: OnnxNode) -> OnnxValue:
     x = node.tensor(0)
     if inverse and half and parts == 1:
         x = dml.join([x, multiply(x, 0)], len(shape) - 1)
-    known = min(size, length // 2 + 1 if inverse and half else length)
-    extent = [known if dimension == axis else number for dimension, number in enumerate(x.sizes)]
-    x = x if known == size else dml.slice(x, (0,) * len(shape), extent)
+    count = min(size, length // 2 + 1 if inverse and half else length)
+    extent = [count if dimension == axis else number for dimension, number in enumerate(x.sizes)]
+    x = x if count == size else dml.slice(x, (0,) * len(shape), extent)
     order = (*(other for other in range(len(shape) - 1) if other != axis), axis, len(shape) - 1)
     rest = [shape[dimension] for dimension in order[:-2]]
-    rows = cast(reshaped(transposed(x, order), (math.prod(rest), known, x.sizes[-1])), DataType.FLOAT32)
+    rows = cast(reshaped(transposed(x, order), (math.prod(rest), count, x.sizes[-1])), DataType.FLOAT32)
     scale = 1 / length if inverse else 1.0
     if inverse and half:
         result = real_signal(rows, length, constant=_constant(node), scale=scale)

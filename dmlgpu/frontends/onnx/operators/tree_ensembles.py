@@ -463,9 +463,9 @@ def _of_two_classes(node: OnnxNode, scores: Tensor, present: Tensor | None, tran
     if present is None:
         return _with_second(node, first, second, transform)
     has_first, has_second = (dml.slice(present, (0, column), (rows, 1)) for column in (0, 1))
-    known = node.arrays["present"].array
-    if known is not None and len(known) == 1:
-        if not known[0, 1]:
+    mask = node.arrays["present"].array
+    if mask is not None and len(mask) == 1:
+        if not mask[0, 1]:
             return _without_second(node, first, transform)
         return _with_second(node, first, second, transform, has_first)
     label, either = _with_second(node, first, second, transform, has_first)

@@ -83,7 +83,7 @@ def div_mode(x: Any, other: Any, rounding_mode: str | None = None) -> Any:
     """Divide; only a division without rounding turns integers into floats."""
     rule = Promotion.DEFAULT if rounding_mode else Promotion.INT_TO_FLOAT
     dtype = computation_dtype(rule, common_dtype([_stand_in(x), _stand_in(other)]))
-    x, other = (cast(part, dtype) if isinstance(part, Tensor) else part for part in (x, other))
+    x, other = (cast(operand, dtype) if isinstance(operand, Tensor) else operand for operand in (x, other))
     return _DIVISIONS[rounding_mode](x, other)
 
 
@@ -109,7 +109,7 @@ def _beside_product(function: Any, x: Any, first: Any, second: Any, value: Any) 
     """Return a sum of a tensor and a scaled product or quotient of two, in their common dtype."""
     operands = [x, first, second]
     dtype = common_dtype(list(map(_stand_in, operands)))
-    x, first, second = (cast(part, dtype) if isinstance(part, Tensor) else part for part in operands)
+    x, first, second = (cast(operand, dtype) if isinstance(operand, Tensor) else operand for operand in operands)
     if function is directml.element_wise_divide and not dtype.is_floating_point:
         raise Unsupported("integers are not divided")
     return directml.element_wise_add(x, function(scaled(first, value), second))

@@ -63,7 +63,9 @@ def _spaced(start: Any, end: Any, steps: int, device: Any) -> Any:
         return ops.full((steps,), float(start), dtype="float32", device=device)
     if isinstance(start, Tensor) or isinstance(end, Tensor):
         device = (start if isinstance(start, Tensor) else end).device
-        start, end = (cast(part, torch.float32) if isinstance(part, Tensor) else float(part) for part in (start, end))
+        start, end = (
+            cast(bound, torch.float32) if isinstance(bound, Tensor) else float(bound) for bound in (start, end)
+        )
     else:
         start, end = float(start), float(end)
     step = (end - start) * (1 / (steps - 1)) if isinstance(end - start, Tensor) else (end - start) / (steps - 1)

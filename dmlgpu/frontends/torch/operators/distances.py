@@ -104,7 +104,7 @@ def pdist_backward(gradient: Tensor, x: Tensor, p: float, distances: Tensor) -> 
     places[np.triu_indices(count, 1)] = np.arange(distances.sizes[0])
     index = x._beside((places + places.T).reshape(-1))
     shape = (count, count)
-    values, weights = (part._taken(index, 0, "pdist").reshape(shape) for part in (distances, gradient))
+    values, weights = (tensor._taken(index, 0, "pdist").reshape(shape) for tensor in (distances, gradient))
     slopes = _norm_slopes(_differences(x, x), values, float(p))
     off_diagonal = x._beside(1 - np.eye(count, dtype=x.dtype))
     result: Tensor = total(slopes * (weights * off_diagonal).expand_dims(2), (1,)).squeeze(1)

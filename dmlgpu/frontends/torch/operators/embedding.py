@@ -110,8 +110,8 @@ def _scanned_blocks(values: tuple[Tensor, ...], keys: Tensor, combine: Any) -> t
         earlier, later = tuple(x[:, :-step] for x in values), tuple(x[:, step:] for x in values)
         combined = combine(earlier, later)
         values = tuple(
-            joined([x[:, :step], result._chosen(is_same, part)], 1)
-            for x, result, part in zip(values, combined, later, strict=True)
+            joined([x[:, :step], result._chosen(is_same, row)], 1)
+            for x, result, row in zip(values, combined, later, strict=True)
         )
         step *= 2
     return values
@@ -170,7 +170,7 @@ def embedding_bag(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return the sum, mean or maximum of the rows of each bag; the bag of each index, the bags' sizes, the maxima's
     indices."""
-    indices, offsets = (part.astype(DataType.INT64) for part in (indices, offsets))
+    indices, offsets = (tensor.astype(DataType.INT64) for tensor in (indices, offsets))
     bags, width = offsets.sizes[0] - include_last_offset, weight.sizes[1]
     n = indices.sizes[0]
     if not n or not bags:

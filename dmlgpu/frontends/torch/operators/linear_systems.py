@@ -119,8 +119,8 @@ def cholesky_solve(b: Tensor, factor: Tensor, upper: bool) -> Tensor:
 @aten("cholesky_inverse")
 def cholesky_inverse(factor: Tensor, upper: bool = False) -> Tensor:
     """Return the inverse of matrices from their Cholesky factors."""
-    part = triangular_inverse(factor.mT if upper else factor, False)
-    return matmul(part.mT, part)
+    inverse = triangular_inverse(factor.mT if upper else factor, False)
+    return matmul(inverse.mT, inverse)
 
 
 @aten("triangular_solve")

@@ -84,7 +84,7 @@ def multilabel_margin_loss_backward(
     """Return the gradient of the input of `multilabel_margin_loss_forward`."""
     if not x.size:
         return filled(x, x.sizes)
-    rows, names, targets = (part.reshape(-1, x.sizes[-1] if x.ndim else 1) for part in (x, target, is_target))
+    rows, names, targets = (tensor.reshape(-1, x.sizes[-1] if x.ndim else 1) for tensor in (x, target, is_target))
     count, width = rows.sizes
     ends: Tensor = directml.cumulative_summation((names < 0).astype(DataType.INT32), axis=1)
     columns = sequence(width, 0, 1, DataType.INT64, x.device).expand_dims((0, 1))

@@ -30,7 +30,7 @@ def _normalized(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Normalize `x` over the axes in which `sizes` is 1, then scale and shift; return also mean and variance."""
     ones, zeros = (filled(x, (1,) * x.ndim, index).broadcast_to(tuple(sizes)) for index in (1, 0))
-    is_per_channel = all(part is None or part.sizes == tuple(sizes) for part in (weight, bias))
+    is_per_channel = all(tensor is None or tensor.sizes == tuple(sizes) for tensor in (weight, bias))
     outputs: Any = directml.batch_normalization_training(
         x,
         weight if is_per_channel and weight is not None else ones,
@@ -107,7 +107,7 @@ def normalized_batch(
     channels = x.sizes[1:2]
     scale = filled(x, (1,), 1).broadcast_to(channels) if weight is None else weight
     shift = filled(x, (1,), 0).broadcast_to(channels) if bias is None else bias
-    parts: list[Any] = [_per_channel(part, x) for part in (mean, variance, scale, shift)]
+    parts: list[Any] = [_per_channel(vector, x) for vector in (mean, variance, scale, shift)]
     result: Tensor = directml.batch_normalization(x, *parts, spatial=True, epsilon=eps)
     return result
 
@@ -219,10 +219,10 @@ def batch_norm_backward(
         assert running_variance is not None
         mean, inverse = running_mean, _inverse(running_variance, eps)
     others = (0, *range(2, x.ndim))
-    parts: list[Any] = [_per_channel(part, x) for part in (mean, inverse, weight)]
+    parts: list[Any] = [_per_channel(vector, x) for vector in (mean, inverse, weight)]
     results = _gradients(gradient, x, parts[0], parts[1], parts[2], others, others, mask, not train)
     of_input, *sums = results
-    return of_input, *(None if part is None else part.reshape(channels) for part in sums)  # type: ignore[return-value]
+    return of_input, *(None if gradient is None else gradient.reshape(channels) for gradient in sums)  # type: ignore[return-value]
 
 
 @aten("_native_batch_norm_legit_functional", wide=True)
@@ -266,7 +266,7 @@ def layer_norm(
     if not x.size:
         return x, filled(x, statistics_shape), filled(x, statistics_shape)
     rows = x.reshape(math.prod(outer), -1)
-    weight, bias = (None if part is None else part.reshape(1, -1) for part in (weight, bias))
+    weight, bias = (None if vector is None else vector.reshape(1, -1) for vector in (weight, bias))
     output, mean, variance = _normalized(rows, (rows.sizes[0], 1), weight, bias, eps)
     return output.reshape(x.sizes), mean.reshape(statistics_shape), _inverse(variance, eps).reshape(statistics_shape)
 
@@ -288,7 +288,7 @@ def layer_norm_backward(
         zeros = filled(x, tuple(normalized_shape))
         return x, zeros if mask[1] else None, zeros if mask[2] else None
     mask = (mask[0], mask[1] and weight is not None, mask[2] and bias is not None)
-    rows, gradients = (part.reshape(math.prod(x.sizes[:first]), -1) for part in (x, gradient))
+    rows, gradients = (tensor.reshape(math.prod(x.sizes[:first]), -1) for tensor in (x, gradient))
     mean, inverse = mean.reshape(-1, 1), inverse.reshape(-1, 1)
     scale = None if weight is None else weight.reshape(1, -1)
     results = _gradients(gradients, rows, mean, inverse, scale, (1,), (0,), mask)
@@ -316,7 +316,9 @@ def group_norm(
     if not x.size:
         return x, filled(x, (batch, groups)), filled(x, (batch, groups), math.nan if batch else 0)
     rows = x.reshape(batch, groups, channels // groups, area)
-    weight, bias = (None if part is None else part.reshape(1, groups, channels // groups, 1) for part in (weight, bias))
+    weight, bias = (
+        None if vector is None else vector.reshape(1, groups, channels // groups, 1) for vector in (weight, bias)
+    )
     output, mean, variance = _normalized(rows, (batch, groups, 1, 1), weight, bias, eps)
     inverse = _inverse(variance, eps)
     return output.reshape(x.sizes), mean.reshape(batch, groups), inverse.reshape(batch, groups)
@@ -340,10 +342,10 @@ def group_norm_backward(
         return x, filled(x, (channels,)), filled(x, (channels,))
     shape = (batch, groups, channels // groups, area)
     rows, gradients = x.reshape(shape), gradient.reshape(shape)
-    mean, inverse = (part.reshape(batch, groups, 1, 1) for part in (mean, inverse))
+    mean, inverse = (statistic.reshape(batch, groups, 1, 1) for statistic in (mean, inverse))
     scale = None if weight is None else weight.reshape(1, groups, channels // groups, 1)
     of_input, *sums = _gradients(gradients, rows, mean, inverse, scale, (2, 3), (0, 3), mask)
     return (
         None if of_input is None else of_input.reshape(x.sizes),
-        *(None if part is None else part.reshape(channels) for part in sums),  # type: ignore[return-value]
+        *(None if gradient is None else gradient.reshape(channels) for gradient in sums),  # type: ignore[return-value]
     )

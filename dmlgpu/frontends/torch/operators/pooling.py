@@ -317,7 +317,7 @@ def max_unpool2d(x: Tensor, indices: Tensor, output_size: Sequence[int]) -> Tens
     sizes = (*x.sizes[: x.ndim - rank], *output_size)
     if not x.size:
         return filled(x, sizes)
-    rows, places = (part.reshape(-1, math.prod(x.sizes[x.ndim - rank :])) for part in (x, indices))
+    rows, places = (tensor.reshape(-1, math.prod(x.sizes[x.ndim - rank :])) for tensor in (x, indices))
     zeros = filled(x, (rows.sizes[0], math.prod(output_size)))
     result: Tensor = directml.scatter_elements(zeros, places, rows, axis=1)
     return result.reshape(sizes)
@@ -333,7 +333,7 @@ def _scattered_backward(gradient: Tensor, x: Tensor, indices: Tensor, rank: int)
     """Return sums of gradients at the places that indices name in each plane of `x`, by comparing places."""
     if not gradient.size:
         return filled(x, x.sizes)
-    count, area = (math.prod(part.sizes[part.ndim - rank :]) for part in (gradient, x))
+    count, area = (math.prod(tensor.sizes[tensor.ndim - rank :]) for tensor in (gradient, x))
     places = indices.reshape(-1, count, 1)
     numbers = sequence(area, 0, 1, DataType.INT64, x.device)
     values = gradient.reshape(-1, 1, count)

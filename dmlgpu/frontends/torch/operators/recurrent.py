@@ -100,5 +100,5 @@ def gru_cell_backward(
     of_reset = of_new * new_hidden * reset * (1.0 - reset)
     of_input = joined([of_reset, of_update, of_new], -1)
     of_gates = joined([of_reset, of_update, of_new * reset], -1)
-    of_biases: list[Any] = [total(part, (0,)).squeeze(0) if has_bias else None for part in (of_input, of_gates)]
+    of_biases: list[Any] = [total(gradient, (0,)).squeeze(0) if has_bias else None for gradient in (of_input, of_gates)]
     return of_input, of_gates, gradient * update, of_biases[0], of_biases[1]

@@ -198,8 +198,8 @@ def composes(*names: str, differentiable: bool = False) -> Callable[[Function], 
 
 def drop_missing() -> None:
     """Move the names of operators that the installed PyTorch lacks from the tables to `MISSING`."""
-    known = set(operator_names())
-    MISSING.extend(sorted(name for name in ENTRIES | DECOMPOSED if f"aten::{name}" not in known))
+    available = set(operator_names())
+    MISSING.extend(sorted(name for name in ENTRIES | DECOMPOSED if f"aten::{name}" not in available))
     for name in MISSING:
         for table in (ENTRIES, DECOMPOSED, DIFFERENTIABLE):
             table.pop(name, None)

@@ -200,10 +200,10 @@ def grid_sample_backward(
         for corner in corners if mode != _NEAREST else ():
             values = total(pixels._taken(corner.row.reshape(-1), 0, "grid_sampler") * rows, (1,)).squeeze(1)
             for axis in range(rank):
-                part = values * corner.weight(axis).reshape(-1)
-                slopes[axis] = part if slopes[axis] is None else slopes[axis] + part
+                product = values * corner.weight(axis).reshape(-1)
+                slopes[axis] = product if slopes[axis] is None else slopes[axis] + product
         if mode == _NEAREST:
             of_grid = filled(grid, (1,) * grid.ndim).broadcast_to(grid.sizes)
         else:
-            of_grid = joined([part.expand_dims(1) for part in reversed(slopes)], 1).reshape(grid.sizes)
+            of_grid = joined([slope.expand_dims(1) for slope in reversed(slopes)], 1).reshape(grid.sizes)
     return of_input, of_grid

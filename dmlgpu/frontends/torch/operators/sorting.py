@@ -76,7 +76,7 @@ def kthvalue(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Any,
     if not 0 < k <= rows.sizes[axis]:
         raise RuntimeError("kthvalue(): selected number k out of range for dimension")
     values, places = _ordered(rows, axis, k)
-    parts = (_part(part, axis, k - 1, k) for part in (values, places.astype(_INT64)))
+    parts = (_part(tensor, axis, k - 1, k) for tensor in (values, places.astype(_INT64)))
     value, index = (_without_axis(part, axis, keepdim, x.ndim) for part in parts)
     return value, index
 
@@ -92,7 +92,7 @@ def _median(x: Any, axis: int, skips_nan: bool) -> tuple[Any, Any]:
     middle = ops.clip((numbers - 1) // 2, 0)
     if not skips_nan:
         middle = _IF(numbers < size, numbers, middle)
-    taken = (directml.gather_elements(part, middle, axis=axis) for part in (values, places))
+    taken = (directml.gather_elements(tensor, middle, axis=axis) for tensor in (values, places))
     value, index = taken
     return value, index.astype(_INT64)
 
@@ -100,7 +100,7 @@ def _median(x: Any, axis: int, skips_nan: bool) -> tuple[Any, Any]:
 def _median_along(x: Any, dim: int, keepdim: bool, skips_nan: bool) -> tuple[Any, Any]:
     rows = with_axis(x)
     axis = axes_of(rows, dim)[0]
-    value, index = (_without_axis(part, axis, keepdim, x.ndim) for part in _median(rows, axis, skips_nan))
+    value, index = (_without_axis(tensor, axis, keepdim, x.ndim) for tensor in _median(rows, axis, skips_nan))
     return value, index
 
 
@@ -144,8 +144,8 @@ def mode(x: Any, dim: int = -1, keepdim: bool = False) -> tuple[Any, Any]:
     ones = ops.ones(rows.sizes, dtype="int32", device=x.device)
     _, lengths = scanned((values._same(boolean=False), ones), axis, longer, (0, 0))
     longest = argmax(lengths, axis, True)
-    taken = (directml.gather_elements(part, longest, axis=axis) for part in (values, places))
-    value, index = (_without_axis(part, axis, keepdim, x.ndim) for part in taken)
+    taken = (directml.gather_elements(tensor, longest, axis=axis) for tensor in (values, places))
+    value, index = (_without_axis(tensor, axis, keepdim, x.ndim) for tensor in taken)
     return value._same(boolean=x.is_boolean), index.astype(_INT64)
 
 

@@ -226,7 +226,7 @@ def _log_gamma_of_positive(x: Any) -> Any:
     general = _IF(is_small, stirling - directml.element_wise_log(_IF(is_small, product, 1.0)), stirling)
     near_one = x - 1.0
     near_two = x - 2.0
-    is_near_one, is_near_two = (directml.element_wise_abs(part) < 0.3 for part in (near_one, near_two))
+    is_near_one, is_near_two = (directml.element_wise_abs(distance) < 0.3 for distance in (near_one, near_two))
     distance = _IF(is_near_one, near_one, near_two)
     taylor = polynomial(distance, _LOG_GAMMA) * distance
     at_one = taylor * distance - distance * _EULER
@@ -264,8 +264,8 @@ def digamma(x: Any) -> Any:
     positive = _IF(is_reflected, 1.0 - x, x)
     recurrence: Any = None
     for step in range(_SHIFT):
-        part = 1.0 / (positive + float(step))
-        recurrence = part if recurrence is None else recurrence + part
+        term = 1.0 / (positive + float(step))
+        recurrence = term if recurrence is None else recurrence + term
     is_small = positive < float(_SHIFT)
     shifted = _IF(is_small, positive + float(_SHIFT), positive)
     square = 1.0 / (shifted * shifted)
@@ -286,8 +286,8 @@ def hurwitz_zeta(order: int, x: Any) -> Any:
     """Return the sum of (x + k) ** -order over all k, of positive numbers, by the Euler-Maclaurin formula."""
     total: Any = None
     for step in range(_SHIFT + 2):
-        part = directml.element_wise_constant_pow(x + float(step), exponent=-float(order))
-        total = part if total is None else total + part
+        term = directml.element_wise_constant_pow(x + float(step), exponent=-float(order))
+        total = term if total is None else total + term
     end = x + float(_SHIFT + 2)
     power = directml.element_wise_constant_pow(end, exponent=-float(order))
     total = total + power * end * (1 / (order - 1)) + power * 0.5
