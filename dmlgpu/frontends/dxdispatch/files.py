@@ -73,7 +73,7 @@ class FileAccess:
                 "(in Python allow_paths=True)"
             )
         if resolved.exists() and not stat.S_ISREG(resolved.stat().st_mode):
-            raise ValueError(f"{quoted(str(resolved))} is no regular file")
+            raise ValueError(f"{quoted(str(resolved))} is not a regular file")
         return resolved
 
 

@@ -40,7 +40,7 @@ class OnnxOptions:
         shapes: Shapes of inputs and outputs, by the tensor's name (``--binding_shape``).
 
     Raises:
-        InvalidArgument: If a field is no mapping of names to sizes from 1 to 2^32 - 1.
+        InvalidArgument: If a field is not a mapping of names to sizes from 1 to 2^32 - 1.
     """
 
     name_overrides: Mapping[str, int] = field(default_factory=dict)

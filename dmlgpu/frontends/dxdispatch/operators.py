@@ -198,7 +198,7 @@ def _scalar_union(node: JsonNode, schema: OperatorSchema, fields: JsonNode) -> i
     type_field = next(field.name for field in schema.fields if field.type == "DML_TENSOR_DATA_TYPE")
     data_type = parse_data_type(fields.require(type_field, schema.name))
     if data_type.bits < 8:
-        raise fields.require(type_field, schema.name).error(f"{data_type.name} is no type of a scalar")
+        raise fields.require(type_field, schema.name).error(f"{data_type.name} is not a type of scalars")
     if not isinstance(node.value, Mapping):
         return parse_scalar(node, data_type)
     if data_type is DataType.FLOAT16:

@@ -216,7 +216,7 @@ class TimingOptions:
         warmup_samples: Most samples at the start that count as cold (``--warmup_samples``).
 
     Raises:
-        InvalidArgument: If a field is no integer, or out of its range.
+        InvalidArgument: If a field is not an integer, or is out of its range.
     """
 
     iterations: int = 1

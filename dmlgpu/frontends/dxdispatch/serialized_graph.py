@@ -286,7 +286,9 @@ class _Reader:
 
     def _source(self, name: str, reader: str) -> tuple[int, int]:
         if name not in self.produced:
-            raise ModelError(self.name, f"{reader} reads {quoted(name)}, which is no input and no output of a node")
+            raise ModelError(
+                self.name, f"{reader} reads {quoted(name)}, which is neither an input nor an output of a node"
+            )
         return self.produced[name]
 
     def _described(self, index: int, name: str, inner: list[IntermediateEdge]) -> OperatorNode | ConstantNode:

@@ -279,7 +279,7 @@ class EncodedDecoding:
         """Return a prompt of a model that takes features; None if it takes tokens.
 
         Raises:
-            InvalidArgument: If it is no such array.
+            InvalidArgument: If it is not an array of that shape.
         """
         name = self._network.features
         if name is None:

@@ -115,7 +115,7 @@ class CacheFormat:
         """Return the format that arguments request; None for that of the network.
 
         Raises:
-            InvalidArgument: If it is no such type, or the block no divisor of a head.
+            InvalidArgument: If it is not such a type, or the block does not divide a head.
         """
         if dtype is None and block is None:
             return None

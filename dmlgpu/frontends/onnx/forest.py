@@ -105,7 +105,7 @@ def forest_of(nodes: Nodes) -> Forest:
     """Return the tables of an ensemble; the first records are the roots, in order.
 
     Raises:
-        ValueError: If the nodes are no trees, or too many.
+        ValueError: If the nodes are not trees, or too many.
     """
     _search_members(nodes)
     is_branch = nodes.modes != _LEAF

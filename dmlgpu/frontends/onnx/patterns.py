@@ -374,7 +374,7 @@ class PatternCache:
 
     Args:
         translate: Translates the graph.
-        shapes: Declared shapes of the inputs: sizes that are no numbers are symbols from the start, and so are integers
+        shapes: Declared shapes of the inputs. Sizes that are not numbers are symbols from the start, like the integers
             that the host reads. None if integers become symbols when they differ.
     """
 

@@ -160,7 +160,7 @@ Function = tuple[str, str, str]
 
 
 def _label_of(node: NodeProto) -> str:
-    """Return the name of a node, or if it stands."""
+    """Return the name of a node, else that of its first output, else its operator."""
     return node.name or next(filter(None, node.output), node.op_type)
 
 

@@ -111,7 +111,7 @@ class Binding:
             FLOAT32.
 
     Raises:
-        WrongArgument: If `expr` is no expression, or `data` no array of numbers of the input's type or FLOAT32.
+        WrongArgument: If `expr` is not an expression, or `data` not an array of numbers of the input's type or FLOAT32.
         InvalidCall: If there are too few or too many bytes, or the expression is empty.
     """
 

@@ -336,7 +336,7 @@ class CompiledAtenGraph:
             self._states, self._known = states, CallArguments(next(function_ids), weights, {})
 
     def _compute(self, index: int, *operands: Any) -> tuple[Any, ...]:
-        """Compute the results that are no views of inputs, on tensors of a device or of a trace."""
+        """Compute the results that are not views of inputs, on tensors of a device or of a trace."""
         values = dict(zip((*self._inputs, *self._attributes, *self._scalars), operands, strict=True))
         for node in self.nodes:
             if node.op == "call_function" and not (node in self._host and _is_host_scalar(node)):

@@ -80,7 +80,7 @@ def load(program: ExportedProgram | str | PathLike[str], device: torch.device | 
         `LoadedProgram`, a function of the model's arguments.
 
     Raises:
-        InvalidArgument: If `program` is neither a program nor a path, or `device` is no dml device.
+        InvalidArgument: If `program` is neither a program nor a path, or `device` is not a dml device.
         FileNotFoundError, RuntimeError: As ``torch.export.load``.
     """
     target = torch.device("dml" if device is None else device)

@@ -91,7 +91,7 @@ class GgufFile:
         """Return a text of the metadata.
 
         Raises:
-            ModelError: If it is missing and has no default, or is no text.
+            ModelError: If it is missing and has no default, or is not text.
         """
         value = self._value(key, default)
         if not isinstance(value, str):
@@ -118,7 +118,7 @@ class GgufFile:
         """Return a finite number of the metadata.
 
         Raises:
-            ModelError: If it is missing and has no default, or is no finite number.
+            ModelError: If it is missing and has no default, or is not a finite number.
         """
         value = self._value(key, default)
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
@@ -210,7 +210,7 @@ def read_file(path: str | os.PathLike[str]) -> GgufFile:
         path: The file; of a split model, the first (``model-00001-of-00003.gguf``).
 
     Raises:
-        ModelError: If the file cannot be read, is no GGUF file, truncated or damaged.
+        ModelError: If the file cannot be read, is not a GGUF file, or is truncated or damaged.
         NotSupported: If its version, byte order or a quantization is not supported.
     """
     path = Path(path)

@@ -172,7 +172,7 @@ class _Writer:
             options = {"bits": weight.bits, "block_size": weight.block, "gather_axis": 0, "quantize_axis": 2}
             x = self.node("GatherBlockQuantized", [codes, tokens, scales], "embedding.blocks", _CONTRIBUTED, **options)
             offsets = embedding_offsets(tensor, self.dtype)
-            if offsets is not None:  # zero points are no integers
+            if offsets is not None:  # zero points are not integers
                 added = self.node("Gather", [self.weight("embedding.offsets", offsets), tokens], "embedding.low")
                 added = self.node("Unsqueeze", [added, self.integers(3)], "embedding.low.blocks")
                 x = self.node("Add", [x, added], "embedding.sum")

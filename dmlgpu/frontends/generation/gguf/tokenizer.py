@@ -211,7 +211,7 @@ def _byte_level(file: GgufFile, vocabulary: Vocabulary) -> Tokenizer:
     for merge in merges:
         left, _, right = merge.partition(" ")
         if left not in ids or right not in ids or left + right not in ids:
-            raise ModelError(file.name, f"tokenizer.ggml.merges has {shown(merge)}, whose parts or sum are no tokens")
+            raise ModelError(file.name, f"tokenizer.ggml.merges has {shown(merge)}, whose parts or sum are not tokens")
         pairs.append((left, right))
     tokenizer = Tokenizer(models.BPE(vocab=ids, merges=pairs, ignore_merges=splitting.whole_words))
     if splitting.normalizes:

@@ -128,8 +128,14 @@ def relu(inputs: str = "x", outputs: str = "y", attributes: tuple[flat.Part, ...
     [
         (b"", "g: is not a serialized DirectML graph, or is damaged: an offset leads to byte 0, outside its 0 bytes"),
         (b"\xff" * 64, "g: is not a serialized DirectML graph, or is damaged: an offset leads to byte 4294967295"),
-        (flat.graph([relu("z")], ["x"], ["y"]), "g: node 0 reads 'z', which is no input and no output of a node"),
-        (flat.graph([relu()], ["x"], ["z"]), "g: graph output reads 'z', which is no input and no output of a node"),
+        (
+            flat.graph([relu("z")], ["x"], ["y"]),
+            "g: node 0 reads 'z', which is neither an input nor an output of a node",
+        ),
+        (
+            flat.graph([relu()], ["x"], ["z"]),
+            "g: graph output reads 'z', which is neither an input nor an output of a node",
+        ),
         (flat.graph([relu(), relu()], ["x"], ["y"]), "g.nodes[1]: writes 'y', as node 0 does"),
         (flat.graph([relu()], ["x", "x"], ["y"]), "g: the graph's inputs must have unique names"),
         (

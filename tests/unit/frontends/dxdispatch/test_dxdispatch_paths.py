@@ -126,8 +126,8 @@ def test_pipes_devices_and_folders_are_rejected(home: Path, device: dmlgpu.Devic
     os.mkfifo(home.parent / "model" / "pipe")
     os.mkfifo(home.parent / "results" / "pipe")
     for name in ("pipe", "/dev/zero", "../model"):
-        assert complaint(written(home, name), device, allow_paths=True).endswith(" is no regular file")
-        assert complaint(written(home, target=name), device, allow_paths=True).endswith(" is no regular file")
+        assert complaint(written(home, name), device, allow_paths=True).endswith(" is not a regular file")
+        assert complaint(written(home, target=name), device, allow_paths=True).endswith(" is not a regular file")
 
 
 def test_the_command_has_an_option_for_it(home: Path) -> None:

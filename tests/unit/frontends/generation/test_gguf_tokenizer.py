@@ -257,7 +257,7 @@ def test_sentence_piece(prefix: bool, tmp_path: Path) -> None:
             NotSupported,
             "tokenizer.ggml.pre 'no-such' is not supported: it must be one of default, ",
         ),
-        ({"merges": ["a zzzz"]}, ModelError, "tokenizer.ggml.merges has 'a zzzz', whose parts or sum are no tokens"),
+        ({"merges": ["a zzzz"]}, ModelError, "tokenizer.ggml.merges has 'a zzzz', whose parts or sum are not tokens"),
         ({"merges": [1, 2]}, ModelError, "tokenizer.ggml.merges must be an array of strings"),
         ({"eos_token_id": 10**6}, ModelError, "tokenizer.ggml.eos_token_id must be an integer from 0 to"),
     ],
