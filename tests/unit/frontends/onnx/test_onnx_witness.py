@@ -105,7 +105,9 @@ def test_witnesses_that_agree_with_neither_side_or_fail(onnxruntime: Any, monkey
     assert "onnx cannot run the model: no such operator" in repr(result)
 
 
-def test_the_command_line_does_not_blame_dmlgpu(onnxruntime: Any, tmp_path: Path) -> None:
+def test_the_command_line_does_not_blame_dmlgpu(
+    onnxruntime: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     onnx.save(quantized(), tmp_path / "m.onnx")
     np.save(tmp_path / "x.npy", X)
     command = ("run", tmp_path / "m.onnx", "--adapter", "numpy", "--input", f"x={tmp_path / 'x.npy'}", "--check")
@@ -113,12 +115,8 @@ def test_the_command_line_does_not_blame_dmlgpu(onnxruntime: Any, tmp_path: Path
     assert (done.returncode, done.stderr) == (0, "")
     assert "in all of them ONNX's reference agrees with dmlgpu" in done.stdout
     onnxruntime(lambda model, inputs: {"product": np.zeros((2, 3), np.int32)})
-    checking_onnx = checking._by_onnx
-    checking._by_onnx = saturated
-    try:
-        done = run_here(*command, "-o", tmp_path)
-    finally:
-        checking._by_onnx = checking_onnx
+    monkeypatch.setattr(checking, "compute_by_onnx", saturated)
+    done = run_here(*command, "-o", tmp_path)
     assert done.returncode == 1
     assert "MatMulInteger 'quantized': output 'product' differs from onnxruntime" in done.stderr
     assert "agrees with neither" in done.stderr and "1 of 3 node outputs differ" in done.stderr
