@@ -98,8 +98,7 @@ def fused_attention(
     *,
     scale: float | None = None,
 ) -> tuple[Any, ...]:
-    """Return the output of attention, and placeholders of what other backends keep for the gradient; this one
-    recomputes it."""
+    """Return the output of attention, and placeholders of the tensors that other backends save for the gradient."""
     if dropout_p:
         raise Unsupported("dropout_p must be 0")
     output = attention(query, key, value, attn_bias, is_causal, scale)
