@@ -178,10 +178,8 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, {{ "@builtin(subgroup_id) s
     # set half = 2 ** power
 {{ halve("total", half, "slice %% %du * %du + column" % (half, tile.across), "slice") }}
     # endfor
-    # if tile.down > 1
     if (slice > 0u) { return; }
     for (var other = 1u; other < {{ tile.down }}u + params.zero; other++) { mass0 += tops[other]; }
-    # endif
     # for row in range(tile.rows)
     let total{{ row }}_0 = total{{ row }};
     # endfor

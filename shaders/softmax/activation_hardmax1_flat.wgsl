@@ -8,7 +8,7 @@ fn element(at: output_at) -> output_t {
     last_row[0] = (start + {{ output.lanes - 1 }}u) / {{ columns }}u;
     let first = first_row[0] * {{ columns }}u + first_index(first_row, {{ columns }}u);
     let last = last_row[0] * {{ columns }}u + first_index(last_row, {{ columns }}u);
-    # set numbers = "vec" ~ output.lanes ~ "<u32>" if output.lanes > 1 else "u32"
+    # set numbers = "vec" ~ output.lanes ~ "<u32>"
     let places = {{ numbers }}(start) + {{ numbers }}({{ range(output.lanes)|join("u, ") }}u);
     return select({{ numbers }}(0u), {{ numbers }}(1u), (places == {{ numbers }}(first)) | (places == {{ numbers }}(last)));
 }

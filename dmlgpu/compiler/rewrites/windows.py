@@ -73,18 +73,19 @@ def covering(source: Source, windows: Windows, *, placed: bool = False) -> Eleme
     position.
 
     Args:
-        placed: the source has an element for each tap of each position: {lead.., positions.., window..}.
+        placed: the source has an element for each tap of each position: {lead.., positions.., window..}. Else only the
+            sizes of the result are of use.
     """
     lead = len(source.sizes) - len(windows) * (2 if placed else 1)
     sizes = source.sizes[:lead] + tuple(axis.spatial for axis in windows)
-    return _body(COVERING, source, (*sizes, *taps_of(windows)), windows, placed=placed)
+    return _body(COVERING, source, (*sizes, *taps_of(windows)), windows)
 
 
-def _body(file: str, source: Source, sizes: Sizes, windows: Windows, **values: bool) -> Element:
+def _body(file: str, source: Source, sizes: Sizes, windows: Windows) -> Element:
     """Return an element body that keeps the leading dimensions."""
     lead = len(sizes) - 2 * len(windows)
     follows = tuple(dimension if dimension < lead else None for dimension in range(len(sizes)))
-    known = constants(lead=lead, axes=windows, **values)
+    known = constants(lead=lead, axes=windows)
     return Element(file, source.data_type, sizes, (("input", source),), known, follows=(follows,))
 
 
