@@ -102,7 +102,8 @@ QUICK = Path(__file__).with_name("quick.txt")
 """Names of cases, a line each, as ``scripts/choose_quick.py`` chose them."""
 
 QUICK_FAULTS = Path(__file__).with_name("quick_faults.txt")
-"""Names of cases that notice faults in shaders (``--suite mutants``) which none of the chosen ones does."""
+"""Names of cases that detect faults in shaders (``--suite mutants``) or render branches of templates, unlike all of the
+chosen cases."""
 
 
 @functools.cache

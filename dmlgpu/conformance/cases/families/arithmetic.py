@@ -26,6 +26,7 @@ from dmlgpu.conformance.cases.discriminating import (
     draw_scale_bias,
 )
 from dmlgpu.conformance.cases.keys import PLAIN, Combination, Key, Types
+from dmlgpu.conformance.cases.layouts import TensorLayout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Tolerance, Ulp
 
@@ -117,6 +118,10 @@ def eighths(rng: np.random.Generator, data_type: DataType, sizes: tuple[int, ...
 register(
     ElementWiseCases,
     descs.ElementWiseAdd,
+    added_keys=(Key((DataType.FLOAT32,), ((1 << 20) + 7,), TensorLayout.PACKED),),
+)  # enough single elements for GPUs to take several per invocation
+register(
+    ElementWiseCases,
     descs.ElementWiseSubtract,
     descs.ElementWiseMultiply,
     descs.ElementWiseRecip,

@@ -45,8 +45,8 @@ SPECIAL = "special"  # infinities and NaN among the elements
 
 VARIANTS = (PLAIN, *STACKS, BIAS, PAST, ONLY_PAST, PRESENT, POSITION, *MASKS, SPECIAL)
 
-MANY = 1200
-"""Keys of the cases that are long: one query, as where text is generated."""
+MANY, MANY_WHOLE = 1200, 1280
+"""Keys of the cases that are long: few queries, as where text is generated. The latter come in whole blocks of 256."""
 
 Sizes = tuple[int, ...]
 
@@ -77,7 +77,7 @@ def _draw(key: Key, rng: np.random.Generator, newest: bool) -> _Drawn:
     most = max(1, 8192 // (batch * heads * size))
     length, past = (int(rng.choice([size for size in EDGE_SIZES if size <= max(most, 5)])) for _ in range(2))
     if key.sizes in _AttentionCases.long_sizes:
-        length = MANY
+        length = MANY_WHOLE if key.variant == "boolean" else MANY
     new = queries if stack in ("query-key", "query-key-value") else 0 if key.variant == ONLY_PAST else length
     has_past = key.variant in (PAST, ONLY_PAST) or (chance[0] and key.variant != CACHE)
     mask = MASKS.get(key.variant) or MaskType(int(rng.integers(0, 5)))
@@ -191,7 +191,7 @@ class _AttentionCases(OperatorCases):
     standard_count = 16
     candidates = 400
     ranks = (4,)
-    long_sizes: ClassVar[SizesList] = ((1, 1, 2, 4), (1, 1, 3, 5))
+    long_sizes: ClassVar[SizesList] = ((1, 1, 2, 4), (1, 1, 3, 5), (1, 1, 1, 128), (1, 2, 2, 16))
     large_sizes: ClassVar[SizesList] = ((2, 300, 3, 64),)
     random_count = 40
     variant_names: ClassVar[tuple[str, ...]] = VARIANTS
@@ -238,6 +238,13 @@ register(_AttentionCases, descs.MultiheadAttention)
 @cases(descs.MultiheadAttention1)
 class MultiheadAttention1Cases(_AttentionCases):
     """MULTIHEAD_ATTENTION1, with groups of heads and caches."""
+
+    added_keys: ClassVar[tuple[Key, ...]] = (
+        Key((DataType.FLOAT32,), (1, 1, 1, 128), TensorLayout.PACKED, "packed-lengths"),
+        Key((DataType.FLOAT32,), (1, 1, 1, 128), TensorLayout.PACKED, "boolean", 2),
+        Key((DataType.FLOAT16,), (1, 2, 2, 16), TensorLayout.PACKED, ONLY_PAST),
+    )
+    """Keys that GPUs stream, some in whole blocks, and slabs of a past alone."""
 
     def variants(self, types: Types) -> tuple[str, ...]:
         """Return the older operator's, and caches."""

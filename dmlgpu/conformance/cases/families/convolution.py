@@ -127,7 +127,13 @@ DENSE_UNITS: tuple[Sizes, ...] = ((2, 16, 9, 14), (1, 16, 13, 30), (2, 16, 9, 30
 APART = "apart"  # backward, with steps as large as the window: the positions share no element of the output
 ROWS = "rows"  # windows of several elements whose positions come in whole units: read row by row
 
-APART_SIZES: dict[Sizes, int] = {(2, 16, 5, 8): 2, (1, 8, 16, 16): 2, (1, 33, 3, 4): 4, (2, 9, 3, 2, 4): 2}
+APART_SIZES: dict[Sizes, int] = {
+    (2, 16, 5, 8): 2,
+    (1, 8, 16, 16): 2,
+    (1, 33, 3, 4): 4,
+    (2, 9, 3, 2, 4): 2,
+    (1, 128, 32, 32): 2,
+}
 """Their steps."""
 
 ROWS_SIZES: dict[Sizes, tuple[int, int, int]] = {

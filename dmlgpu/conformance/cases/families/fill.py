@@ -136,6 +136,8 @@ class DiagonalMatrix1Cases(_DiagonalCases):
     """DIAGONAL_MATRIX1."""
 
     variant_names: ClassVar[tuple[str, ...]] = (PLAIN, ABSENT, INVERTED, LIMITS)
+    added_keys: ClassVar[tuple[Key, ...]] = (Key((DataType.FLOAT32,), (5, 7), TensorLayout.PACKED, PLAIN, 15),)
+    """A diagonal of -1.0, which Mesa takes for a negated boolean."""
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         (data_type,), sizes = key.types, _matrix_sizes(key.sizes)

@@ -19,7 +19,7 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.keys import PLAIN, Key, SizesList, Types
-from dmlgpu.conformance.cases.layouts import EDGE_SIZES
+from dmlgpu.conformance.cases.layouts import EDGE_SIZES, TensorLayout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors, register
 from dmlgpu.conformance.cases.tolerance import EXACT, Accumulated, Bound, ulp
 
@@ -235,7 +235,14 @@ class _IntegerMatrixCases(_MatrixCases):
         return case
 
 
-register(_IntegerMatrixCases, descs.MatrixMultiplyInteger)
+register(
+    _IntegerMatrixCases,
+    descs.MatrixMultiplyInteger,
+    added_keys=(
+        Key((DataType.UINT8, DataType.INT8), (2, 256, 64), TensorLayout.INTERLEAVED, BARE, 1),
+        Key((DataType.UINT8, DataType.UINT8), (4, 130, 4), TensorLayout.PACKED, BARE, 2),
+    ),
+)  # products in workgroup memory, four integers at a time, with and without middles to subtract
 
 
 def scales(rng: np.random.Generator, tensor: TensorDesc, largest: int) -> Array:
@@ -279,6 +286,8 @@ class QuantizedLinearMatrixMultiplyCases(_IntegerMatrixCases):
 
     type_fields = ("ATensor", "BTensor", "OutputTensor")
     variant_names: ClassVar[tuple[str, ...]] = (PLAIN, BARE, SINGLE, TIES)
+    added_keys: ClassVar[tuple[Key, ...]] = (Key((DataType.INT8,) * 3, (33, 1024), TensorLayout.INTERLEAVED),)
+    """A long sum in workgroup memory, along rows that do not lie in one piece."""
 
     def types_of(self, key: Key) -> Mapping[str, DataType]:
         return quantized_types(("a", "b", "output"), key.types)
@@ -300,6 +309,10 @@ class MatrixMultiplyIntegerToFloatCases(_IntegerMatrixCases):
     of_rows = ("a_scale_tensor", "a_zero_point_tensor")
     of_columns = ("b_scale_tensor", "b_zero_point_tensor")
     type_fields = ("ATensor", "OutputTensor")
+    added_keys: ClassVar[tuple[Key, ...]] = (
+        Key((DataType.INT8, DataType.FLOAT32), (64, 2048), TensorLayout.BROADCAST, BARE, 1),
+    )
+    """Few columns that GPUs stream."""
 
     def types_of(self, key: Key) -> Mapping[str, DataType]:
         integer, real = key.types

@@ -193,6 +193,8 @@ class MeanVarianceNormalization2Cases(_RowCases):
         Key((DataType.FLOAT32,), (69, 500), TensorLayout.PACKED),
         Key((DataType.FLOAT32,), (140, 244), TensorLayout.PACKED, FAR),
         Key((DataType.FLOAT32,), (140, 244), TensorLayout.PACKED, "rms", 1),
+        Key((DataType.FLOAT32,), (7, 70, 31), TensorLayout.SLACK, NAN, 1),
+        Key((DataType.FLOAT32,), (264, 128), TensorLayout.PACKED, "layer"),
     )
     """Rows of floats far from 0, for which every digit of the mean matters, and enough rows for adjacent invocations to
     store theirs together, or for subgroups to hold them."""
@@ -491,6 +493,8 @@ class _LocalResponseCases(NormalizationCases):
     output: ClassVar[str]
 
     variant_names: ClassVar[tuple[str, ...]] = (CROSSED, WITHIN, WIDE)
+    added_keys: ClassVar[tuple[Key, ...]] = (Key((DataType.FLOAT32,), (1, 140, 1, 150), TensorLayout.PACKED, WIDE, 2),)
+    """Windows of several tiles of 64 elements."""
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         sizes = four(key.sizes)

@@ -166,6 +166,10 @@ class Resample3Cases(_ResampleCases):
     """RESAMPLE3: also antialiased."""
 
     standard_count = 28
+    added_keys: ClassVar[tuple[Key, ...]] = (
+        Key((DataType.INT8,), (4096, 2, 1), TensorLayout.EXPLICIT, ANTIALIASED, 1),
+    )
+    """An axis of one element."""
 
     def variants(self, types: Types) -> tuple[str, ...]:
         return (*super().variants(types), ANTIALIASED)
@@ -183,7 +187,13 @@ class Resample3Cases(_ResampleCases):
             yield Key((DataType.FLOAT32,), (3, 20, 44), TensorLayout.PACKED, ANTIALIASED, seed)
 
 
-register(_ResampleCases, descs.Resample2, descs.Resample1, standard_count=12)
+register(_ResampleCases, descs.Resample1, standard_count=12)
+register(
+    _ResampleCases,
+    descs.Resample2,
+    standard_count=12,
+    added_keys=(Key((DataType.FLOAT32,), (400, 1), TensorLayout.PACKED, WHOLE),),
+)  # elements beside each other that are copied
 
 
 @cases(descs.Resample)
