@@ -329,7 +329,7 @@ def _findings_of_adapter(examined: ExaminedAdapter) -> Iterator[DoctorFinding]:
         yield DoctorFinding(False, text, f"install Mesa {FIRST_MESA_TO_TRUST} or newer (Debian: the backports suite)")
 
 
-FOR_WORK = ("array-api-tests", "release", "test")
+FOR_WORK = ("array-api-tests", "check", "check-onnx", "release", "test")
 """Extras for the development of dmlgpu; the others are for users."""
 
 DEPENDENCIES = ("wgpu", "numpy", "jinja2")

@@ -20,13 +20,16 @@ find_python() {
 }
 
 # make_environment EXTRA: installs the package, editable, with the dependencies of one extra. Does nothing unless
-# pyproject.toml has changed or the checkout has moved.
+# pyproject.toml has changed or the checkout has moved. The extra check is part of check-onnx, and that of test.
 make_environment() {
-    local extra=$1 python stamp want
+    local extra=$1 python stamp want larger installed
     stamp=$VENV/.installed-$extra
     want="$PWD $(cksum <pyproject.toml)"
-    if [ -x "$PYTHON" ] && "$PYTHON" -c '' 2>/dev/null && [ "$(cat "$stamp" 2>/dev/null)" = "$want" ]; then
-        return 0
+    if [ -x "$PYTHON" ] && "$PYTHON" -c '' 2>/dev/null; then
+        case $extra in check) larger='check-onnx test' ;; check-onnx) larger=test ;; *) larger= ;; esac
+        for installed in "$extra" $larger; do
+            [ "$(cat "$VENV/.installed-$installed" 2>/dev/null)" != "$want" ] || return 0
+        done
     fi
     if ! "$PYTHON" -c 'import pip' 2>/dev/null; then
         if ! python=$(find_python); then
