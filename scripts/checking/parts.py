@@ -1,10 +1,15 @@
-"""The parts that every operator and every schedule needs, and how to add a missing one."""
+"""The parts that every operator and every schedule needs, and how to add a missing one.
+
+python -m checking.parts    print the missing ones
+"""
 
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +29,14 @@ from dmlgpu.conformance.cases.keys import quick_names
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
 from dmlgpu.conformance.cases.registry import implemented as with_cases
 
-ROOT = Path(__file__).parents[2]
+from . import cases, tests
+from .names import ROOT
+
+SCHEDULES = "dmlgpu.compiler.schedule."
+"""Names of the modules of schedules begin so."""
+
+WORD = re.compile(rf"{re.escape(SCHEDULES)}\w+|\w+")
+"""Names in a test: of a module of schedules, or of any object."""
 
 AnyStep = TypeVar("AnyStep")
 
@@ -92,7 +104,7 @@ def lacking(every: Sequence[Part]) -> list[str]:
     return [
         f"{operator} has {_listed(part.name for part in every if operator in part.operators)} but no {missing.name}: "
         f"{missing.remedy.format(desc=by_name(operator).__name__, family=family(operator), stem=operator.lower())}; "
-        "see docs/architecture.md"
+        "see docs/internals/operators.md"
         for operator in sorted(begun)
         for missing in every
         if operator not in missing.operators
@@ -102,14 +114,13 @@ def lacking(every: Sequence[Part]) -> list[str]:
 def lacking_schedules(scheduled: Iterable[type[KernelStep]], planned: Iterable[type[Step]]) -> list[str]:
     """Return a message for every part that a kind of step lacks: what it is, and what to do."""
     builders = {file: _text(file) for file in sorted((ROOT / "dmlgpu" / "compiler" / "schedule").glob("*.py"))}
-    tests = [_text(file) for file in sorted((ROOT / "tests").rglob("*.py"))]
+    tested = {word for file in (ROOT / "tests").rglob("*.py") for word in WORD.findall(_text(file))}
 
     def modules(step: type) -> list[str]:
         return [file.stem for file, text in builders.items() if re.search(rf"\b{step.__name__}\(", text)]
 
     def is_tested(step: type) -> bool:
-        names = [rf"\b{step.__name__}\b", *(rf"dmlgpu\.compiler\.schedule\.{module}\b" for module in modules(step))]
-        return any(re.search("|".join(names), text) for text in tests)
+        return not tested.isdisjoint((step.__name__, *(f"{SCHEDULES}{module}" for module in modules(step))))
 
     schedules = {*schedule_step.registry, *plain_steps.registry}
     needs = [
@@ -128,7 +139,7 @@ def lacking_schedules(scheduled: Iterable[type[KernelStep]], planned: Iterable[t
                     not unlisted(step.__name__, builders.values()),
                     "name its builder in the list of its kind, such as MAP_SCHEDULES",
                 ),
-                ("test", is_tested(step), "test when it is chosen, and when not, in tests/unit/test_schedule_*.py"),
+                ("test", is_tested(step), "test when it is chosen, and when not, in tests/unit/compiler/schedule/"),
             )
         ),
         *(
@@ -137,7 +148,7 @@ def lacking_schedules(scheduled: Iterable[type[KernelStep]], planned: Iterable[t
         ),
     ]
     return [
-        f"{step.__name__} has no {part}: {remedy}; see docs/architecture.md, Adding a schedule"
+        f"{step.__name__} has no {part}: {remedy}; see docs/internals/schedules.md"
         for step, part, is_there, remedy in needs
         if not is_there
     ]
@@ -145,7 +156,7 @@ def lacking_schedules(scheduled: Iterable[type[KernelStep]], planned: Iterable[t
 
 def unlisted(step: str, modules: Iterable[str]) -> list[str]:
     """Return the functions of some modules that make a kind of step, but that nothing names or registers."""
-    nodes = [node for module in modules for node in ast.walk(ast.parse(module))]
+    nodes = [node for module in modules for node in _nodes(module)]
     named = {node.id for node in nodes if isinstance(node, ast.Name)}
     named |= {node.attr for node in nodes if isinstance(node, ast.Attribute)}
     return [
@@ -156,6 +167,12 @@ def unlisted(step: str, modules: Iterable[str]) -> list[str]:
         and not function.decorator_list
         and function.name not in named
     ]
+
+
+@functools.cache
+def _nodes(module: str) -> tuple[ast.AST, ...]:
+    """Return the nodes of a module's syntax tree."""
+    return tuple(ast.walk(ast.parse(module)))
 
 
 def scheduled_steps() -> list[type[KernelStep]]:
@@ -211,3 +228,33 @@ def _line(item: Any, path: Path) -> int:
     except OSError:
         lines = path.read_text(encoding="utf-8").splitlines()
         return next(number for number, line in enumerate(lines, 1) if f"descs.{item.__name__}" in line)
+
+
+def lines(operator: str) -> list[str]:
+    """Return an operator's name, and a line for each of its parts."""
+    places = ((part.name, part.where(operator) if operator in part.operators else "MISSING") for part in parts())
+    return [operator, *(f"  {name:12} {place}" for name, place in places)]
+
+
+def selection(operator: str) -> tests.Selection:
+    """Return the tests of an operator."""
+    shaders = shader_paths(schema.operator(operator))
+    return tests.select_for_operator(
+        (operator, operator.lower(), by_name(operator).__name__), family(operator), shaders
+    )
+
+
+def cases_of(operator: str, most: int) -> list[str]:
+    """Return cases of an operator; none if it has none."""
+    return cases.cases_of_operator(operator, most) if operator in with_cases() else []
+
+
+def main() -> int:
+    """Print the missing parts of operators and schedules."""
+    messages = [*lacking(parts()), *lacking_schedules(scheduled_steps(), planned_steps())]
+    print("\n".join(messages), end="\n" if messages else "")
+    return bool(messages)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

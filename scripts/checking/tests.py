@@ -1,39 +1,47 @@
-"""Find the tests that an operator or a file affects; a pytest plugin that selects them.
+"""Find the tests that an operator or a file affects: the recorded ones, and others by name, import and mention.
 
-A test module is selected as a whole, or only its tests that mention certain words in their name, parameters or code.
+`tests/coverage.json` lists, for each file, tests that run its functions (see `checking.record`).
 """
 
 from __future__ import annotations
 
+import ast
 import functools
-import inspect
-import itertools
-import operator
+import importlib.util
+import json
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
-import pytest
+from .imports import TORCH, heavy, importers
+from .names import ROOT, Targets
 
-from dmlgpu.catalog.descs import by_name
+RECORD = ROOT / "tests" / "coverage.json"
 
-from .cases import PARTS, spread
-from .imports import imports
-from .parts import ROOT, family
+MAX_SECONDS = 10.0
+"""Maximum recorded time of the tests of a file that are not its only ones."""
 
-FOLDERS = ("unit", "reference", "gpu")
+MAX_TESTS = 25
+"""Maximum recorded tests of a file."""
+
 MAX_MODULES = 6
-"""Maximum modules that import a file, in addition to those named after it."""
-
-MAX_TESTS = 40
-"""Tests of other modules that mention an operator."""
-
-FOR_EACH = re.compile(r"OPERATOR_CASES|implemented\(\)|catalog\(\)")
-"""What modules say that test every operator."""
+"""Maximum test modules that import a file of which no test is recorded."""
 
 RUN_ANYWAY = "tests/gpu/test_cases.py"
 """Tests of the cases, which are run on all drivers in addition to the selected tests."""
+
+FOR_EACH = re.compile(r"OPERATOR_CASES|implemented\(\)|catalog\(\)")
+"""Found in modules that test every operator."""
+
+ON_ADAPTERS = "tests/gpu/"
+"""Tests that need a driver begin so."""
+
+OPERATOR_FOLDERS = ("tests/unit/", "tests/reference/", "tests/gpu/")
+"""Folders of tests that an operator's name selects."""
+
+AnyItem = TypeVar("AnyItem")
 
 
 @dataclass(frozen=True)
@@ -41,63 +49,131 @@ class Selection:
     """Tests.
 
     Attributes:
-        whole: modules that are taken whole.
-        words: what the tests of other modules must mention.
+        whole: Test modules, and tests as ``MODULE::NAME``, with ``*`` for an adapter.
+        words: Words, one of which tests of other modules must mention.
+        operator: Whether the words name an operator, so that modules that test every operator may have its tests.
     """
 
     whole: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
+    operator: bool = False
 
-    def arguments(self) -> list[str]:
-        """Return the arguments for pytest; none where there is nothing to run."""
-        some = [path for path in _modules() if path not in self.whole and self._may_mention(path)]
-        if not self.whole and not some:
-            return []
-        options = [text for word in self.words for text in ("--mentions", word)]
-        return [*options, *(text for path in self.whole for text in ("--whole", path)), *self.whole, *some]
+    def modules(self) -> list[str]:
+        """Return the test modules to collect; of those that only mention a word, the ones that can be imported."""
+        folders = OPERATOR_FOLDERS if self.operator else ("tests/",)
+        candidates = (path for path in test_modules() if path.startswith(folders)) if self.words else ()
+        some = [path for path in candidates if self._may_mention(path) and not missing(path)]
+        return list(dict.fromkeys([*(name.partition("::")[0] for name in self.whole), *some]))
+
+    def part(self, on_adapters: bool) -> Selection:
+        """Return the tests that run on the adapters of the machine, or the others."""
+        whole = tuple(name for name in self.whole if name.startswith(ON_ADAPTERS) == on_adapters)
+        return replace(self, whole=whole, words=self.words if self.operator or not on_adapters else ())
 
     def _may_mention(self, path: str) -> bool:
         text = (ROOT / path).read_text(encoding="utf-8")
-        names_operator = any(word.isupper() for word in self.words)
-        return mentions(text, self.words) or (names_operator and FOR_EACH.search(text) is not None)
-
-
-def select_for_operator(name: str) -> Selection:
-    """Return the modules of an operator's family, and the tests elsewhere that mention it."""
-    return Selection(_named(family(name)), (name, name.lower(), by_name(name).__name__))
+        return mentions(text, self.words) or (self.operator and FOR_EACH.search(text) is not None)
 
 
 def select_for_file(file: str) -> Selection:
-    """Return a module of tests itself, those named after a file or importing it, the tests that mention it."""
+    """Return a test module itself, or the tests that are known to run or to mention a file."""
     path = Path(file)
-    if path.parts[0] == "tests" and path.name.startswith("test_"):
+    if path.parts[0] == "tests" and path.name.startswith("test_") and path.suffix == ".py":
         return Selection((file,))
-    if path.suffix == ".wgsl":
-        return Selection(words=("/".join(path.with_suffix("").parts[1:]),))
-    if path.suffix != ".py":
-        return Selection(words=(path.name,))
-    importers = [test for test in _modules() if file in imports(ROOT / test)]
-    named = _named(path.stem) if path.parent.as_posix() in PARTS else _named_after(path)
-    others = [test for test in importers if test not in named and "/gpu/" not in test]
-    return Selection((*named, *spread(others, MAX_MODULES)), (path.name,) if path.parts[0] == "scripts" else ())
+    if path.suffix not in (".py", ".wgsl"):
+        return Selection(words=(path.name, file) if path.suffix else (file,))
+    known = recorded(file)
+    seconds = sum(_seconds(module) * len(names) / max(1, _count(module)) for module, names in known.items())
+    whole = [f"{module}::{name}" for module, names in known.items() for name in names]
+    for module in mirrored(path):
+        if not known or seconds + _seconds(module) <= MAX_SECONDS:
+            whole = [name for name in whole if not name.startswith(f"{module}::")] + [module]
+            seconds += _seconds(module)
+    if not whole and path.suffix == ".py":
+        whole = spread([test for test in importers(file, ROOT / "tests") if "/test_" in test], MAX_MODULES)
+        whole = whole or tests_of_importers(file)
+    is_known = bool(whole) and path.parts[0] == "dmlgpu"
+    return Selection(tuple(whole), () if is_known or path.suffix == ".wgsl" else mentioned_as(path))
 
 
-def _modules() -> list[str]:
-    candidates = (path for folder in FOLDERS for path in sorted((ROOT / "tests" / folder).glob("test_*.py")))
-    return [path for each in candidates if (path := str(each.relative_to(ROOT))) != RUN_ANYWAY]
+def mentioned_as(path: Path) -> tuple[str, ...]:
+    """Return the words by which tests name a Python file that they run in another process, or read."""
+    if path.parts[0] != "dmlgpu":
+        return (path.name,)
+    module = ".".join(path.with_suffix("").parts)
+    package = module.removesuffix(".__main__")
+    return (module,) if package == module else (f'"-m", "{package}"', f"-m {package}")
 
 
-def _named_after(path: Path) -> tuple[str, ...]:
-    """Modules of tests named after a module, with or without the rooms that it is in."""
-    parts = path.with_suffix("").parts
-    return tuple(test for start in range(1, len(parts)) for test in _named("_".join(parts[start:])))
+def select_for_operator(names: Sequence[str], family: str, shaders: Iterable[str]) -> Selection:
+    """Return the modules of an operator's family that fit the budget, its shaders' tests, and those that mention it.
+
+    Args:
+        names: The operator's names: DirectML's, its stem and its class.
+        family: The module of its class.
+        shaders: Its shader files.
+    """
+    candidates = [f"unit/compiler/operators/test_operators_{family}.py", f"reference/test_{family}.py"]
+    modules = [module for name in candidates if (ROOT / (module := f"tests/{name}")).is_file()]
+    whole = [module for module in modules if _seconds(module) <= MAX_SECONDS]
+    tests = (f"{module}::{name}" for file in shaders for module, names in recorded(file).items() for name in names)
+    others = dict.fromkeys(test for test in tests if test.partition("::")[0] not in whole)
+    return Selection((*whole, *others), tuple(names), operator=True)
 
 
-def _named(name: str) -> tuple[str, ...]:
-    """Modules of tests without a GPU that are named after a family or a module."""
-    paths = ("unit/test_operators_{}.py", "unit/test_{}.py", "reference/test_{}.py")
-    candidates = (f"tests/{path.format(name)}" for path in paths)
-    return tuple(path for path in candidates if (ROOT / path).is_file())
+def recorded(file: str) -> Mapping[str, Sequence[str]]:
+    """Return the recorded tests of a file whose modules still exist, by module."""
+    tests: Mapping[str, Sequence[str]] = record()["tests"].get(file, {})
+    return {module: names for module, names in tests.items() if (ROOT / module).is_file()}
+
+
+@functools.cache
+def record() -> dict[str, Any]:
+    """Return the content of the record."""
+    empty: dict[str, Any] = {"modules": {}, "tests": {}, "cases": {}}
+    return empty | json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.is_file() else empty
+
+
+def mirrored(path: Path) -> list[str]:
+    """Return the test modules named after a module, in the folder of its room or of one around it."""
+    room, names = path.with_suffix("").parts[1:-1], path.with_suffix("").parts[1:]
+    titles = {"_".join(names[start:]): None for start in range(len(names))}
+    titles |= {f"{part}_{names[-1]}": None for part in room}  # test_onnx_indexing.py for onnx/operators/indexing.py
+    modules: list[str] = []
+    for top in ("unit", "reference") if path.parts[0] == "dmlgpu" else (f"unit/{path.parts[0]}",):
+        for depth in range(len(room), -1, -1):
+            folder = ROOT / "tests" / top / Path(*room[:depth])
+            tests = (folder / f"test_{name}.py" for name in titles)
+            modules += [test.relative_to(ROOT).as_posix() for test in tests if test.is_file()]
+    return list(dict.fromkeys(modules))
+
+
+def tests_of_importers(file: str) -> list[str]:
+    """Return recorded tests of the modules that import a file, directly or not: of the nearest that have any."""
+    seen, level = {file}, [file]
+    while level:
+        level = [path for each in level for path in importers(each, ROOT / Path(file).parts[0]) if path not in seen]
+        seen.update(level)
+        tests = [f"{module}::{name}" for path in level for module, names in recorded(path).items() for name in names]
+        if tests:
+            return spread(list(dict.fromkeys(tests)), MAX_TESTS)
+    return []
+
+
+def has_code(file: str) -> bool:
+    """Return whether a Python file has anything that a test could run: more than docstrings and imports."""
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    passive = (ast.Import, ast.ImportFrom)
+    return any(
+        not isinstance(node, passive) and not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+        for node in tree.body
+    )
+
+
+def test_modules() -> list[str]:
+    """Return all test modules but the one whose cases run anyway."""
+    paths = (path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "tests").rglob("test_*.py")))
+    return [path for path in paths if path != RUN_ANYWAY]
 
 
 def mentions(text: str, words: Iterable[str]) -> bool:
@@ -107,35 +183,63 @@ def mentions(text: str, words: Iterable[str]) -> bool:
 
 @functools.cache
 def _pattern(words: tuple[str, ...]) -> re.Pattern[str]:
-    """What finds one of some words; nothing finds none."""
+    """Return a pattern that matches any of the words; nothing if there are none."""
     return re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, words))})(?!\w)" if words else r"(?!)")
 
 
-# ---- the plugin -----------------------------------------------------------------------------------------------------
+def spread(items: Sequence[AnyItem], most: int) -> list[AnyItem]:
+    """Return at most ``most`` items, in even steps."""
+    step = max(1.0, len(items) / most)
+    return [items[int(number * step)] for number in range(min(most, len(items)))]
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options that select tests."""
-    parser.addoption("--mentions", action="append", default=[], help="select tests that mention this word")
-    parser.addoption("--whole", action="append", default=[], help="select all tests of this module")
+def missing(module: str) -> list[str]:
+    """Return the packages that a test module needs and that are not installed."""
+    return [package for package in sorted(heavy(module)) if importlib.util.find_spec(package) is None]
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect what is not concerned."""
-    words = config.getoption("--mentions")
-    whole = {ROOT / path for path in config.getoption("--whole")}
-    others = [item for item in items if item.path not in whole and _mentions(item, words)]
-    few = set(spread([item.nodeid for item in others], MAX_TESTS))
-    if len(few) < len(others):
-        print(f"{len(few)} of {len(others)} tests of other modules that mention {words[0]}")
-    taken = [item.path in whole or item.nodeid in few for item in items]
-    config.hook.pytest_deselected(items=list(itertools.compress(items, map(operator.not_, taken))))
-    items[:] = itertools.compress(items, taken)
+def _seconds(module: str) -> float:
+    """Return the recorded time of a test module; 0 if it is new."""
+    return float(record()["modules"].get(module, (0.0, 1))[0])
 
 
-def _mentions(item: pytest.Item, words: Iterable[str]) -> bool:
-    function = getattr(item, "function", None)
-    return mentions(item.name, words) or (function is not None and mentions(_source(function), words))
+def _count(module: str) -> int:
+    """Return the recorded number of a module's tests."""
+    return int(record()["modules"].get(module, (0.0, 1))[1])
 
 
-_source = functools.cache(inspect.getsource)
+# ---- the environment -------------------------------------------------------------------------------------------------
+
+EXTRAS: Mapping[str, frozenset[str]] = {"check": frozenset(), "check-onnx": frozenset(["onnxruntime", "flatbuffers"])}
+"""Extras of dmlgpu that run some tests, the smaller first, and the packages beyond LIGHT that they install."""
+
+ALL_EXTRA = "test"
+"""The extra that runs every test."""
+
+NEEDS = {TORCH: ALL_EXTRA, "dmlgpu/frontends/onnx/": "check-onnx"}
+"""Extras that files need by the beginnings of their paths, because most of their tests do."""
+
+
+def extra(targets: Targets) -> str:
+    """Return the smallest extra with which each target has a test."""
+    order = [*EXTRAS, ALL_EXTRA]
+    return max((extra_of(file) for file in targets.files), key=order.index, default=order[0])
+
+
+def needs_driver(targets: Targets) -> bool:
+    """Return whether a check runs kernels: of an operator, a shader, or a file without other known tests."""
+    return bool(targets.operators) or any(map(_needs_driver, targets.files))
+
+
+def _needs_driver(file: str) -> bool:
+    whole = select_for_file(file).whole
+    return file.startswith("shaders/") or (bool(whole) and all(name.startswith(ON_ADAPTERS) for name in whole))
+
+
+def extra_of(file: str) -> str:
+    """Return the smallest extra with which a test of a file runs."""
+    modules = {name.partition("::")[0] for name in select_for_file(file).whole}
+    enough = (name for name, packages in EXTRAS.items() if any(heavy(module) <= packages for module in modules))
+    smallest = next(enough, ALL_EXTRA if modules else "check")
+    needed = (name for start, name in NEEDS.items() if file.startswith(start))
+    return max((smallest, *needed), key=[*EXTRAS, ALL_EXTRA].index)

@@ -75,12 +75,12 @@ def link(text: str, instead: Mapping[str, str] = MappingProxyType({})) -> str:
         if name not in needed:
             needed[name] = None
             pending.extend(calls(instead.get(name, name)))
-    parts = [_declaration(name, instead.get(name, name)) for name in sorted(needed)]
+    parts = [declaration(name, instead.get(name, name)) for name in sorted(needed)]
     return "\n".join(["// ---- shaders/lib", *parts, text]) if parts else text
 
 
-def _declaration(name: str, body: str) -> str:
-    """Return a library function with the body of another."""
+def declaration(name: str, body: str) -> str:
+    """Return a declaration of the library, with the body of another one if they differ."""
     return library()[body] if name == body else library()[body].replace(f"fn {body}(", f"fn {name}(", 1)
 
 
