@@ -1,8 +1,8 @@
 """Hooks of the documentation site: pages that are generated when it is built.
 
-Each operator and each verb of the command line has a generated page. Pages link to shaders, references and examples
-outside `docs/`, so that links work in the repository. The site has no such files: each becomes a page under
-`source/`, and the links are rewritten.
+Each operator and each verb of the command line has a generated page, and CONTRIBUTING.md becomes a page. Pages link to
+shaders, references and examples outside `docs/`, so that links work in the repository. The site has no such files: each
+becomes a page under `source/`, and the links are rewritten.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         for name, text in pages.items():
             files.append(File.generated(config, f"{folder}/{name}", content=text))
     root = Path(config.docs_dir).parent
+    files.append(File.generated(config, "contributing.md", content=contributing(root)))
     for path in sorted({path for file in files.documentation_pages() for path in _outside(file, root)}):
         text = (root / path).read_text(encoding="utf-8")
         fence = "`" * 5
@@ -81,6 +82,16 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         )
         files.append(File.generated(config, f"source/{path}.md", content=content))
     return files
+
+
+def contributing(root: Path) -> str:
+    """Return CONTRIBUTING.md as a page in `docs/`, with links relative to it."""
+
+    def turned(link: re.Match[str]) -> str:
+        path = posixpath.relpath(link[2], "docs") if ":" not in link[2] else link[2]
+        return f"{link[1]}{path}{link[3] or ''}{link[4]}"
+
+    return LINK.sub(turned, (root / "CONTRIBUTING.md").read_text(encoding="utf-8"))
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:

@@ -49,6 +49,17 @@ def test_every_verb_has_a_page(site: Path) -> None:
     assert '<h1 id="dmlgpu-test">' in (site / "cli" / "test.html").read_text(encoding="utf-8")
 
 
+def test_contributing_is_on_the_site_with_links_to_pages_and_files(site: Path) -> None:
+    text = (site / "contributing.html").read_text(encoding="utf-8")
+    for target in (
+        "internals/schedules.html",
+        "onnx.html#adding-an-operator",
+        "source/dmlgpu/frontends/torch/operators/registry.py.html",
+        "source/CHANGELOG.md.html",
+    ):
+        assert f'href="{target}"' in text
+
+
 def test_every_page_by_hand_is_in_the_navigation() -> None:
     docs = ROOT / "docs"
     names = ("internals", "migration", "reference", "reference/ops", "tutorial")
