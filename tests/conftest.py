@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from dmlgpu.conformance.cases.keys import PROFILES
 from tests.tiers import Tier, describe, select
 
-LEFT_OUT = pytest.StashKey[str]()
+OMITTED = pytest.StashKey[str]()
 
 os.environ["DMLGPU_CACHE"] = "off"  # what the compiler makes is what is tested, in child processes too
 os.environ["DMLGPU_TUNED"] = "off"  # whatever was tuned on this machine
@@ -39,33 +39,33 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests of other tiers, and those that samples omit."""
+    """Omit the tests of other tiers, and those that samples omit."""
     tier = config.getoption("--tier")
     selected = select(items, tier, sampled=not config.getoption("--profile"))
     chosen = set(selected)
     omitted = [item for item in items if item not in chosen]
     if omitted:
-        config.stash[LEFT_OUT] = describe(omitted, tier)
+        config.stash[OMITTED] = describe(omitted, tier)
         config.hook.pytest_deselected(items=omitted)
         items[:] = selected
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Tell the process that prints the summary what was left out: with pytest-xdist, only workers know."""
+    """Tell the process that prints the summary what was omitted: with pytest-xdist, only workers know."""
     if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["left_out"] = session.config.stash.get(LEFT_OUT, "")
+        session.config.workeroutput["omitted"] = session.config.stash.get(OMITTED, "")
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Take what a worker left out; all leave out the same."""
-    if text := getattr(node, "workeroutput", {}).get("left_out"):
-        node.config.stash[LEFT_OUT] = text
+    """Take what a worker omitted; all omit the same."""
+    if text := getattr(node, "workeroutput", {}).get("omitted"):
+        node.config.stash[OMITTED] = text
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print what was left out, and which command runs it."""
-    if text := config.stash.get(LEFT_OUT, ""):
+    """Print what was omitted, and which command runs it."""
+    if text := config.stash.get(OMITTED, ""):
         terminalreporter.write_line(text)
 
 
@@ -84,7 +84,7 @@ _INITIAL_STATES: dict[int, tuple[np.random.Generator, Any]] = {}
 
 @pytest.fixture(autouse=True)
 def opengl_lock_is_given_back() -> Iterator[None]:
-    """Without this, other threads of later tests would wait for ever for what a test left locked."""
+    """Release OpenGL's lock if a test held it, for which threads of later tests would wait forever."""
     yield
     if context := sys.modules.get("dmlgpu.runtime.wgpu.context"):
         left_locked = False

@@ -1,4 +1,4 @@
-"""Calls of ``dmlgpu.ops`` with what NumPy, SciPy or ONNX compute, for devices on whatever adapter."""
+"""Calls of ``dmlgpu.ops`` with what NumPy, SciPy or ONNX compute, for devices on any adapter."""
 
 from __future__ import annotations
 

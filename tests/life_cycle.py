@@ -1,4 +1,4 @@
-"""DirectML's whole life cycle, for devices on whatever adapter."""
+"""DirectML's whole life cycle, for devices on any adapter."""
 
 import threading
 
@@ -29,7 +29,7 @@ def subtract(a=ROW, b=ROW, output=ROW):
 
 
 def converted(tensor, output):
-    """Numbers in the type of an output: 4 bits come of quantization only."""
+    """Numbers in the type of an output: only quantization gives 4 bits."""
     if output.data_type.bits > 4:
         return descs.Cast(input_tensor=tensor, output_tensor=output)
     scale = TensorDesc(tensor.data_type, (1,) * tensor.dimension_count)

@@ -1,4 +1,4 @@
-"""The programs of the quick profile's cases for an adapter with nothing but what the WebGPU standard gives."""
+"""The programs of the quick profile's cases for an adapter with the features of the WebGPU standard only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading while work goes on, for devices on whatever adapter."""
+"""Reading during other work, for devices on any adapter."""
 
 import numpy as np
 import pytest
@@ -61,7 +61,7 @@ class Readbacks:
             assert readback.done()
 
     def test_the_bytes_are_those_of_the_call(self, device):
-        """Whatever happens to the buffer afterwards, its release included."""
+        """Regardless of later changes to the buffer, its release included."""
         buffer = device.create_buffer(16)
         buffer.write(row(1, 2, 3, 4))
         first = buffer.read_async()

@@ -89,11 +89,11 @@ def _first(items: Sequence[pytest.Item], share: int) -> list[pytest.Item]:
 
 
 def describe(omitted: Iterable[pytest.Item], tier: Tier | None) -> str:
-    """Return a line that says what a tier leaves out, by folder, and which command runs it."""
+    """Return a line that says what a tier omits, by folder, and which command runs it."""
     counts = Counter(folder(item) for item in omitted)
     texts = [f"{count:,} of tests/{name}" for name, count in sorted(counts.items())]
     command = {
         Tier.QUICK: "scripts/test --all",
         Tier.REST: "scripts/test runs its part, scripts/test --full those of other adapters",
     }
-    return f"left out: {', '.join(texts) or 'nothing'} ({command.get(tier, 'scripts/test --full')})"
+    return f"omitted: {', '.join(texts) or 'nothing'} ({command.get(tier, 'scripts/test --full')})"

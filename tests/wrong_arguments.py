@@ -1,4 +1,4 @@
-"""Every public callable with wrong values for each of its arguments, for devices on whatever adapter."""
+"""Every public callable with wrong values for each of its arguments, for devices on any adapter."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tests.life_cycle import compile_operator, row, subtract
 
 
 class Hostile:
-    """Whatever it is asked, it raises."""
+    """An object whose every method raises."""
 
     def _refuse(self, *_: object, **__: object) -> Any:
-        raise RuntimeError("nobody expects this one")
+        raise RuntimeError("unexpected")
 
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = __bool__ = __repr__ = __str__ = __len__ = _refuse
     __index__ = __int__ = __float__ = __iter__ = __getitem__ = __contains__ = __add__ = __call__ = __array__ = _refuse
@@ -219,7 +219,7 @@ class World:
         return self.expression if name == "Expression" else self.objects[name]
 
     def good(self, label: str) -> dict[str, Any]:
-        """Return arguments that are taken; those left out have defaults."""
+        """Return arguments that are taken; omitted ones have defaults."""
         objects, two = self.objects, [row(1, 2, 3, 4), row(1, 2, 3, 4)]
         copy = {"destination_offset": 0, "source": self.source, "source_offset": 16, "size": 32}
         recorded = {"command_list": objects["CommandList"], "dispatchable": self.compiled, "bindings": self.table}
@@ -418,7 +418,7 @@ RULES = ("must", "takes", "matches", "has no ")
 
 
 def check_refusal(label: str, argument: str, function: Callable[..., Any], arguments: dict[str, Any]) -> None:
-    """Assert that a call is refused with one of our exceptions, in a sentence that names the argument."""
+    """Assert that a call raises one of our exceptions, whose message names the argument."""
     where = f"{label}({argument}={_kind(arguments[argument])})"
     other = NAMED_OTHERWISE.get(f"{label}({argument})", argument)
     try:

@@ -105,7 +105,7 @@ def folders(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def visited(page, folders):
-    """A page beside the folders that tests write, with a device for all of them."""
+    """A page that serves the folders that tests write, with a device for all of them."""
     with served(page, folders, "blank.html") as blank_page:
         yield blank_page
 
@@ -186,7 +186,7 @@ def test_four_bits_lie_one_to_a_byte(visited, folders):
 
 
 def test_an_onnx_model_computes_what_onnxruntime_does(visited, folders):
-    """A convolution network with a truth value in, integers out, what is known before, and what comes back as it is."""
+    """A convolution network with a boolean input, integer outputs, constants, and an input that is returned."""
     rng = np.random.default_rng(8)
     nodes = [
         helper.make_node("Conv", ["image", "filter"], ["convolved"], pads=[1, 1, 1, 1], strides=[2, 2]),
@@ -315,7 +315,7 @@ def test_wrong_use_gives_a_sentence(page, doubling):
 
 
 def changed(source, target, file, change):
-    """Copy a folder with one file changed, or left out where the change gives None."""
+    """Copy a folder with one file changed, or omitted if the change returns None."""
     target.mkdir()
     for each in source.iterdir():
         data = change(each.read_bytes()) if each.name == file else each.read_bytes()
@@ -342,7 +342,7 @@ BROKEN = {
     "weights-0.bin is damaged or belongs to another export": ("weights-0.bin", lambda data: bytes(16)),
     "weights-0.bin cannot be loaded: 404": ("weights-0.bin", lambda data: None),
 }
-"""How the sentence begins, the file, and what becomes of it."""
+"""The beginning of the message, the file, and its changed content."""
 
 TELL = """async folder => {
     const {load} = await import('./0/runtime.js');

@@ -1,4 +1,4 @@
-"""Tint and Dawn take the kernels of the quick profile's cases, under the schedules for processors and for GPUs.
+"""Tint and Dawn take the kernels of the quick profile's cases, under the schedules for CPUs and for GPUs.
 
 The numbers of cases are printed with ``-s``.
 """
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.usefixtures("facts"), pytest.mark.xdist_group("chromiu
 SHARE = 48
 """Of how many kernels one becomes a pipeline too, which takes SwiftShader 0.2 s; all do with ``--profile full``."""
 
-MODULES = """texts => Promise.all(texts.map(async code => {
+MODULES = """sources => Promise.all(sources.map(async code => {
     const information = await device.createShaderModule({code}).getCompilationInfo();
     return information.messages.filter(each => each.type == 'error').map(each => [each.lineNum, each.message]);
 }))"""

@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 ELSEWHERE = {
-    "browser.md": "waits for somebody to open a page; tests/chromium does",
+    "browser.md": "waits until a page is opened; tests/chromium does",
     "pydirectml.md": "imports pydirectml; tests/unit/frontends/pydirectml/test_pydirectml_scripts.py runs it",
     "scikit-learn.md": "needs skl2onnx; tests/unit/frontends/onnx/test_sklearn_models.py runs it",
     "kernels.md": "needs a GPU adapter; tests/gpu/test_own_kernels.py runs it",

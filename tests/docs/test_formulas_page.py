@@ -1,4 +1,4 @@
-"""docs/formulas.md is made of what runs printed, and of itself."""
+"""docs/formulas.md is generated from the output of runs and from its own text."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def code_lines(page: str) -> Iterator[str]:
 
 
 def cells(page: str) -> Iterator[str]:
-    """The texts of the cells of a page's tables."""
+    """The cells of a page's tables."""
     parsed = tokens(page)
     yield from (token.content for before, token in itertools.pairwise(parsed) if before.type == "td_open")
 

@@ -25,7 +25,7 @@ def script() -> dict[str, Any]:
 
 
 def shown(name: str) -> list[str]:
-    """Return the texts of a picture."""
+    """Return the strings that a picture shows."""
     return [
         re.sub(r"<[^>]+>", "", text) for text in re.findall(r"<text[^>]*>(.*?)</text>", (IMAGES / name).read_text())
     ]
@@ -35,7 +35,7 @@ def test_pictures_are_up_to_date(script: dict[str, Any]) -> None:
     drawn = script["pictures"]()
     assert {path.name for path in drawn} == {"speed.svg", "report.svg"}
     for path, text in drawn.items():
-        assert path.read_text(encoding="utf-8") == text, "python scripts/draw_readme.py draws it anew"
+        assert path.read_text(encoding="utf-8") == text, "python scripts/draw_readme.py draws it again"
 
 
 def test_ratios_are_those_of_the_measurements() -> None:

@@ -29,7 +29,7 @@ def kept_runs(script):
 
 def test_the_page_is_what_the_kept_files_say(script):
     text = PAGE.read_text(encoding="utf-8")
-    assert text == script["page"](text, kept_runs(script), draw=False), "python scripts/speed_page.py writes it anew"
+    assert text == script["page"](text, kept_runs(script), draw=False), "python scripts/speed_page.py writes it again"
 
 
 def test_every_family_of_the_suite_has_its_plot(script):

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = Path("docs", "pytorch-operators.md")
 SAMPLED = 20
-"""Of so many rows, one is run."""
+"""How many rows there are for each that runs."""
 
 
 def rows(path: Path) -> dict[str, str]:

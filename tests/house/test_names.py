@@ -69,7 +69,7 @@ def test_variables_name_what_they_hold(folder: str) -> None:
         f"{file.relative_to(ROOT)}:{line}: {name}"
         for file in python_files(ROOT / folder)
         for line, name in empty_names(file.read_text(encoding="utf-8"))
-    ] == [], "use the noun of what the variable holds"
+    ] == [], "use the noun of the variable's value"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Each extra alone: what its page shows first runs where nothing but its requirements is installed."""
+"""Each extra alone: the first example of its page runs if only its requirements are installed."""
 
 import os
 import sys
@@ -38,7 +38,7 @@ COMMANDS = {
     "docs": ["-c \"from mkdocs.config import load_config; c = load_config('mkdocs.yml'); c.plugins.on_config(c)\""],
     "torch": ["-c \"import torch; assert (torch.ones(3, device='dml') * 2).sum().item() == 6\""],
 }
-"""What runs, by the extras that the page asks for."""
+"""Programs by the extras that their page names."""
 
 
 def required(wheel: Distribution, extras: set[str]) -> dict[str, Distribution]:

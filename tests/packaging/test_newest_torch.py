@@ -13,7 +13,7 @@ import pytest
 from tests.packaging.conftest import ROOT, run
 
 MODULES = "test_torch_compile", "test_torch_dynamic"
-"""Tests of what depends on PyTorch's internals most."""
+"""Tests of the code that depends most on PyTorch's internals."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What is made from the catalog, as users, editors and type checkers see it in a wheel and in an editable install."""
+"""Generated modules, as users, editors and type checkers see them in a wheel and in an editable install."""
 
 from __future__ import annotations
 

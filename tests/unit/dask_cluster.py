@@ -87,7 +87,7 @@ class DaskCluster:
         return {facts["name"]: address for address, facts in workers(self.client).items()}
 
     def kill_one_at_work(self, workers: Sequence[Worker]) -> None:
-        """End one of some workers without a word, as soon as one has a shard to run."""
+        """Kill a worker as soon as it has a shard to run."""
 
         def at_work() -> list[Worker]:
             keys = self.client.processing()

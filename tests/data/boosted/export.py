@@ -71,7 +71,7 @@ def with_python_numbers(function: Any) -> Any:
 
 
 def main() -> None:
-    """Write the models and the rows beside this file."""
+    """Write the models and the rows to the folder of this file."""
     folder = Path(__file__).parent
     onnx.helper.make_attribute = with_python_numbers(onnx.helper.make_attribute)
     x = rows()

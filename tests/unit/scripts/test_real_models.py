@@ -27,7 +27,7 @@ MEMBER = "tiny/models/sum.onnx"
 
 
 def running_sum() -> onnx.ModelProto:
-    """A model with a state: what came so far."""
+    """A model with a state: the sum of its inputs."""
     x, before = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["rows", 3]) for name in ("x", "before"))
     after, halves = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["rows", 3]) for name in ("after", "y"))
     half = numpy_helper.from_array(np.float32(0.5), "half")
@@ -54,7 +54,7 @@ def wheel(folder: Path, model: onnx.ModelProto) -> None:
 
 
 def listed(path: Path, entry: Entry, **changed: Any) -> Path:
-    """Write a list of one model; values that are None are left out."""
+    """Write a list of one model; values that are None are omitted."""
     fields = {name: getattr(entry, name) for name in ("package", "version", "member", "sha256", "what", "steps")}
     lines = [f"{name} = {json.dumps(value)}" for name, value in (fields | changed).items() if value is not None]
     lines += ["sizes = [{rows = 1}, {rows = 4}]", 'inputs.x = {make = "normal", shape = ["rows", 3]}']
@@ -147,7 +147,7 @@ def test_what_counts_as_the_same(result: dict[str, Any], more: dict[str, Any], s
 
 
 def test_nodes_are_compared_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rounding may be one apart; what follows is judged by what the device rounded to."""
+    """A rounding may be one apart; later nodes are compared on the device's rounded values."""
     nodes = [
         helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
         helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),

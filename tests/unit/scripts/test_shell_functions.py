@@ -1,4 +1,4 @@
-"""The shell functions behind scripts/demo and scripts/test that derive an apt source and find an interpreter."""
+"""The shell functions of scripts/demo and scripts/test that derive an apt source and find an interpreter."""
 
 import shutil
 import subprocess

@@ -72,7 +72,7 @@ def test_other_adapters_take_a_share_unless_everything_is_asked_for(word: str) -
     assert selected(items, None, sampled=False) == items
 
 
-def test_what_is_left_out_is_counted_by_folder() -> None:
+def test_omitted_tests_are_counted_by_folder() -> None:
     text = describe([*OTHERS, *on_adapter("A", count=1200)], Tier.QUICK)
-    assert text == "left out: 1 of tests/fuzz, 1,200 of tests/gpu, 1 of tests/packaging (scripts/test --all)"
-    assert describe([], Tier.REST).startswith("left out: nothing")
+    assert text == "omitted: 1 of tests/fuzz, 1,200 of tests/gpu, 1 of tests/packaging (scripts/test --all)"
+    assert describe([], Tier.REST).startswith("omitted: nothing")
