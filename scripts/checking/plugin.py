@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from dmlgpu.compiler.target import AdapterInfo
+
 from .names import ROOT
 from .tests import Selection, mentions, spread
 
@@ -86,7 +88,7 @@ class Plugin:
 def canonical(item: pytest.Item) -> str:
     """Return a test's name within its module, with ``*`` for the adapter on which it runs."""
     adapter = getattr(item, "callspec", None) and item.callspec.params.get("adapter")
-    if adapter is None:
+    if not isinstance(adapter, AdapterInfo):
         return item.nodeid.partition("::")[2]
     name = re.escape(f"{adapter.backend}-{adapter.name.split(' (')[0].replace(' ', '_')}")
     return re.sub(rf"(?<=[\[-]){name}(?=[-\]])", "*", item.nodeid.partition("::")[2], count=1)

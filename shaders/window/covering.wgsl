@@ -1,10 +1,5 @@
-<<<<<<< HEAD
 // FOLD: elements that cover an element, output[lead.., here.., tap..] = input at the position of the tap, and, if the input has
 // an element for each, at the element's offset in the window; 0 if there is no such position.
-=======
-// FOLD: what covers an element, output[lead.., here.., tap..] = input at the position that the tap stands for, at the place
-// of the window at which the element lies; 0 where there is no such position.
->>>>>>> 81b2361e (Remove template branches that no schedule renders)
 {% include "window/position" %}
 fn element(at: output_at) -> output_t {
     var source: input_at;

@@ -56,6 +56,7 @@ DESCRIPTIONS = {
     "TensorDesc": {"data_type": DataType.FLOAT32, "sizes": (2, 3), "strides": (3, 1), "flags": TensorFlags.NONE},
 }
 ANSWERS = {
+    "MemoryInfo",
     "BindingProperties",
     "CacheInfo",
     "FeatureLevels",
