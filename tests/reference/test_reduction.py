@@ -185,6 +185,7 @@ def test_extremes_of_integers_agree_with_onnx(function, data_type, evaluate):
     np.testing.assert_array_equal(reduced_by(function, array, (1,)), expected)
 
 
+@pytest.mark.slow
 @given(reductions(), st.sampled_from([np.float16, np.float32]))
 def test_floats_are_rounded_once_from_the_exact_result(drawn, dtype):
     shape, axes, seed = drawn
@@ -205,6 +206,7 @@ def test_floats_are_rounded_once_from_the_exact_result(drawn, dtype):
                 assert got[name][coordinate] == oracles.round_to_float(value, dtype), name
 
 
+@pytest.mark.slow
 @given(reductions(), st.sampled_from(SUM_TYPES))
 def test_functions_of_integers_wrap(drawn, data_type):
     shape, axes, seed = drawn

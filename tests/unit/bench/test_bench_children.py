@@ -115,6 +115,7 @@ def test_a_server_prepares_measures_and_closes():
     assert server.answer({"do": "round", "key": "1", "calls": 3}) == {"failed": "KeyError: '1'"}
 
 
+@pytest.mark.slow
 def test_a_server_answers_by_errors():
     def prepare(device, workload, checked, plain):
         raise NotSupported("not here") if checked else DmlError("gone")
@@ -203,6 +204,7 @@ def test_plain_numpy_matches_the_operator(operator):
     assert prepared.readiness.kernels == ("NumPy",)
 
 
+@pytest.mark.slow
 def test_a_worker_knows_the_samples_of_which_it_compares_parts():
     code = "import dmlgpu.bench.worker; from dmlgpu.catalog.samples import SAMPLES; print(len(SAMPLES))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -224,6 +226,7 @@ def kept_ceilings(tmp_path, monkeypatch):
     save_ceilings(NUMPY_ADAPTER, CachedCeilings(Ceilings(1e10, 1e10, 1e-6, 1e-6, "wall clock"), 0.0))
 
 
+@pytest.mark.slow
 def test_the_command_measures_and_writes_down(tmp_path, kept_ceilings):
     path = tmp_path / "bench.jsonl"
     words = ["bench", "GEMM", "-s", "m=k=n=8,16", "-a", "numpy", "--budget", "0.1", "--numpy", "-o", path]

@@ -346,6 +346,7 @@ def test_a_product_has_a_loop_of_multiply_adds():
         assert not kernel.listing
 
 
+@pytest.mark.slow
 @needs_radv
 def test_kernels_that_do_not_compile_are_failures_and_others_go_on():
     def own(source):
@@ -362,6 +363,7 @@ def test_kernels_that_do_not_compile_are_failures_and_others_go_on():
     assert right.wgsl == good
 
 
+@pytest.mark.slow
 @needs_radv
 def test_an_unknown_family_is_an_error():
     done = run_here("bench", "compiled", "GEMM", "--family", "nonsense")
@@ -372,6 +374,7 @@ def test_an_unknown_family_is_an_error():
     )
 
 
+@pytest.mark.slow
 @needs_radv
 def test_show_prints_the_instructions():
     done = run_here("show", "element_wise_add", "--isa", "navi31")
@@ -394,6 +397,7 @@ def test_the_layer_is_built_once(tmp_path):
         assert library.stat().st_mtime_ns == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["bench", "show"])
 def test_commands_load_no_driver(module):
     code = f"import sys, dmlgpu.cli.{module}; sys.exit('wgpu' in sys.modules)"

@@ -285,6 +285,7 @@ def test_ours_run_one_at_a_time(monkeypatch):
 # ---- the command line
 
 
+@pytest.mark.slow
 def test_the_command_measures_a_peer_and_says_who_is_missing(tmp_path, monkeypatch):
     monkeypatch.setattr("dmlgpu.bench.ceilings.cache_folder", lambda: tmp_path / "cache")
     save_ceilings(NUMPY_ADAPTER, CachedCeilings(Ceilings(1e10, 1e10, 1e-6, 1e-6, "wall clock"), 0.0))

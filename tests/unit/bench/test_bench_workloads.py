@@ -172,6 +172,7 @@ def test_a_graph_counts_the_bytes_that_fusion_saves():
     assert counts.bytes <= counts.plan_bytes
 
 
+@pytest.mark.slow
 def test_schedules_are_those_that_make_other_kernels():
     (product,) = of_operator("GEMM", [{"m": 64, "k": 64, "n": 64}])
     names = schedules_of(product, TARGET)

@@ -109,6 +109,7 @@ def test_wrong_calls_name_the_function() -> None:
         directml.gemm(a, b)
 
 
+@pytest.mark.slow
 def test_tracebacks_show_the_line_of_the_function() -> None:
     printed = fresh(
         "import traceback, numpy\nfrom dmlgpu import ops\n"

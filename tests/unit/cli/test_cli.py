@@ -110,6 +110,7 @@ def test_errors_are_one_line_and_an_exit_code(error, code, monkeypatch, capsys):
     assert capsys.readouterr() == ("", f"dmlgpu: {text}\n")
 
 
+@pytest.mark.slow
 def test_debug_shows_the_traceback():
     done = command("--debug", "ops", "gahternd1")
     assert done.returncode == 1

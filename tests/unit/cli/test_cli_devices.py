@@ -135,6 +135,7 @@ def test_64_bit_types_without_their_features():
     )
 
 
+@pytest.mark.slow
 def test_this_machine():
     listed = json.loads(command("devices", "--json").stdout)
     assert listed[-1]["name"] == "numpy"

@@ -65,6 +65,7 @@ def test_the_text_and_the_speed_are_printed(folder, answer):
     )
 
 
+@pytest.mark.slow
 def test_the_chat_template_is_applied_unless_the_prompt_is_raw(folder, expected, tmp_path):
     batch = tmp_path / "prompts.txt"
     batch.write_text(f"{PROMPT}\nanother\n")
@@ -80,6 +81,7 @@ def test_the_chat_template_is_applied_unless_the_prompt_is_raw(folder, expected,
         assert [each["prompt"] for each in completions] == [PROMPT, "another"]
 
 
+@pytest.mark.slow
 def test_conversations_of_the_command_line(folder, expected, monkeypatch):
     system = "Be brief."
     first = expected(templated("one", system))[1]
@@ -92,6 +94,7 @@ def test_conversations_of_the_command_line(folder, expected, monkeypatch):
     assert "--raw: each line is a prompt by itself" in process.stderr
 
 
+@pytest.mark.slow
 def test_models_without_a_template_continue_prompts(folder, expected, tmp_path):
     plain = shutil.copytree(folder, tmp_path / "plain")
     (plain / "tokenizer_config.json").unlink()
@@ -108,6 +111,7 @@ def test_models_without_a_template_continue_prompts(folder, expected, tmp_path):
         assert message in process.stderr
 
 
+@pytest.mark.slow
 def test_empty_answers_are_noted(folder, tmp_path, monkeypatch):
     """The model ends an answer at once, or a stop string does."""
     batch = tmp_path / "prompts.txt"
@@ -153,6 +157,7 @@ def test_a_file_of_prompts(folder, answer, tokens, tmp_path):
     assert [len(completion["tokens"]) for completion in completions] == [8, 8]
 
 
+@pytest.mark.slow
 def test_sampling_options_reach_the_generator(folder, answer):
     options = "--prompt", PROMPT, "--temperature", "2", "--top-k", "50", "--top-p", "0.95", "--seed", "3"
     first = generate(folder, *options)
@@ -290,6 +295,7 @@ def test_piped_conversations_fail_with_their_messages(folder, monkeypatch):
         assert "Ctrl-C" not in process.stderr
 
 
+@pytest.mark.slow
 def test_a_file_of_json_lines(folder, expected, answer, tmp_path):
     batch = tmp_path / "prompts.jsonl"
     system = [{"role": "system", "content": "Be brief."}]

@@ -63,6 +63,7 @@ def test_pictures_become_files(folder: Path):
     assert re.search(r"^5 of 5 files in \S+ s \(\S+ per second\), outputs in .*results$", run.stderr, re.MULTILINE)
 
 
+@pytest.mark.slow
 def test_without_a_folder_outputs_are_printed_in_order(folder: Path):
     run = run_here("run", folder / "model.onnx", "--inputs", folder / "pictures", "--adapter", "numpy")
     assert run.returncode == 0, run.stderr
@@ -71,6 +72,7 @@ def test_without_a_folder_outputs_are_printed_in_order(folder: Path):
     assert re.fullmatch(r".*0\.png: sums float32 \[1, 3\] \[\S+ \S+ \S+\]", lines[0])
 
 
+@pytest.mark.slow
 def test_files_that_fail_are_named_and_the_others_done(folder: Path):
     (folder / "pictures" / "1.png").write_text("no picture")
     np.save(folder / "pictures" / "6.npy", np.zeros((1, 3, 8, 9), np.float32))
@@ -84,6 +86,7 @@ def test_files_that_fail_are_named_and_the_others_done(folder: Path):
     assert len(list((folder / "results").iterdir())) == 4
 
 
+@pytest.mark.slow
 def test_strict_ends_with_the_first(folder: Path):
     (folder / "pictures" / "0.png").write_text("no picture")
     args = ("--inputs", folder / "pictures", "--adapters", "numpy", "--strict")

@@ -143,6 +143,7 @@ def test_unknown_names_suggest_near_ones():
     assert done.stderr == "dmlgpu: DirectML has no operator 'gahternd1'; similar names: GATHER_ND1, GATHER_ND\n"
 
 
+@pytest.mark.slow
 def test_paths_that_are_printed_exist(listing, capsys):
     for entry in listing:
         ops.show(entry["name"], implemented=False, as_json=True)  # a process for each takes a minute

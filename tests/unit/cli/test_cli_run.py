@@ -49,6 +49,7 @@ def model(tmp_path):
     return write
 
 
+@pytest.mark.slow
 def test_prints_times_and_writes(model, tmp_path):
     done = dmlgpu("run", model(), "--output-dir", tmp_path, "--adapter", "numpy")
     assert (done.returncode, done.stderr) == (0, "")

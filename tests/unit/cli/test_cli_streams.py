@@ -89,6 +89,7 @@ def test_standard_output_on_a_full_disk(runs):
     assert done.stderr == "dmlgpu: standard output: No space left on device\n"
 
 
+@pytest.mark.slow
 def test_names_that_the_encoding_lacks(runs):
     done = shell(runs, "compare 0.jsonl $'\\xff.jsonl'", "")
     assert done.stderr == "dmlgpu: \\udcff.jsonl: No such file or directory\n"

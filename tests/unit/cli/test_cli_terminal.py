@@ -81,6 +81,7 @@ def recorded(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_regression_has_its_whole_name_and_both_results(recorded):
     code, shown = in_terminal("compare", recorded / "0.jsonl", recorded / "1.jsonl")
     assert code == 1
@@ -89,6 +90,7 @@ def test_a_regression_has_its_whole_name_and_both_results(recorded):
     assert "regression" in lines[lines.index(CASE) + 1] and "28,200 times the tolerance" in lines[lines.index(CASE) + 1]
 
 
+@pytest.mark.slow
 def test_a_report_says_where_it_is(recorded):
     assert in_terminal("report", recorded / "1.jsonl", "-o", recorded / "x.html") == (0, f"{recorded / 'x.html'}\n")
 
@@ -110,6 +112,7 @@ main.main = show
     assert max(map(len, shown.splitlines())) <= 80
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["layernorm", "conv"])
 def test_operators_that_a_word_finds(word):
     code, shown = in_terminal("ops", word)
@@ -120,6 +123,7 @@ def test_operators_that_a_word_finds(word):
     assert {name for name in names if name.isupper() and "_" in name} <= set(shown.split())
 
 
+@pytest.mark.slow
 def test_devices_and_their_numbers():
     code, shown = in_terminal("devices", "-a", "numpy")
     assert code == 0 and "NumPy: numpy" in shown
@@ -140,6 +144,7 @@ doctor.examine = lambda: (report, (finding,))
     assert "environment" not in shown and shown.endswith("no problems found\n")
 
 
+@pytest.mark.slow
 def test_warm_shows_a_bar_and_estimates(tmp_path):
     onnx = pytest.importorskip("onnx")
     x, y = (onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["rows"]) for name in ("x", "y"))

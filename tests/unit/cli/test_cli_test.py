@@ -66,6 +66,7 @@ def test_a_list(capsys):
     assert json.loads(capsys.readouterr().out) == ["argmin-example1"]
 
 
+@pytest.mark.slow
 def test_a_passing_run(tmp_path, capsys):
     path = tmp_path / "run.jsonl"
     assert main(["test", "-a", "numpy", "--suite", "operators", "-k", "argmin-example1", "-o", str(path)]) == 0
@@ -76,6 +77,7 @@ def test_a_passing_run(tmp_path, capsys):
     assert [(outcome.case, outcome.status) for outcome in run.outcomes] == [("argmin-example1", Status.PASS)]
 
 
+@pytest.mark.slow
 def test_a_precise_run_is_written_down_as_one(misbehaving, tmp_path, capsys):
     path = tmp_path / "run.jsonl"
     command = ["test", "-a", "numpy", "--suite", "misbehaving", "-p", "full", "-k"]
@@ -86,6 +88,7 @@ def test_a_precise_run_is_written_down_as_one(misbehaving, tmp_path, capsys):
     assert "again: dmlgpu test --suite misbehaving --adapter numpy --precise -k bad-1" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_failing_run(misbehaving, capsys):
     assert main(["test", "-a", "numpy", "--suite", "misbehaving", "-k", "bad-1"]) == 1
     out = capsys.readouterr().out.splitlines()
@@ -167,6 +170,7 @@ def test_a_line_that_overwrites_itself_on_a_terminal():
     assert steps[4].rstrip() == "card: 4 of 4 cases, 1 unexpected, in 4 s"
 
 
+@pytest.mark.slow
 def test_a_summary_without_a_terminal(capsys):
     assert main(["test", "-a", "numpy", "--suite", "operators", "-k", "argmin-example1"]) == 0
     assert re.fullmatch(r"1 of 1 case, 0 unexpected, in \d+ s\n", capsys.readouterr().err)
@@ -246,6 +250,7 @@ def test_whole_words_come_before_parts_of_words(capsys):
     assert {"argmin", "argmax"} <= stems(listed(capsys, "-k", "arg"))
 
 
+@pytest.mark.slow
 def test_junit_with_a_run(misbehaving, tmp_path, capsys):
     path = tmp_path / "results.xml"
     command = ["test", "-a", "numpy", "--suite", "misbehaving", "--junit", str(path)]
@@ -318,6 +323,7 @@ def test_an_adapter_without_a_device_is_skipped_among_others(backends, code, mon
     assert printed[-1] == "Card OpenGL is skipped: the driver cannot create a device: Parent device is lost"
 
 
+@pytest.mark.slow
 def test_a_failure_that_was_expected(misbehaving, tmp_path, capsys):
     path = tmp_path / "known.toml"
     path.write_text('[[expected]]\ncases = "[bg]*-1"\nreason = "told so"\n')
@@ -406,6 +412,7 @@ def cells(lines):
     return [re.split(r"\s{2,}", line) for line in lines]
 
 
+@pytest.mark.slow
 def test_all_drivers_in_one_file_and_one_table(altered, tmp_path, capsys):
     path = tmp_path / "runs.jsonl"
     assert main(["test", "-d", "all", "-a", "#1", "-a", "2", "--suite", "altered", "-k", "far-1", "-o", str(path)]) == 1
@@ -503,6 +510,7 @@ def test_an_adapter_that_differs_from_the_others(altered, tmp_path, capsys):
     assert list(comparison.facts["adapters"]) == list(alone)
 
 
+@pytest.mark.slow
 def test_an_adapter_without_a_result(altered, capsys):
     command = ["test", "--pairwise", "-d", "all", "-a", "altered", "-a", "1", "--suite", "altered"]
     assert main([*command, "-k", "raises-1"]) == 1
@@ -513,6 +521,7 @@ def test_an_adapter_without_a_result(altered, capsys):
     ]
 
 
+@pytest.mark.slow
 def test_a_disagreement_that_was_expected(altered, tmp_path, capsys):
     path = tmp_path / "known.toml"
     path.write_text('[[expected]]\ncases = "far-1"\nreason = "told so"\n')

@@ -117,6 +117,7 @@ RANGES = {"u": (0, 2**32), "i": (-(2**31), 2**31), "f": (0, 2**32)}
 """Range of integers in a word by the type that a kernel reads; those that become floats have either sign."""
 
 
+@pytest.mark.slow
 def test_huge_parameters_fit_their_words(request, monkeypatch):
     resolve, wrong = parameters.resolve, set()
 

@@ -299,6 +299,7 @@ print(hashlib.sha256(text.encode()).hexdigest(), *[name for name in compiling if
 """
 
 
+@pytest.mark.slow
 def test_the_next_process_loads_no_compiler(tmp_path: Path) -> None:
     environment = {**os.environ, "DMLGPU_CACHE": str(tmp_path)}
     command = [sys.executable, "-c", PROCESS]
@@ -311,6 +312,7 @@ def test_the_next_process_loads_no_compiler(tmp_path: Path) -> None:
     assert second[1:] == []
 
 
+@pytest.mark.slow
 def test_models_are_loaded_without_the_compiler() -> None:
     names = (
         "jinja2",

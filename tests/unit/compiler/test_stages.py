@@ -118,6 +118,7 @@ def test_plans_depend_only_on_the_description():
 # ---- schedule
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [*STANDARD.values(), COMPATIBLE], ids=lambda target: target.name + target.profile)
 def test_every_plan_is_scheduled_within_the_limits_of_a_target(target):
     assert schedules(target).keys() == plans().keys()

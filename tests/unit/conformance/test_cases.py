@@ -98,6 +98,7 @@ def digest():
     return zlib.crc32(repr((names, [case_by_name(name).desc for name in names[::9]])).encode())
 
 
+@pytest.mark.slow
 def test_another_process_has_the_same_cases():
     code = "from tests.unit.conformance.test_cases import digest; print(digest())"
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
@@ -195,6 +196,7 @@ def scatter(name):
     return case, inputs
 
 
+@pytest.mark.slow
 def test_scatter_targets_differ_or_meet_at_most_in_pairs():
     """Of every fifth case, but for large ones."""
     for name in names("scatter_elements", "full")[::5]:

@@ -18,6 +18,7 @@ TARGET = Target(name="test", features=frozenset({"immediates"}))
 ADD = "element_wise_add-float32-2x3-packed-s0"
 
 
+@pytest.mark.slow
 def test_every_rule_has_mutants_and_every_mutant_changes_its_line_alone() -> None:
     used: Counter[str] = Counter()
     for mutant in (mutant for file in shader_files() for mutant in mutants_of(file)):
@@ -28,6 +29,7 @@ def test_every_rule_has_mutants_and_every_mutant_changes_its_line_alone() -> Non
     assert used.keys() == {rule.name for rule in RULES}
 
 
+@pytest.mark.slow
 def test_comments_and_template_lines_stay() -> None:
     for mutant in (mutant for file in shader_files() for mutant in mutants_of(file)):
         line = templates.original(mutant.file).split("\n")[mutant.line - 1]
@@ -83,6 +85,7 @@ def test_a_sample_is_the_same_again_and_of_many_rules() -> None:
     assert len(sample("elementwise/element_wise_add", 8)) < 8
 
 
+@pytest.mark.slow
 def test_profiles_grow() -> None:
     names = [set(MutantSuite().names(profile)) for profile in PER_FILE]
     assert names[0] < names[1] < names[2]

@@ -274,6 +274,7 @@ def test_places_are_compared_each_with_each(compared):
     assert set(outliers.values()) == {"", "c"}
 
 
+@pytest.mark.slow
 def test_pairs_say_how_far_apart_they_are(compared):
     assert compared["near-1"]["ac"].distance == Distance(2, 1, 0, 1.0, 2.0, (0, 1), ("1.0", "1.0000002"), 2 * EPSILON)
     assert compared["far-1"]["bc"].distance == Distance(2, 1, 1, 1.5, 3.0, (0, 1), ("1.0", "1.0000004"), 2 * EPSILON)

@@ -122,6 +122,7 @@ def test_a_child_is_replaced_after_many_cases(job, monkeypatch):
         assert worker.child.generation == 3
 
 
+@pytest.mark.slow
 def test_another_adapter_does_not_take_the_place_of_one_whose_driver_is_gone(job):
     with contextlib.closing(WorkerProcess(replace(job, adapter_text="Vulkan: card (driver 1.0)"))) as worker:
         outcome = worker.run("good-1")
@@ -164,6 +165,7 @@ def test_a_hang_ends_at_the_limit(outcomes):
     assert (outcomes["hang-1"].message, outcomes["hang-1"].seconds) == ("no result after 5 s", TIME_LIMIT)
 
 
+@pytest.mark.slow
 def test_a_stopped_session_leaves_no_child(job):
     session = run_cases(replace(job, time_limit=1000.0), ["good-1", "hang-1"])
     assert next(session).case == "good-1"

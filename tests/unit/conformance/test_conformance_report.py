@@ -495,6 +495,7 @@ def test_the_data_of_the_page():
     assert shlex.split(suite["runs"][1]["command"]) == ["dmlgpu", "test", "--adapter", "NumPy: it's", "-k"]
 
 
+@pytest.mark.slow
 def test_fifty_thousand_outcomes_make_a_small_page():
     outcomes = [
         replace(

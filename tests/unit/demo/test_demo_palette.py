@@ -78,6 +78,7 @@ def test_large_photographs_are_painted_in_bands_with_the_same_result(device, pho
     assert sum(seen.operator == "ARGMIN" for seen in bench.observations) == 5 + 7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [(1, 1), (1, 40), (40, 1), (150, 65)])
 def test_any_size_of_photograph(device, sizes):
     noise = np.random.default_rng(5).integers(0, 256, (*sizes, 3)).astype(np.uint8)

@@ -385,6 +385,7 @@ def test_the_command_writes_pages_of_cases(tmp_path):
     assert sum(file.stat().st_size for file in tmp_path.iterdir()) < 200_000
 
 
+@pytest.mark.slow
 def test_cases_that_only_python_runs_are_omitted():
     suite = CombinedSuite()
     left = {name for name in suite.names("quick") if not can_be_exported(suite.part(name), name)}

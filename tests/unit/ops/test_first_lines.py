@@ -260,6 +260,7 @@ COMMANDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="no pseudo-terminals on Windows")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_prints(command: str, model: Path, tmp_path: Path) -> None:

@@ -187,6 +187,7 @@ def scaled(function: Callable[..., Any], factor: float, x: Tensor, **options: An
     return ops.sum(function(x, **options).astype("float32")) * factor
 
 
+@pytest.mark.slow
 def test_gradients_are_rounded_once() -> None:
     for kind, x in data("float16").items():
         wide = x.astype(np.float64)

@@ -41,6 +41,7 @@ def assert_near(actual: Any, expected: Any, what: str, tolerance: float = 2e-6) 
     assert error < tolerance, f"{what}: {error}"
 
 
+@pytest.mark.slow
 def test_lengths() -> None:
     for length in LENGTHS:
         x = RNG.standard_normal((2, length)).astype(np.float32)

@@ -287,6 +287,7 @@ def test_wrong_arguments_are_rejected(module: Any, device: Device, monkeypatch: 
     assert refused > 20
 
 
+@pytest.mark.slow
 def test_masks_are_counted_in_every_layout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DMLGPU_ADAPTER", "numpy")
     rng = np.random.default_rng(0)

@@ -139,6 +139,7 @@ def test_cholesky() -> None:
         assert_close(upper, np.linalg.cholesky(array).swapaxes(-1, -2), 1e-4, "the upper triangle alone")
 
 
+@pytest.mark.slow
 def test_vectors_of_decompositions() -> None:
     for sizes in [(1, 1), (4, 3), (3, 3), (3, 5)]:
         shape = (3, *sizes)
@@ -160,6 +161,7 @@ def test_vectors_of_decompositions() -> None:
             assert_close(vectors.swapaxes(-1, -2) @ vectors, np.eye(shape[-1]) + 0 * array, 1e-5, f"eigh {shape}")
 
 
+@pytest.mark.slow
 def test_spectra_that_are_hard() -> None:
     """Equal, graded and tiny singular values: errors stay below those of float32 for the largest."""
     order = 12
@@ -176,6 +178,7 @@ def test_spectra_that_are_hard() -> None:
         np.testing.assert_allclose(actual / values.max(), np.sort(values)[::-1] / values.max(), atol=2e-6, err_msg=name)
 
 
+@pytest.mark.slow
 def test_solutions() -> None:
     cases = [((3, 3), (3,)), ((3, 3), (3, 2)), ((2, 3, 3), (3,)), ((2, 3, 3), (3, 2)), ((3, 3), (2, 3, 1)),
              ((2, 1, 3, 3), (4, 3, 2)), ((3, 3), (3, 0)), ((2, 3, 3), (2, 3, 3))]  # fmt: skip
@@ -195,6 +198,7 @@ def test_solutions() -> None:
     assert unit.tolist() == [1.0, 1.0]
 
 
+@pytest.mark.slow
 def test_least_squares() -> None:
     for left, right in [((5, 3), (5,)), ((5, 3), (5, 2)), ((3, 5), (3, 2)), ((3, 3), (3,))]:
         for deficient in (False, True):
@@ -211,6 +215,7 @@ def test_least_squares() -> None:
     assert [part.shape for part in stacked] == [(2, 4, 3, 2), (2, 4, 2), (2, 1), (2, 1, 3)]
 
 
+@pytest.mark.slow
 def test_singular_matrices_raise_nothing() -> None:
     singular = np.array([[1, 2], [2, 4]], np.float32)
     zeros = np.zeros((3, 3), np.float32)
@@ -263,6 +268,7 @@ def test_integers_and_products() -> None:
     assert linalg.outer([1, 2], [3, 4, 5]).tolist() == [[3, 4, 5], [6, 8, 10]]
 
 
+@pytest.mark.slow
 def test_norms_as_numpy_reads_the_axes() -> None:
     x = RNG.standard_normal((2, 3, 4))
     for order, axis in [(None, None), (None, 1), (3, 1), (1, (0, 2)), ("fro", (2, 0)), (np.inf, (1, 0)), (2, (0, 1))]:

@@ -98,6 +98,7 @@ WRONG = ("x", [], [object()], object(), HUGE, Hostile(), np.array([None]), 1.5, 
 """Wrong values for most arguments; what some of them take is taken."""
 
 
+@pytest.mark.slow
 def test_wrong_arguments_are_rejected(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "dmlgpu.runtime.device._Default.by_environment", device

@@ -39,6 +39,7 @@ SIZES = {1: (2, 3, 11), 2: (2, 3, 8, 11), 3: (1, 2, 5, 6, 7)}
 WINDOWS = ((2, None, 0), (3, 2, 1), (3, 1, 1), (2, 3, 1), (5, 4, 2))
 
 
+@pytest.mark.slow
 def test_sliding_windows() -> None:
     for rank, (kernel, stride, padding), ceil, dtype in itertools.product(
         SIZES, WINDOWS, (False, True), (np.float32, np.float16)
@@ -62,6 +63,7 @@ def test_sliding_windows() -> None:
     assert ops.max_pool1d(Tensor(np.empty((0, 2, 5), np.float32)), 2).shape == (0, 2, 2)
 
 
+@pytest.mark.slow
 def test_adaptive_windows() -> None:
     for rank, dtype in itertools.product(SIZES, (np.float32, np.float16)):
         x = floats(*SIZES[rank], dtype=dtype)
@@ -114,6 +116,7 @@ def test_activations() -> None:
     assert ops.relu6(Tensor([-3, 4, 9])).tolist() == [0, 4, 6]
 
 
+@pytest.mark.slow
 def test_attention_of_grouped_queries() -> None:
     mask = RNG.random((5, 7)) < 0.8
     mask[:, 0] = True

@@ -39,6 +39,7 @@ def check(result: Any, expected: Any, case: str) -> None:
 PAIRS = (((), ()), ((), (3,)), ((4,), (4,)), ((2, 4), (4,)), ((2, 4), (3, 4)), ((2, 3, 4), (5, 4)), ((0,), (0,)))
 
 
+@pytest.mark.slow
 def test_products() -> None:
     for dtype, (left, right) in itertools.product(DTYPES, PAIRS):
         a, b = draw(dtype, *left), draw(dtype, *right)
@@ -63,6 +64,7 @@ def test_products() -> None:
     check(ops.tensordot(Tensor(strided)[::2, 1:5], Tensor(strided.T)[::2], 1), np.tensordot(*views, 1), "strided")
 
 
+@pytest.mark.slow
 def test_diagonals() -> None:
     for dtype in (*DTYPES, "bool"):
         for k in range(-4, 5):
@@ -80,6 +82,7 @@ def test_diagonals() -> None:
     assert dmlgpu.grad(lambda x: (ops.diag(x) * matrix).sum())(matrix[0]).tolist() == np.diag(matrix.numpy()).tolist()
 
 
+@pytest.mark.slow
 def test_differences_and_repetitions() -> None:
     for dtype in (*DTYPES, "bool"):
         array, row = draw(dtype, 3, 5), draw(dtype, 1, 5)

@@ -77,6 +77,7 @@ def order_statistic(array: np.ndarray[Any, Any], q: Any, axis: Any, method: str,
         return np.where(np.abs(result) > 1e200, np.sign(result) * np.inf, result)
 
 
+@pytest.mark.slow
 def test_quantiles() -> None:
     count = 0
     for array in arrays():
@@ -97,6 +98,7 @@ def test_quantiles() -> None:
     assert ops.percentile(x, [0, 50, 100]).tolist() == [1.0, 2.0, 3.0]
 
 
+@pytest.mark.slow
 def test_medians_and_nan() -> None:
     for array in arrays():
         for axis in axes_of(array):
@@ -107,6 +109,7 @@ def test_medians_and_nan() -> None:
             check(ops.nanmedian(x, axis, keepdims), expected, case)
 
 
+@pytest.mark.slow
 def test_quantiles_without_nan() -> None:
     for array in arrays(("float32", "int32")):
         finite = np.where(np.isinf(array), 2, array)
@@ -119,6 +122,7 @@ def test_quantiles_without_nan() -> None:
 REDUCTIONS = ("nansum", "nanprod", "nanmean", "nanvar", "nanstd", "nanmax", "nanmin")
 
 
+@pytest.mark.slow
 def test_reductions_without_nan() -> None:
     for array, name in itertools.product(arrays(), REDUCTIONS):
         for axis in axes_of(array):
@@ -137,6 +141,7 @@ def test_reductions_without_nan() -> None:
     check(ops.nanstd(Tensor(half)), np.nanstd(exact(half)), "more elements than float16 counts")
 
 
+@pytest.mark.slow
 def test_places_and_running_sums_without_nan() -> None:
     for array in arrays():
         for axis in (None, *range(array.ndim)):
@@ -183,6 +188,7 @@ def histogram_operands() -> Iterator[np.ndarray[Any, Any]]:
 BINS = (3, 10, [0, 1, 5], [0.1, 0.2, 0.2, 0.7], [-3.5, 2.5, 2.5], np.array([-1, 0, 4]), [-np.inf, 0, np.inf])
 
 
+@pytest.mark.slow
 def test_histograms() -> None:
     for array, bins in itertools.product(histogram_operands(), BINS):
         case = f"{array!r} {bins}"
@@ -205,6 +211,7 @@ def test_histograms() -> None:
     assert ops.histogram(Tensor(with_nan), [0, 1, 2])[0].tolist() == [1, 2]
 
 
+@pytest.mark.slow
 def test_counts_of_integers() -> None:
     rng = np.random.default_rng(7)
     for dtype, minlength in itertools.product(("int8", "uint8", "int32", "int64", "uint64"), (0, 3, 30)):
@@ -222,6 +229,7 @@ def test_counts_of_integers() -> None:
             assert ops.digitize(Tensor(array), bins, right).tolist() == expected.tolist(), f"{array!r} {bins} {right}"
 
 
+@pytest.mark.slow
 def test_rounding_at_digits() -> None:
     for array in arrays():
         for decimals in (-3, -1, 0, 1, 2, 4, 50, -50):
@@ -241,6 +249,7 @@ def test_rounding_at_digits() -> None:
     assert round(Tensor([1.5, 2.5])).tolist() == [2.0, 2.0]
 
 
+@pytest.mark.slow
 def test_closeness() -> None:
     pairs = itertools.product(tuple(arrays(("float32", "float16", "int32")))[::2], (0, 1e-6, 0.3, np.inf))
     for array, offset in pairs:

@@ -57,6 +57,7 @@ def check(name: str, result: Any, expected: Any, array: Any) -> None:
         np.testing.assert_array_equal(*signs, f"signs of {name} of {array!r}")
 
 
+@pytest.mark.slow
 def test_sorting() -> None:
     for array, x in arrays():
         for axis in (None, *range(-array.ndim, array.ndim)):
@@ -71,6 +72,7 @@ def test_sorting() -> None:
             function(Tensor(2.5))
 
 
+@pytest.mark.slow
 def test_descending_orders_begin_with_nan() -> None:
     """As in PyTorch, whose topk and descending sort count NaN as the greatest; equal elements keep their order."""
     for array, x in arrays():
@@ -89,6 +91,7 @@ def test_descending_orders_begin_with_nan() -> None:
         )
 
 
+@pytest.mark.slow
 def test_searching() -> None:
     rng = np.random.default_rng(1)
     for dtype in DTYPES[:-1]:
@@ -107,6 +110,7 @@ def test_searching() -> None:
     assert ops.searchsorted(np.array([1, np.nan], np.float32), np.array(np.nan, np.float32)) == 1
 
 
+@pytest.mark.slow
 def test_unique_elements() -> None:
     for array, x in arrays():
         for equal_nan in (False, True):
@@ -118,6 +122,7 @@ def test_unique_elements() -> None:
         ops.unique([1.0], equal_nan=1)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_extremes_propagate_nan() -> None:
     for array, x in arrays():
         for axis in (None, *range(array.ndim)):

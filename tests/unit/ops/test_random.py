@@ -187,6 +187,7 @@ def test_bernoulli() -> None:
     assert by_element.tolist() == [[0] * 50, [1] * 50]
 
 
+@pytest.mark.slow
 def test_permutation_and_shuffle() -> None:
     order = default_rng(10).permutation(1000)
     assert order.dtype == np.int64 and sorted(order.tolist()) == list(range(1000))

@@ -57,6 +57,7 @@ for name in ("dmlgpu.nothing", "dmlgpu.onnx.nothing"):
 """
 
 
+@pytest.mark.slow
 def test_modules_are_imported_by_their_short_names():
     printed = subprocess.run([sys.executable, "-c", ALIASES], capture_output=True, text=True, check=True).stdout
     assert printed.splitlines() == [

@@ -44,6 +44,7 @@ def test_the_environment_has_no_wgpu(python):
     assert "No module named 'wgpu'" in python("import wgpu").stderr
 
 
+@pytest.mark.slow
 def test_the_library(python):
     finished = python(
         "import sys, numpy, dmlgpu\n"
@@ -72,12 +73,14 @@ def test_a_gpu_is_not_found(python, attempt):
     assert only.startswith("  0: NumPy: numpy (")
 
 
+@pytest.mark.slow
 def test_the_default_device_says_why_it_is_slow(python):
     finished = python("import dmlgpu\nprint(dmlgpu.Device().adapter.name)")
     assert finished.stdout == "numpy\n"
     assert f"SoftwareAdapterWarning: {WHY}: dmlgpu computes on 'numpy', in software; " in finished.stderr
 
 
+@pytest.mark.slow
 def test_devices(python):
     (only,) = json.loads(python(START, "devices", "--json").stdout)
     assert (only["name"], only["default"]) == ("numpy", True)
@@ -86,6 +89,7 @@ def test_devices(python):
     assert refused.stderr.startswith(f"dmlgpu: no adapter matches 'llvmpipe': {WHY}; available adapters:\n  0: NumPy")
 
 
+@pytest.mark.slow
 def test_doctor(python):
     finished = python(START, "doctor", "--json")
     assert (finished.returncode, finished.stderr) == (1, "")
@@ -98,12 +102,14 @@ def test_doctor(python):
     ]
 
 
+@pytest.mark.slow
 def test_run(python):
     model = ROOT / "tests" / "data" / "dxdispatch" / "gather.json"
     finished = python(START, "run", str(model), "-a", "numpy")
     assert (finished.returncode, finished.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_test(python, tmp_path):
     record = tmp_path / "run.jsonl"
     case = ("--suite", "chains", "-k", "chain-float32-own-12-s0")
@@ -117,6 +123,7 @@ def test_test(python, tmp_path):
     assert refused.stderr.startswith(f"dmlgpu: no adapter matches 'llvmpipe': {WHY}; available adapters:\n  0: NumPy")
 
 
+@pytest.mark.slow
 def test_the_suite_of_everything_loads(python):
     code = "from dmlgpu.conformance.suites.registry import suite_by_name\nprint(suite_by_name('dmlgpu').profiles)"
     finished = python(code)

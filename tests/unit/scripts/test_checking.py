@@ -49,6 +49,7 @@ def test_every_operator_has_all_its_parts():
     assert lacking(parts()) == []
 
 
+@pytest.mark.slow
 def test_every_schedule_has_all_its_parts():
     assert len(scheduled_steps()) > 15 and len(planned_steps()) > 12
     assert lacking_schedules(scheduled_steps(), planned_steps()) == []
@@ -128,6 +129,7 @@ def test_operators_by_any_of_their_names():
     assert {name: operator_named(name) for name in named} == named
 
 
+@pytest.mark.slow
 def test_short_names_are_those_of_the_catalog():
     for name in names.own_names() | names.short_names():
         matches = [match.operator.name for match in search.find(name) if match.fit == search.NAME]
@@ -209,6 +211,7 @@ def test_a_deleted_file_fails(checkout, tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_names_are_checked_without_any_package(tmp_path):
     """As on a machine that has only Python: with -S, no installed package is found."""
 
@@ -320,6 +323,7 @@ def test_recordings_become_distinct_candidates():
     assert distinct([]) == []
 
 
+@pytest.mark.slow
 def test_a_process_with_the_recorder_writes_what_each_test_ran(tmp_path):
     module = "tests/unit/common/test_cache.py"
     arguments = ["-p", "no:cacheprovider", "-p", "checking.recorder", "--record-into", tmp_path, module]
@@ -406,6 +410,7 @@ def test_test_modules_named_after_a_file(file, modules):
     assert mirrored(Path(file)) == modules
 
 
+@pytest.mark.slow
 def test_what_is_selected_for_files(monkeypatch):
     record = {
         "modules": {"tests/unit/cli/test_cli_pages.py": (100.0, 1), "tests/unit/catalog/test_enums.py": (1.0, 9)},
@@ -448,6 +453,7 @@ def test_the_tests_of_an_operator_are_its_familys_its_shaders_and_what_mentions_
 # ---- the environment
 
 
+@pytest.mark.slow
 def test_extras_that_targets_need():
     assert extra(Targets(operators=("GEMM",))) == "check"
     assert extra(Targets(files=("dmlgpu/catalog/enums.py", "docs/arrays.md"))) == "check"
@@ -483,6 +489,7 @@ def requirements(name, extras):
     return {name.replace("_", "-") for name, _ in visited}
 
 
+@pytest.mark.slow
 def test_the_extra_check_installs_the_packages_that_its_tests_import():
     installed = packages_distributions()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -517,6 +524,7 @@ def selected(tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_only_selected_tests_run_and_each_target_needs_one(selected):
     module = "tests/unit/common/test_cache.py"
     first = Selection((f"{module}::test_programs_are_bounded",))

@@ -81,6 +81,7 @@ def test_how_polynomials_are_read(monkeypatch):
     assert second.tolist() == [-3.0, 2.0, -1.0]
 
 
+@pytest.mark.slow
 def test_the_command(capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["fit_math.py", "--check"])
     assert (fit_math.main(), capsys.readouterr().out.strip()) == (0, "")

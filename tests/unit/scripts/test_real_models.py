@@ -190,6 +190,7 @@ def test_quantised_layers_are_compared_with_floats() -> None:
 # ---- whole runs
 
 
+@pytest.mark.slow
 def test_a_package_is_unpacked_and_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

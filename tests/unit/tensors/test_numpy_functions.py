@@ -219,6 +219,7 @@ def fault_of(name: str, function: Any, call: Call) -> str | None:
     return "" if all(is_same(name, *pair) for pair in pairs) else f"{result!r}, NumPy {expected!r}"
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::RuntimeWarning")
 def test_every_function_is_computed_on_the_device_or_rejected(tmp_path: Path) -> None:
     faults = {name: fault_of(name, function, call_of(name, function, tmp_path)) for name, function in functions()}

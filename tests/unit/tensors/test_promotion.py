@@ -130,6 +130,7 @@ def exponents(a: Any, b: Any) -> Any:
     return b % 19 if is_whole and b.dtype != bool else b
 
 
+@pytest.mark.slow
 def test_operators() -> None:
     for index, (label, a, b) in enumerate(pairs()):
         for name, function in ARITHMETIC.items():
@@ -147,6 +148,7 @@ def test_functions() -> None:
             check(f"ops.{name}({label})", lambda: getattr(ops, name)(tensor(a), tensor(b)), expected)  # noqa: B023
 
 
+@pytest.mark.slow
 def test_bits() -> None:
     for first, second in itertools.product(("bool", *INTEGERS), repeat=2):
         if np.result_type(first, second).kind == "f":
@@ -274,6 +276,7 @@ def test_powers_of_integers() -> None:
     check("int8 to a wider exponent", lambda: Tensor([2], "int8") ** Tensor([10]), np.array([1024]))
 
 
+@pytest.mark.slow
 def test_where() -> None:
     mask = np.array([True, False, True])
     condition = Tensor(mask)
@@ -402,6 +405,7 @@ def test_functions_of_the_standard() -> None:
     assert xp.concat([whole, xp.asarray([0.5])]).dtype == xp.float32
 
 
+@pytest.mark.slow
 def test_empty_and_single_elements() -> None:
     for dtype in BESIDE_NUMBERS:
         for shape in ((0,), (2, 0), ()):

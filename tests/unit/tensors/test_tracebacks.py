@@ -53,6 +53,7 @@ def printed(line: str, tmp_path: Path, **environment: str) -> str:
     return done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", CALLS)
 def test_a_wrong_call_prints_its_line_and_one_sentence(line: str, tmp_path: Path) -> None:
     text = printed(line, tmp_path)
@@ -62,6 +63,7 @@ def test_a_wrong_call_prints_its_line_and_one_sentence(line: str, tmp_path: Path
     assert text.endswith(f"dmlgpu.common.errors.InvalidArgument: {CALLS[line]}\n")
 
 
+@pytest.mark.slow
 def test_all_frames_can_be_kept(tmp_path: Path) -> None:
     line = "ops.softmax(np.ones((2, 2), np.int32))"
     text = printed(line, tmp_path, DMLGPU_TRACEBACK="full")
@@ -71,6 +73,7 @@ def test_all_frames_can_be_kept(tmp_path: Path) -> None:
     assert text.endswith(f"dmlgpu.common.errors.InvalidArgument: {CALLS[line]}\n")
 
 
+@pytest.mark.slow
 def test_frames_of_the_users_own_functions_stay(tmp_path: Path) -> None:
     line = "step = lambda x: ops.softmax(x); dmlgpu.compile(step)(Tensor([1, 2]))"
     text = printed(line, tmp_path)

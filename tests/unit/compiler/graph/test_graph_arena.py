@@ -37,6 +37,7 @@ def test_no_live_tensor_is_overwritten(pattern: str) -> None:
     assert_sound(graph, GPU, PASSES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["graph-float32-60-s0", "graph-float16-60-s1", "graph-int32-60-s2"])
 def test_random_graphs_overwrite_no_live_tensor(name: str) -> None:
     for target, disabled in ((CPU, ()), (GPU, ("views", "epilogues"))):
@@ -159,6 +160,7 @@ def test_arenas_are_hardly_larger_than_their_live_bytes(
     assert program.temporary_size <= MAX_LOST * least_size(twin)
 
 
+@pytest.mark.slow
 def test_random_graphs_lose_little_memory() -> None:
     sizes = [(program.temporary_size, least_size(twin)) for program, twin in map(_unfused, range(4))]
     assert all(size <= MAX_LOST * least for size, least in sizes)

@@ -342,6 +342,7 @@ OFFERED = {"erfc_f32"}
 """Functions that the library has for completeness: no operator needs the complement over its full range."""
 
 
+@pytest.mark.slow
 def test_every_library_function_but_those_only_offered_is_used_by_some_kernel(texts):
     """Hardware functions have the name of the function that they replace."""
     by_hardware = {

@@ -110,6 +110,7 @@ def test_steps_match_their_table(step: str) -> None:
             draft.example([f.cast(make(draft, draft.input()), output_type=DataType.FLOAT32)])
 
 
+@pytest.mark.slow
 def test_every_pass_is_at_work_in_a_quick_case() -> None:
     targets = Target("CPU", Profile.CPU), Target("GPU", Profile.DISCRETE)
     networks = [resolve(example(name).graph) for name in SUITE.names("quick")]

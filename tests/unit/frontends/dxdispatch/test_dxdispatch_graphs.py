@@ -169,6 +169,7 @@ def test_an_activation_within_itself_ends() -> None:
         read_graph(product(inner), "g", lambda name: WEIGHTS.tobytes())
 
 
+@pytest.mark.slow
 def test_every_damage_of_a_file_is_a_model_error_or_harmless() -> None:
     whole = product()
     rejected = 0

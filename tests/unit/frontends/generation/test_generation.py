@@ -35,6 +35,7 @@ def generator(folder):
     return Generator.load(folder, ADAPTER)
 
 
+@pytest.mark.slow
 def test_greedy_tokens_and_logits_equal_onnxruntimes(folder, expected):
     generator = Generator(LanguageModel("tiny", folder / "model.onnx", CONFIG), ADAPTER)  # no token ends the text
     expected_logits = expected.logits(PROMPT, 100)
@@ -44,6 +45,7 @@ def test_greedy_tokens_and_logits_equal_onnxruntimes(folder, expected):
     np.testing.assert_allclose(np.concatenate(logits), expected_logits, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_prompts_of_different_lengths_are_answered_together(generator, expected):
     prompts = [prompt_of(length, length) for length in (30, 1, 8)]
     completions = generator.generate_batch(prompts, max_tokens=40)
@@ -54,6 +56,7 @@ def test_prompts_of_different_lengths_are_answered_together(generator, expected)
     assert generator.statistics.tokens == sum(len(completion.tokens) for completion in completions)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", [1, 4, 16, 100])
 def test_long_prompts_run_in_chunks(folder, expected, chunk):
     generator = Generator.load(folder, ADAPTER, chunk=chunk)
@@ -70,6 +73,7 @@ def test_the_last_rows_of_a_context_are_used(folder, expected):
     assert list(generator.generate_tokens(prompt)) == expected.tokens(prompt, 4)
 
 
+@pytest.mark.slow
 def test_a_prompt_that_continues_another_one_reuses_its_cache(generator, expected):
     answer = list(generator.generate_tokens(PROMPT, max_tokens=20))
     assert generator.statistics.reused_tokens == 0
@@ -118,6 +122,7 @@ def test_a_second_generation_ends_the_first(generator):
     next(second)
 
 
+@pytest.mark.slow
 def test_caches_of_4096_rows_agree_with_onnxruntime(tmp_path):
     sizes = DecoderSizes(1, 2, 1, 16, feed_forward=32, vocabulary=320, context=4096, deviation=0.5)
     folder = folder_of(tmp_path, sizes)
@@ -137,6 +142,7 @@ def test_tables_of_rotary_embeddings_have_rows_for_the_context(folder, expected)
 # ---- other kinds of networks
 
 
+@pytest.mark.slow
 def test_decoders_that_return_the_last_logits_only():
     module = exporter()
     size = module.Size(layers=2, heads=2, hidden=32, vocabulary=50, places=48, deviation=0.3)
@@ -254,6 +260,7 @@ def test_blocks_divide_the_heads_of_caches(folder, dtype, block, message):
         Generator.load(folder, ADAPTER, cache_dtype=dtype, cache_block=block)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float16, "int8"])
 def test_caches_that_grow_keep_their_type(exported, dtype):
     with pytest.raises(NotSupported, match="caches that grow keep the network's type, float32"):

@@ -64,6 +64,7 @@ def scores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]
     }
 
 
+@pytest.mark.slow
 def test_logits_equal_those_of_onnxruntime(scores: dict[str, Any]) -> None:
     """Both round the same way; a quotient near a tie may be rounded to either side."""
     expected, rounded, exact = (np.array(scores[name]) for name in ("expected", "int8", "float32"))
@@ -89,6 +90,7 @@ def test_products_that_need_floats_keep_them(tmp_path: Path) -> None:
         Generator.load(folder, ADAPTER, activation_dtype="int8")
 
 
+@pytest.mark.slow
 def test_the_products_of_gguf_files(tmp_path: Path) -> None:
     pytest.importorskip("gguf", reason="GGUF files need the package gguf")
     from gguf.constants import GGMLQuantizationType as Kind

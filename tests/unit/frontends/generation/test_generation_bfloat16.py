@@ -98,6 +98,7 @@ def of_bfloat16(folder, *, whole):
     return expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole", [False, True])
 def test_tokens_equal_those_of_float32(tmp_path, whole):
     folder = folder_of(tmp_path)

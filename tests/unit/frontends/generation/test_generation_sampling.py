@@ -89,6 +89,7 @@ def test_certain_options_take_the_most_likely_token(options):
     assert (sampled(options, LOGITS, PROMPTS) == LOGITS.argmax(1)).all()
 
 
+@pytest.mark.slow
 def test_seeds_repeat_a_generation(tmp_path):
     generator = Generator.load(folder_of(tmp_path), ADAPTER)
     options = SamplingOptions(1.5, seed=7)

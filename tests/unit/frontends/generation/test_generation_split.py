@@ -89,6 +89,7 @@ def test_tokens_of_a_split_decoder_equal_those_of_the_joined_one(split):
     assert "".join(generator.generate("the river", max_tokens=4))
 
 
+@pytest.mark.slow
 def test_split_decoders_of_bfloat16(split):
     weights = Generator.load(split, ADAPTER, context=96).memory.weights
     narrowed = 0
@@ -273,6 +274,7 @@ def test_weights_that_networks_share_count_once(exported):
     assert len({id(runner_of(session).weights) for session in sessions}) == 1
 
 
+@pytest.mark.slow
 def test_prompts_that_do_not_fit_the_encoder_are_rejected(exported):
     folder, model = exported
     generator = Generator.load(folder, ADAPTER)
@@ -287,6 +289,7 @@ def test_prompts_that_do_not_fit_the_encoder_are_rejected(exported):
             generator.generate_tokens([5] * 97)
 
 
+@pytest.mark.slow
 def test_the_command_line_reads_features(exported, tmp_path, capsys):
     folder, model = exported
     copy = tmp_path / "copy"

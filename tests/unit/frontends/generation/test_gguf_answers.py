@@ -78,6 +78,7 @@ ANSWERS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prefix", [True, False])
 def test_answers_continue_the_prompt(prefix: bool, tmp_path: Path) -> None:
     """Answers equal llama.cpp's output, including spaces and complete characters after any tokens."""

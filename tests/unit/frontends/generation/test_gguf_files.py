@@ -189,6 +189,7 @@ def test_truncated_files(small: Path, tmp_path: Path) -> None:
         assert len(str(info.value)) < 400
 
 
+@pytest.mark.slow
 def test_flipped_bytes(small: Path, tmp_path: Path) -> None:
     """Any byte of the header may be wrong: the file is read or rejected, in little memory."""
     content, path = small.read_bytes(), tmp_path / "flipped.gguf"

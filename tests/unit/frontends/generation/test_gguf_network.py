@@ -82,6 +82,7 @@ def test_architectures(arch: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(logits_of(model), expected, rtol=0, atol=2e-5 * np.abs(expected).max())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("arch", "block"), [("llama", None), ("llama", 8), ("qwen3", None), ("gemma2", None)])
 def test_caches_of_8_bits_err_by_their_rounding(arch: str, block: int | None, tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
@@ -110,6 +111,7 @@ def test_quantizations(kind: str, tmp_path: Path) -> None:
     assert products == ["MatMul" if kind in ("F32", "F16", "BF16") else "MatMulNBits"] * 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["F16", "Q4_0", "Q8_0", "Q4_K", "Q6_K"])
 def test_greedy_tokens_of_quantizations(kind: str, tmp_path: Path) -> None:
     """Each of 100 tokens is the most likely one after those before it."""
@@ -141,6 +143,7 @@ def test_onnxruntime_agrees(arch: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(logits_of(model), expected[0], rtol=0, atol=2e-4 * np.abs(expected).max())
 
 
+@pytest.mark.slow
 def test_caches_continue_a_prompt(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     write_quantized(path, "gemma3", MIXED, layers=6, metadata=ARCHITECTURES["gemma3"])

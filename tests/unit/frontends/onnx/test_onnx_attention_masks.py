@@ -63,11 +63,13 @@ def test_a_score_that_is_no_number_stays_one() -> None:
 SEEDS = [range(first, first + 50) for first in range(0, 400, 50)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", SEEDS, ids=lambda seeds: f"{seeds.start} to {seeds.stop - 1}")
 def test_random_masks(seeds: range) -> None:
     _check(draws.attention, seeds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draw", [draws.multi_head_attention, draws.fused_attention, draws.group_query_attention])
 @pytest.mark.parametrize("seeds", SEEDS[:3], ids=lambda seeds: f"{seeds.start} to {seeds.stop - 1}")
 def test_random_masks_of_com_microsoft(draw: Callable[[int], draws.Drawn], seeds: range) -> None:

@@ -120,6 +120,7 @@ def program(seed: int) -> tuple[onnx.ModelProto, dict[str, Any]]:
     return model_of(nodes, inputs, outputs, weights), feeds
 
 
+@pytest.mark.slow
 def test_random_programs() -> None:
     for seed in range(48):
         check(*program(seed), what=f"seed {seed}")
@@ -194,6 +195,7 @@ def loop_of(cond: str | None, by: str = "Identity") -> onnx.GraphProto:
     )
 
 
+@pytest.mark.slow
 def test_loops_of_sequences() -> None:
     """Loops by a constant count, by a count of the run, and by a condition on elements."""
     outputs = {"s": sequence_type(), "g": tensor_type(INT64), "y": tensor_type(), "n": tensor_type(INT64, [])}

@@ -51,6 +51,7 @@ def test_results_that_are_cast() -> None:
     np.testing.assert_array_equal(result, FLOATS.astype(np.float64))
 
 
+@pytest.mark.slow
 def test_casts_between_all_types() -> None:
     """Cast every type to every other, at the ends of their ranges, against onnxruntime."""
     floats = [0.5, -0.5, 0.0, -0.0, np.nan, 5e-324, -1e-310, np.inf, 1e-45, 6e-8, 3.7, -3.7, 100.0, 7e4, 1 + 2.0**-52]

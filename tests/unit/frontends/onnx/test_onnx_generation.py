@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import onnxruntime  # type: ignore[import-untyped]
+import pytest
 
 from dmlgpu.frontends.onnx import load
 from dmlgpu.frontends.onnx.session import runner_of
@@ -14,6 +15,7 @@ from tests.decoders import empty_caches, generated, numbers, stepping, tiny
 PROMPT, COUNT = [7, 3, 11], 8
 
 
+@pytest.mark.slow
 def test_generation() -> None:
     model, size = tiny()
     session = load(model, "numpy")

@@ -82,6 +82,7 @@ def test_two_workers_of_which_one_is_killed(session: Session):
     assert not children()
 
 
+@pytest.mark.slow
 def test_a_batch_that_fails_leaves_the_others(session: Session):
     batches = [batch(0), {"x": np.zeros((2, 5), np.float32)}, {"z": np.zeros(1)}, batch(3)]
     for adapters in (None, ["numpy"]):
@@ -96,6 +97,7 @@ def test_a_batch_that_fails_leaves_the_others(session: Session):
             third["y"]
 
 
+@pytest.mark.slow
 def test_strict_raises_where_the_batch_stands(session: Session):
     for adapters in (None, ["numpy"]):
         results = session.map([batch(0), {"x": np.zeros((2, 5), np.float32)}, batch(2)], adapters=adapters, strict=True)
@@ -146,6 +148,7 @@ def test_a_caller_that_stops_early_ends_the_workers(session: Session):
     assert not children()
 
 
+@pytest.mark.slow
 def test_batches_are_read_as_they_are_needed(session: Session):
     read = []
 

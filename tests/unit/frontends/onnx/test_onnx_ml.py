@@ -63,6 +63,7 @@ def test_random_joined_ensembles() -> None:
         assert not mismatch, f"{seed}: {mismatch}"
 
 
+@pytest.mark.slow
 def test_sums_of_doubles() -> None:
     for seed in range(20):
         attributes, rows = random_joined_ensemble(seed, np.float64, has_sum=True)

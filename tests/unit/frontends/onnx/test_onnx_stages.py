@@ -382,6 +382,7 @@ def test_new_outcomes_and_sizes_need_no_translation(monkeypatch: pytest.MonkeyPa
         assert len(translations) == (18 if name == "reshaped in a body" else 0), name
 
 
+@pytest.mark.slow
 def test_placement_of_stages_that_follow_from_patterns() -> None:
     session, translating = load(suppressed(), "numpy"), load(suppressed(), "numpy")
     runner_of(translating).patterns = None

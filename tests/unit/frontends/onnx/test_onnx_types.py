@@ -61,6 +61,7 @@ def is_accepted(model: onnx.ModelProto, arrays: list[np.ndarray], version: int) 
     return True
 
 
+@pytest.mark.slow
 def test_types_of_every_version() -> None:
     count = rejected = 0
     for op_type, operands in (

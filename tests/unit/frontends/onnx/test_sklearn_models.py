@@ -123,12 +123,14 @@ def test_classifiers_of_two_classes(to_onnx: Any) -> None:
     checked(to_onnx, classifiers(), X, y, {"zipmap": False})
 
 
+@pytest.mark.slow
 def test_regressors(to_onnx: Any) -> None:
     checked(to_onnx, regressors(), X, TARGET)
     both = np.stack([TARGET, TARGET**2], 1)
     checked(to_onnx, iter([ensemble.RandomForestRegressor(5), linear_model.Ridge()]), X, both)
 
 
+@pytest.mark.slow
 def test_transformers(to_onnx: Any) -> None:
     checked(to_onnx, transformers(), np.round(X), Y)
 
@@ -142,6 +144,7 @@ def test_missing_values(to_onnx: Any) -> None:
     checked(to_onnx, iter([forest, imputed]), x, Y, {"zipmap": False})
 
 
+@pytest.mark.slow
 def test_pairwise_probabilities(to_onnx: Any) -> None:
     checked(to_onnx, iter([svm.SVC(probability=True, random_state=0)]), X, Y, {"zipmap": False})
 
@@ -155,6 +158,7 @@ def test_doubles(to_onnx: Any) -> None:
         load(model, "numpy").run({"X": x})
 
 
+@pytest.mark.slow
 def test_maps_are_rejected(to_onnx: Any) -> None:
     model = to_onnx(linear_model.LogisticRegression(max_iter=500).fit(X, Y), X[:1])
     with pytest.raises(NotSupported, match=r'options=\{"zipmap": False\}'):

@@ -64,6 +64,7 @@ def write(folder: Path, text: str, name: str = "script.py") -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_script_sees_and_raises_what_it_does_under_python(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()

@@ -19,6 +19,7 @@ from tests.pydirectml_scripts import (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("apart", [False, True], ids=["in process", "apart"])
 def test_style_transfer(tmp_path, apart):
     weights = style_weights()

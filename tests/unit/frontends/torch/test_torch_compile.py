@@ -75,6 +75,7 @@ def unsupported_nodes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("device", ["dml", "cpu"])
 def test_networks_train_as_on_the_cpu(name: str, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,6 +227,7 @@ def test_training_steps_are_three_graphs(name: str, monkeypatch: pytest.MonkeyPa
     assert len(computing) == (4 if name == "SGD" else 3)  # the first step of SGD has no momentum
 
 
+@pytest.mark.slow
 def test_the_training_of_the_demo_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step runs three graphs, although its code is part of dmlgpu, whose kernels Dynamo does not trace."""
     pytest.importorskip("sklearn", reason="the demo trains on its digits")
@@ -345,6 +347,7 @@ def exported(tmp_path: Path) -> tuple[Any, Path]:
     return model, tmp_path / "model.pt2"
 
 
+@pytest.mark.slow
 def test_exported_programs_run(exported: tuple[Any, Path]) -> None:
     model, path = exported
     run = load(path)

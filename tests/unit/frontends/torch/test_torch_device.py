@@ -116,6 +116,7 @@ def test_modules_move_while_gradients_may_still_be_computed() -> None:
     assert model.cpu()(x).allclose(expected)
 
 
+@pytest.mark.slow
 def test_the_accelerator_counts_memory() -> None:
     before = torch.accelerator.memory_allocated()
     x = torch.empty(1000, device="dml")
@@ -580,6 +581,7 @@ def test_the_entry_point_registers_the_device_once() -> None:
     assert run(f"{code}; print(torch.ones(1, device='dml').item())") == "1.0"
 
 
+@pytest.mark.slow
 def test_the_rest_of_the_package_does_not_import_torch() -> None:
     code = "import sys, dmlgpu, dmlgpu.ops, dmlgpu.onnx; dmlgpu.Tensor([1.0]) + 1; print('torch' in sys.modules)"
     assert run(code) == "False"

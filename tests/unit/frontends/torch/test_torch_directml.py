@@ -22,6 +22,7 @@ def close(actual: Any, expected: Any) -> None:
     torch.testing.assert_close(actual.cpu(), expected, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_attention_with_a_cache_equals_that_of_the_whole_sequence() -> None:
     """A prompt of 4 tokens, then 1: masks and caches as the samples pass them."""
     torch.manual_seed(0)

@@ -32,6 +32,7 @@ def around(shapes: list[float]) -> tuple[Any, Any]:
 # ---- functions -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["igamma", "igammac"])
 def test_incomplete_gamma_functions(name: str) -> None:
     a, x = around(SHAPES)
@@ -57,6 +58,7 @@ def test_slopes_of_gamma_variates() -> None:
     torch.testing.assert_close(actual.cpu(), expected.float(), rtol=5e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_slopes_of_dirichlet_variates() -> None:
     """Against differences of float64: PyTorch's own approximation is right to 1e-2."""
     shapes = torch.tensor([0.1, 0.7, 1.0, 3.0, 12.0, 60.0]).double()
@@ -130,6 +132,7 @@ def test_dirichlet() -> None:
     assert torch.isfinite(tiny).all() and (tiny.sum(1) - 1).abs().max() < 1e-5
 
 
+@pytest.mark.slow
 def test_limits_of_variates() -> None:
     zeros = torch.zeros(5, device="dml")
     assert torch.poisson(zeros).tolist() == [0] * 5
@@ -201,6 +204,7 @@ def test_distributions(name: str) -> None:
         assert all(torch.isfinite(x.grad.cpu()).all() for x in moved)
 
 
+@pytest.mark.slow
 def test_gradients_of_draws() -> None:
     """The mean of gamma variates grows with their shape as fast as the shape does."""
     torch.manual_seed(6)

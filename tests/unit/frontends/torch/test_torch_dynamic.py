@@ -95,6 +95,7 @@ def test_inference_of_many_sizes(name: str, dynamic: bool | None, traces: list[N
     assert counts[-1] == counts[first + 1] == (first, first + 1)
 
 
+@pytest.mark.slow
 def test_training_of_many_sizes(traces: list[None]) -> None:
     """Forward and backward computation are traced twice each; later sizes take few pipelines."""
     model, make = convolutions()

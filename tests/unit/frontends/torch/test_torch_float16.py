@@ -79,6 +79,7 @@ OWN_GRADIENTS = {
 """Functions whose gradients are operators of their own; PyTorch composes those of others from operators that round."""
 
 
+@pytest.mark.slow
 def test_statistics_are_rounded_once() -> None:
     for kind, x in KINDS.items():
         for name, function in STATISTICS.items():

@@ -82,6 +82,7 @@ def test_wrong_lists_are_rejected_in_pytorchs_words() -> None:
             call("_foreach_add.List", (tensors(0), tensors(1)[:2]), device)
 
 
+@pytest.mark.slow
 def test_steps_of_an_optimizer_are_recorded_once() -> None:
     """Memory alternates between the same buffers, so that later steps bind nothing again."""
     torch.manual_seed(0)

@@ -108,6 +108,7 @@ def test_matrices(name: str) -> None:
     check_on_device(function, make())
 
 
+@pytest.mark.slow
 def test_compiled() -> None:
     torch.manual_seed(0)
 

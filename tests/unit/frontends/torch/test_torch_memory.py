@@ -30,6 +30,7 @@ def same(ours: Any, theirs: Any) -> None:
     )
 
 
+@pytest.mark.slow
 @FUZZED
 @given(programs.shapes(), st.sampled_from(programs.DTYPES), programs.view_steps())
 def test_views_show_the_same_elements(shape: Any, dtype: Any, steps: Any) -> None:
@@ -37,6 +38,7 @@ def test_views_show_the_same_elements(shape: Any, dtype: Any, steps: Any) -> Non
     same(programs.views(host.to("dml"), steps), programs.views(host, steps))
 
 
+@pytest.mark.slow
 @FUZZED
 @given(programs.shapes(), st.sampled_from(programs.DTYPES), programs.view_steps(), st.integers(0, 2))
 def test_writes_through_views_change_the_base(shape: Any, dtype: Any, steps: Any, kind: int) -> None:
@@ -184,6 +186,7 @@ def test_pickle_save_load_and_deepcopy() -> None:
     assert torch.load(file, map_location="dml").device.type == "dml"
 
 
+@pytest.mark.slow
 def test_memory_returns() -> None:
     gc.collect()
     before = torch.dml.memory_allocated()
@@ -197,6 +200,7 @@ def test_memory_returns() -> None:
     assert torch.dml.max_memory_allocated() >= before + 4000
 
 
+@pytest.mark.slow
 def test_thousands_of_steps_take_no_more_memory() -> None:
     layer = torch.nn.Linear(4, 4).to("dml")
     optimizer = torch.optim.SGD(layer.parameters(), lr=0.01, momentum=0.9)

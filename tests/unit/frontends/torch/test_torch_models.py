@@ -90,6 +90,7 @@ def moved(inputs: dict[str, Any]) -> dict[str, Any]:
     return {name: x.to("dml") if isinstance(x, torch.Tensor) else x for name, x in inputs.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [bert, gpt2, llama, whisper, vit, unet])
 def test_outputs_and_gradients(make: Callable[[], tuple[Any, dict[str, Any]]]) -> None:
     torch.manual_seed(0)
@@ -109,6 +110,7 @@ def test_outputs_and_gradients(make: Callable[[], tuple[Any, dict[str, Any]]]) -
             assert float((x.grad.cpu() - reference.grad).abs().max()) < 1e-3 * scale, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [gpt2, llama])
 def test_generated_tokens(make: Callable[[], tuple[Any, dict[str, Any]]]) -> None:
     torch.manual_seed(0)
@@ -148,6 +150,7 @@ def convolutional() -> Any:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "inputs"),
     [(convolutional, lambda: torch.randn(64, 1, 12, 12)), (TokenClassifier, lambda: tokens(64, 10))],

@@ -320,6 +320,7 @@ def attention_of_few_rows() -> descs.MultiheadAttention1:
     )
 
 
+@pytest.mark.slow
 def test_every_index_of_an_array_is_known_to_be_in_bounds() -> None:
     texts: dict[str, str] = {}
     cases = {name: case_by_name(name).desc for name in case_names("quick")}

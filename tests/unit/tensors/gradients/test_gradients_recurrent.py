@@ -100,6 +100,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_compiled", [False, True])
 def test_gradients_equal_those_of_the_formula(is_compiled: bool) -> None:
     for kind, settings in CASES[-2:] if is_compiled else CASES:
@@ -130,6 +131,7 @@ def test_gradients_equal_those_of_the_formula(is_compiled: bool) -> None:
                 assert difference < 2e-5, (kind, settings, direction, name, difference)
 
 
+@pytest.mark.slow
 def test_gradients_of_an_lstm_equal_those_of_pytorchs_layer() -> None:
     """PyTorch orders gates as input, forget, cell, output."""
     arrays = arguments("lstm", 2)

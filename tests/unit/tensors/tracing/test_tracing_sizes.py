@@ -216,6 +216,7 @@ def test_python_arithmetic_on_sizes_is_not_frozen(name: str) -> None:
         same(compiled(x), function(x))
 
 
+@pytest.mark.slow
 def test_traces_follow_decisions() -> None:
     """Sizes on the same side of a condition share a trace; those that Python reads as numbers do not."""
     traced = {}
