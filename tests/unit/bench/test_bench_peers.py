@@ -166,6 +166,7 @@ def prepared(server, tmp_path, op):
     return server.answer({"do": "prepare", "key": "1", "folder": str(tmp_path)})
 
 
+@pytest.mark.slow
 def test_a_server_prepares_measures_and_closes(tmp_path):
     peer = Doubling()
     server = PeerServer(lambda: peer, peer.clock)

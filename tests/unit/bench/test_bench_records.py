@@ -206,6 +206,7 @@ def test_sizes_that_change_apart_are_drawn_over_bytes():
 # ---- plots
 
 
+@pytest.mark.slow
 def test_a_family_alone_is_drawn_the_same_each_time(tmp_path):
     curves = sweeps([*swept("gpu", {1: 9.0, 2: 1.0}), *swept("NumPy", {1: 4.0, 2: 4.0})])
     for name in ("one.svg", "two.svg"):
@@ -217,6 +218,7 @@ def test_a_family_alone_is_drawn_the_same_each_time(tmp_path):
         scaling.plot_sweeps(curves, tmp_path / "one.pdf")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
 def test_plots_are_drawn(tmp_path, suffix):
     pytest.importorskip("matplotlib", reason="Matplotlib is not installed, which draws plots")

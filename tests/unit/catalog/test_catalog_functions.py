@@ -234,6 +234,7 @@ def generate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return call
 
 
+@pytest.mark.slow
 def test_generate_checks_and_writes(generate: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert generate("--check", "stubs") == 1
     assert capsys.readouterr().err.splitlines() == [

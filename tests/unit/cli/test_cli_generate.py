@@ -139,6 +139,7 @@ def test_empty_answers_are_noted(folder, tmp_path, monkeypatch):
     assert process.stderr.endswith("note: the answer is empty: a stop string ended it\n")
 
 
+@pytest.mark.slow
 def test_json(folder, answer, tokens):
     result = json.loads(generate(folder, "--prompt", PROMPT, "--json", "--context", "64").stdout)
     assert result["completions"] == [{"prompt": PROMPT, "text": answer, "tokens": tokens}]
@@ -146,6 +147,7 @@ def test_json(folder, answer, tokens):
     assert result["memory"]["total_bytes"] > result["memory"]["cache_bytes"] == 64 * 2 * 512
 
 
+@pytest.mark.slow
 def test_a_file_of_prompts(folder, answer, tokens, tmp_path):
     batch = tmp_path / "prompts.txt"
     batch.write_text(f"{PROMPT}\n\nanother\n")
@@ -180,6 +182,7 @@ def test_ctrl_c_keeps_the_text_so_far(folder, tokens, monkeypatch):
     assert "tokens/s" in process.stderr
 
 
+@pytest.mark.slow
 def test_a_conversation_continues_after_an_interrupt(folder, monkeypatch, capsys):
     monkeypatch.setattr("sys.stdin", io.StringIO("hello\nagain\n\nlast\n"))
     generator = Generator.load(folder, ADAPTER)
@@ -279,6 +282,7 @@ def test_wrong_options_are_reported_before_the_model_is_loaded(tmp_path):
     assert process.stderr == "dmlgpu: generate: stop must be strings that are not empty, got ['']\n"
 
 
+@pytest.mark.slow
 def test_prompts_from_standard_input(folder, answer, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(f"{PROMPT}\n".encode())))
     assert generate(folder, "--prompt", "-").stdout == f"{answer}\n"

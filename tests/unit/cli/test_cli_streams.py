@@ -68,6 +68,7 @@ def test_closed_streams(verb, runs):
         assert (runs / "report.html").read_text().startswith("<!doctype html>")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["ops", "compare"])
 def test_standard_output_without_a_reader(verb, runs):
     arguments, code = VERBS[verb]
@@ -76,6 +77,7 @@ def test_standard_output_without_a_reader(verb, runs):
     assert (done.stdout, done.stderr) == ("", "")
 
 
+@pytest.mark.slow
 def test_standard_error_without_a_reader(runs):
     done = shell(runs, "ops nonesuch", "2> >(exec true)")
     assert (runs / "code").read_text() == "2\n"

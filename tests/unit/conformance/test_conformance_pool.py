@@ -54,6 +54,7 @@ def test_every_case_has_an_outcome(outcomes):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precise", [True, False])
 def test_children_open_the_device_of_the_job(job, precise):
     worker = WorkerProcess(replace(job, precise=precise))
@@ -161,6 +162,7 @@ def test_a_device_that_cannot_be_opened_costs_no_child(error, expected, monkeypa
     assert {outcome.message for outcome in outcomes} == {str(error)}
 
 
+@pytest.mark.slow
 def test_a_hang_ends_at_the_limit(outcomes):
     assert (outcomes["hang-1"].message, outcomes["hang-1"].seconds) == ("no result after 5 s", TIME_LIMIT)
 

@@ -523,6 +523,7 @@ def test_headings_skip_no_level_and_boxes_are_reached_by_keyboard(visit_crowded)
     assert boxes and set(boxes) == {0}
 
 
+@pytest.mark.slow
 def test_errors_are_written_as_the_command_writes_them(visit):
     numbers = [0, 4e-4, 0.0034, 0.0994, 0.63, 0.9996, 1, 1.0004, 2.5, 9.99, 10, 28171, 5.46e8]
     texts = visit().evaluate(

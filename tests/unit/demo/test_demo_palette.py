@@ -127,6 +127,7 @@ def picture(tmp_path):
     return tmp_path / "out.png"
 
 
+@pytest.mark.slow
 def test_the_command_writes_the_picture_and_prints_the_operators(picture):
     done = dmlgpu("demo", "palette", "--size", "32", "--colors", "4", "--iterations", "2", "-o", picture, "-a", "numpy")
     assert (done.returncode, done.stderr) == (0, "")

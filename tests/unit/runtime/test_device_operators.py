@@ -172,6 +172,7 @@ def test_two_operators_of_one_description_are_initialized_apart():
     assert not second.is_initialized
 
 
+@pytest.mark.slow
 def test_memory_budget():
     device = Device("numpy", memory_budget=1000)
     buffer = device.create_buffer(600)

@@ -44,6 +44,7 @@ def test_random_graphs_overwrite_no_live_tensor(name: str) -> None:
         assert_sound(example(name).graph, target, disabled)
 
 
+@pytest.mark.slow
 def test_large_graphs_overwrite_no_live_tensor() -> None:
     assert_sound(example("graph-int32-500-s0").graph, CPU, ("element-wise",))
 
@@ -148,6 +149,7 @@ def transformer(x: Tensor) -> Tensor:
 NETWORKS = (residual_network, branched_network, down_and_up, transformer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("disabled", [(), PASSES], ids=["fused", "no pass"])
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.__name__)
 def test_arenas_are_hardly_larger_than_their_live_bytes(

@@ -291,6 +291,7 @@ def test_too_many_samples_are_rejected_if_loops_are_limited(make):
     steps_of(desc, TARGET)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loop_limit", [None, 65535])
 def test_regions_are_bound_in_parts_or_rejected(loop_limit):
     target = Target("small", max_binding_size=16384, loop_limit=loop_limit)

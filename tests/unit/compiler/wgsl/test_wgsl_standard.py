@@ -43,6 +43,7 @@ def texts(profile):
     return texts_of(quick_programs(profile)[0].values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("profile", PROFILES)
 def test_no_literal_exceeds_float32(profile):
     """Rounding would bring some back to the largest float32; WGSL rejects them nevertheless."""

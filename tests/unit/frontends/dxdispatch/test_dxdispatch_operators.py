@@ -361,6 +361,7 @@ def test_tensors_of_many_dimensions_are_rejected_at_once() -> None:
     assert time.process_time() - start < 5
 
 
+@pytest.mark.slow
 def test_a_name_like_many_is_looked_for_shortly() -> None:
     resources = {f"{'x' * 50}{index}": values(1) for index in range(5000)}
     start = time.process_time()

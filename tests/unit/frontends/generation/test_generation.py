@@ -85,6 +85,7 @@ def test_a_prompt_that_continues_another_one_reuses_its_cache(generator, expecte
     assert generator.statistics.reused_tokens == len(shorter) - 1
 
 
+@pytest.mark.slow
 def test_a_closed_iterator_leaves_the_cache_known(generator, expected):
     tokens = generator.generate_tokens(PROMPT, max_tokens=20)
     first = [next(tokens) for _ in range(3)]

@@ -80,6 +80,7 @@ def rewrite(folder, change):
     path.write_text(json.dumps(content))
 
 
+@pytest.mark.slow
 def test_tokens_of_a_split_decoder_equal_those_of_the_joined_one(split):
     expected = Expected(split)  # of model.onnx
     (split / "model.onnx").unlink()
@@ -259,6 +260,7 @@ def test_a_merged_decoder_stands_for_both(exported, tmp_path):
         assert list(merged.generate_tokens(prompt, max_tokens=20)) == tokens
 
 
+@pytest.mark.slow
 def test_weights_that_networks_share_count_once(exported):
     folder, _ = exported
     arrays = {

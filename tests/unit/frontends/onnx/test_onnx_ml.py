@@ -114,6 +114,7 @@ def test_equal_votes_tie(trees: int) -> None:
     np.testing.assert_array_equal(results["y"], expected.astype(np.float32))
 
 
+@pytest.mark.slow
 def test_trees_are_walked_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Trees are split into turns if there are too many positions of rows and trees."""
     monkeypatch.setattr(tree_ensembles, "MAX_POSITIONS", 100)

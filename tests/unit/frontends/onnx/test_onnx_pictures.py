@@ -209,6 +209,7 @@ def test_suppression(threshold: float | None, most: int) -> None:
     check_node("NonMaxSuppression", [boxes(40), scores, *limits], ["y"])
 
 
+@pytest.mark.slow
 def test_a_long_chain_is_suppressed() -> None:
     count = 70  # each box overlaps the next one only: 70 rounds decide
     begin = np.arange(count, dtype=F) * 0.5

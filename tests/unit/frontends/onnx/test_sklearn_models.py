@@ -149,6 +149,7 @@ def test_pairwise_probabilities(to_onnx: Any) -> None:
     checked(to_onnx, iter([svm.SVC(probability=True, random_state=0)]), X, Y, {"zipmap": False})
 
 
+@pytest.mark.slow
 def test_doubles(to_onnx: Any) -> None:
     """Trees compare float64 exactly; other models raise an error with advice."""
     x = X.astype(np.float64) + 1e-9

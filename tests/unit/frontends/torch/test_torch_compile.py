@@ -290,6 +290,7 @@ def test_values_that_are_written_and_returned() -> None:
             torch.testing.assert_close(result.cpu(), theirs)
 
 
+@pytest.mark.slow
 def test_dropout_draws_the_same_numbers_in_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     outside = unsupported_nodes(monkeypatch)
     model = nn.Sequential(nn.Linear(8, 64), nn.Dropout(0.5), nn.ReLU(), nn.Dropout(0.2)).to("dml")

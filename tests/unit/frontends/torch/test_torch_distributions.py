@@ -122,6 +122,7 @@ def test_gamma(shape: float) -> None:
     check_uniform(torch.igamma(torch.full_like(samples, shape), samples))
 
 
+@pytest.mark.slow
 def test_dirichlet() -> None:
     """The second of two parts with the shapes a and 1 has the distribution function 1 - (1 - x) ** a."""
     torch.manual_seed(4)
@@ -188,6 +189,7 @@ DISTRIBUTIONS: dict[str, tuple[Callable[..., Any], Callable[[], tuple[Any, ...]]
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 def test_distributions(name: str) -> None:
     """Draws on the device have the log probabilities, with gradients, that the CPU computes for them."""

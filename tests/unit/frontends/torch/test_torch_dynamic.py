@@ -117,6 +117,7 @@ def test_training_of_many_sizes(traces: list[None]) -> None:
     assert pipelines[-1] - pipelines[1] <= 5 * (len(LENGTHS) - 2), pipelines
 
 
+@pytest.mark.slow
 def test_integers_among_arguments_are_sizes(traces: list[None]) -> None:
     """An integer that Dynamo makes dynamic, in shapes and in arithmetic."""
 
