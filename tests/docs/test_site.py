@@ -53,7 +53,7 @@ def test_contributing_is_on_the_site_with_links_to_pages_and_files(site: Path) -
     text = (site / "contributing.html").read_text(encoding="utf-8")
     for target in (
         "internals/schedules.html",
-        "onnx.html#adding-an-operator",
+        "internals/onnx-operators.html",
         "source/dmlgpu/frontends/torch/operators/registry.py.html",
         "source/CHANGELOG.md.html",
     ):
