@@ -21,7 +21,7 @@ from packaged.nodes import onnxruntime_session, with_float_states, worst_node
 from packaged.running import Result
 
 from dmlgpu import Device
-from tests.unit.frontends.onnx.onnx_against import model_of_node, normal, quantised
+from tests.unit.frontends.onnx.onnx_against import model_of_node, normal, quantized
 
 MEMBER = "tiny/models/sum.onnx"
 
@@ -177,7 +177,7 @@ def test_nodes_are_compared_by_themselves(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_quantised_layers_are_compared_with_floats() -> None:
-    (w, *w_by), (r, *r_by) = quantised(normal(1, 4, 24), np.int8), quantised(normal(1, 6, 24), np.int8)
+    (w, *w_by), (r, *r_by) = quantized(normal(1, 4, 24), np.int8), quantized(normal(1, 6, 24), np.int8)
     inputs = [normal(5, 2, 4), w, r, None, None, None, None, None, *w_by, *r_by]
     weights = {"weights": (1, 2, 8, 9, 10, 11), "hidden_size": 6}
     model, feeds = model_of_node("DynamicQuantizeLSTM", inputs, ["Y"], domain="com.microsoft", **weights)
