@@ -176,7 +176,7 @@ def test_nodes_are_compared_by_themselves(monkeypatch: pytest.MonkeyPatch) -> No
     assert (pytest.approx(0.1, rel=1e-3), "Exp 'growing'") == (difference, node)
 
 
-def test_quantised_layers_are_compared_with_floats() -> None:
+def test_quantized_layers_are_compared_with_floats() -> None:
     (w, *w_by), (r, *r_by) = quantized(normal(1, 4, 24), np.int8), quantized(normal(1, 6, 24), np.int8)
     inputs = [normal(5, 2, 4), w, r, None, None, None, None, None, *w_by, *r_by]
     weights = {"weights": (1, 2, 8, 9, 10, 11), "hidden_size": 6}
