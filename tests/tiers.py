@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-SAMPLE = 16
+SAMPLE = 32
 """How many tests of a module of tests/gpu there are for each that ``scripts/test`` runs."""
 
 SHARES = {"SwiftShader": 8, "OpenGL": 12}
