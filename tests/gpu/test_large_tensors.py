@@ -35,6 +35,7 @@ def limited(adapter: AdapterInfo, size: int, profile: Profile) -> dmlgpu.Device:
     return dmlgpu.Device.from_backend(backend)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("limit", "profile"), LIMITS)
 def test_cases_of_operators(adapter: AdapterInfo, limit: int, profile: Profile) -> None:
     """Conformance cases are right or rejected by the limit; many of them bind in parts."""
