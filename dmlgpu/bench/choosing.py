@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from dmlgpu.bench.specs import Sizes, sizes_text
 from dmlgpu.bench.workload import Workload
@@ -176,7 +175,7 @@ def _no_build(sizes: Sizes, make: TensorMaker) -> OperatorDesc:
 
 
 SCHEDULE_NAMES = tuple(dict.fromkeys((*convolution_choice.NAMES, *gemm_choice.NAMES)))
-"""Values of ``Target.schedule`` for some operator."""
+"""Values of ``Overrides.schedule`` for some operator."""
 
 
 def schedules_of(workload: Workload, target: Target) -> tuple[str, ...]:
@@ -191,7 +190,7 @@ def schedules_of(workload: Workload, target: Target) -> tuple[str, ...]:
     known = {_texts(render(target)): ""}
     for name in SCHEDULE_NAMES:
         try:
-            texts = _texts(render(replace(target, schedule=name)))
+            texts = _texts(render(target.with_overrides(schedule=name)))
         except DmlError:  # it does not fit, or is of another operator
             continue
         known.setdefault(texts, name)

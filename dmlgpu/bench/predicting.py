@@ -47,7 +47,7 @@ from dmlgpu.compiler.schedule.steps.products import (
     ScheduledContract,
 )
 from dmlgpu.compiler.schedule.steps.reductions import ScheduledReduce, ScheduledScan
-from dmlgpu.compiler.target import Division, Float16Conversions, Float16Encoding, Profile, Target
+from dmlgpu.compiler.target import Division, Float16Conversions, Float16Encoding, Policies, Profile, Target
 from dmlgpu.conformance.running import fields
 from dmlgpu.conformance.running.records import machine
 from dmlgpu.runtime.device import Device
@@ -168,11 +168,12 @@ def target_of_card(card: GpuCard) -> Target:
         _FEATURES,
         float16=Float16Conversions(True, encoding),
         division=Division.FUSED,
-        trusted=not card.name.startswith("Apple"),  # on Vulkan, whose drivers limit accesses of buffers by themselves
         max_storage_buffers=64,
         max_workgroup_invocations=1024,
         max_workgroup_storage=(64 if card.family else 32) << 10,
         max_binding_size=(2 << 30) - 4,
+        # Vulkan drivers limit accesses of buffers by themselves.
+        policies=Policies(checked=card.name.startswith("Apple")),
     )
 
 
@@ -209,7 +210,7 @@ def _explanations(workload: Workload, card: GpuCard) -> list[Explanation]:
     """Return the compiled graphs of a model, or the compiled operator or graph, for a card."""
     if workload.kernel is not None:
         raise NotSupported("times of kernels in WGSL are not predicted: their loops and memory accesses are unknown")
-    target = replace(target_of_card(card).for_operators(workload.half_precision), schedule=workload.schedule)
+    target = target_of_card(card).for_operators(workload.half_precision).with_overrides(schedule=workload.schedule)
     if workload.model:
         from dmlgpu.frontends.onnx.preview import preview  # noqa: PLC0415 - an extra
 

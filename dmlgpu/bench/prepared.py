@@ -331,7 +331,7 @@ class PreparedOperator(BufferSets):
         assert desc is not None
         start = clock()
         flags = ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION if workload.half_precision else ExecutionFlags.NONE
-        with retargeted(device, schedule=workload.schedule or device.backend.target.schedule):
+        with retargeted(device, schedule=workload.schedule or device.backend.target.overrides.schedule):
             if isinstance(desc, GraphDesc):
                 compiled = device.compile_graph(desc, flags)
             else:

@@ -363,7 +363,7 @@ class KernelCompiler(RequestServer):
         assert workload.desc is not None
         check(workload.desc)
         target = self._device.backend.target.for_operators(workload.half_precision)
-        target = replace(target, schedule=workload.schedule)
+        target = target.with_overrides(schedule=workload.schedule)
         if isinstance(workload.desc, GraphDesc):
             return [programs.of_network(resolve(workload.desc), target)]
         return [programs.of_operator(workload.desc, target)]

@@ -53,9 +53,9 @@ def questions_of(workload: Workload, target: Target, answers: Mapping[str, str])
     desc = workload.desc
     if desc is None:
         raise InvalidArgument(f"{workload.name}: models in ONNX are not tuned; their operators can be")
-    known = target.tuned.with_answers(answers)
+    known = target.overrides.tuned.with_answers(answers)
     table = RecordingTable(known.answers, known.ceilings)
-    target = replace(target.for_operators(workload.half_precision), tuned=table)
+    target = target.for_operators(workload.half_precision).with_overrides(tuned=table)
     if isinstance(desc, GraphDesc):
         compile_network(resolve(desc), target)
     else:
@@ -343,7 +343,7 @@ class Search:
         for first in range(0, len(others), TOGETHER - 1):
             batch = others[first : first + TOGETHER - 1]
             self.tell(f"{question}: {first + len(batch)} of {len(others)} choices")
-            tuned = self.target.tuned
+            tuned = self.target.overrides.tuned
             tables = [tuned.with_answers({**answers, question: candidate}) for candidate in (built_in, *batch)]
             base, *measured = self.race(self.workload, tables, False)
             pairs = zip(batch, measured, strict=True)
@@ -383,7 +383,7 @@ class Search:
     ) -> Ratio | None:
         """Return the time of a choice relative to the built-in one; None if it cannot be measured or is wrong."""
         order = (best, built_in) if best_first else (built_in, best)
-        tables = [self.target.tuned.with_answers({**answers, question: answer}) for answer in order]
+        tables = [self.target.overrides.tuned.with_answers({**answers, question: answer}) for answer in order]
         measured = self.race(self.workload, tables, True)
         final, base = (measured[order.index(answer)] for answer in (best, built_in))
         return _ratio(final, base) if _is_good(final, base) else None

@@ -36,7 +36,7 @@ from dmlgpu.compiler.explain import (
 from dmlgpu.compiler.graph.description import GraphDesc, OperatorNode
 from dmlgpu.compiler.program import RenderedKernel
 from dmlgpu.compiler.program_cache import without_files
-from dmlgpu.compiler.target import AdapterInfo, Profile, Target
+from dmlgpu.compiler.target import AdapterInfo, Policies, Profile, Target
 from dmlgpu.runtime.adapters import target_of
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.numpy import NUMPY_ADAPTER
@@ -176,7 +176,7 @@ def _target(info: AdapterInfo, schedules: str | None, *, half_precision: bool, p
     target = target_of(info, half_precision, precise)
     if schedules is None:
         return target
-    target = target or Target("an adapter with WebGPU's default limits", precise=precise)
+    target = target or Target("an adapter with WebGPU's default limits", policies=Policies(precise=precise))
     return replace(target, profile=FAMILIES[schedules])
 
 

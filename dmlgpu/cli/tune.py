@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -70,7 +69,7 @@ def tune(
     if target.profile is not Profile.CPU:  # the cost model of GPUs chooses by them
         ceilings = _ceilings(info, device, before)
         tuning.save_choices(info, [], ceilings=ceilings)
-        target = replace(target, tuned=Tuned.of(dict(target.tuned.answers), ceilings))
+        target = target.with_overrides(tuned=Tuned.of(dict(target.overrides.tuned.answers), ceilings))
     findings: list[tuning.TuningFinding] = []
     records: list[dict[str, Any]] = []
     for workload, finding in _findings(workloads, device, target, budget):

@@ -176,7 +176,7 @@ def card_of(target: Target) -> GpuCard:
     """Return the card of a target: the one whose name is part of the adapter's name, or whose family RADV names there,
     or else a generic one of the profile; with measured rates, if ``dmlgpu tune`` stored them."""
     card = _card_named(target.name, target.profile)
-    return card.measured(dict(target.tuned.ceilings)) if target.tuned.ceilings else card
+    return card.measured(dict(target.overrides.tuned.ceilings)) if target.overrides.tuned.ceilings else card
 
 
 _MARKS = re.compile(r"\((?:r|tm)\)", re.IGNORECASE)

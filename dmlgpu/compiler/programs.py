@@ -85,7 +85,7 @@ def of_sized(sized: SizedNetwork, target: Target, disabled: Collection[str] = ()
 
     check_names(disabled)
     start = time.perf_counter()
-    program = None if target.specialized else patterns.known_program(sized, target, disabled)
+    program = None if target.policies.specialized else patterns.known_program(sized, target, disabled)
     if program is None:
         return _of_network(sized.network, target, disabled, sized.varying)
     return replace(program, timings=Timings(planning=time.perf_counter() - start))

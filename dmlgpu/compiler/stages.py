@@ -55,7 +55,7 @@ def stages(desc: OperatorDesc, target: Target) -> Stages:
         plan = in_plain_steps(operators.lower(desc), target)
     except NotSupported as error:
         raise NotSupported(f"{desc.operator}: {error}") from None
-    if target.preserves_padding:
+    if target.policies.preserves_padding:
         plan = preserve_padding(plan, [slot.tensor for slot in desc.outputs])
     try:
         chosen = schedule(plan, target, [slot.tensor for slot in desc.inputs])

@@ -7,6 +7,7 @@ import functools
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from dmlgpu.common import symbols
 from dmlgpu.common.errors import InvalidArgument, counted, shown
@@ -207,48 +208,36 @@ MIN_LANES = 4
 
 
 @dataclass(frozen=True)
-class Target:
-    """Features, limits and choices that scheduling and rendering depend on.
+class Facts:
+    """Facts of an adapter that scheduling and rendering depend on.
 
     Attributes:
         name: Name of the adapter, for messages.
         profile: Family of schedules.
         features: Enabled features by their WebGPU names: ``shader-int64``, ``shader-f64``, ``immediates`` ...
-        deterministic: Whether results must not depend on the order in which threads run.
-        precise: Whether to exclude schedules that trade accuracy for speed: Winograd, float16 arithmetic. Implied by
-            `deterministic`.
+        backend, vendor, driver: As of ``AdapterInfo``.
+        least_copy: Bytes from which a copy between buffers is faster than a kernel; None if none is.
         loop_limit: Iterations after which the driver silently ends a thread, or None.
         subgroup_lanes: Minimum subgroup size.
         float16: Conversions of float16 by the hardware.
         division: Method for correctly rounded quotients and square roots of float32.
-        trusted: Whether kernels are compiled without checks of wgpu that they do not need (``runtime.wgpu.checks``).
         multiplies_words: Whether kernels may multiply words of four integers (``dot4I8Packed``): WGSL's language
             feature packed_4x8_integer_dot_product, which browsers may lack.
-        specialized: Whether kernels have sizes in their source; if False, sizes are parameters (``wgsl.parameters``).
-        preserves_padding: Whether operators may only change the elements of their outputs.
-        least_copy: Bytes from which a copy between buffers is faster than a kernel; None if none is.
-        schedule: Schedule forced for operators with several (matrix products: see ``schedule.gemm_choice``), for tests
-            and benchmarks. Empty selects automatically.
-        tuned: Choices found fastest on the adapter, which override built-in ones; ``schedule`` takes precedence.
         max_*: Limits of the adapter: buffers per kernel, workgroups per axis, threads, bytes.
     """
 
     name: str
     profile: Profile = Profile.CPU
     features: frozenset[str] = frozenset()
-    deterministic: bool = False
-    precise: bool = False
-    specialized: bool = True
-    preserves_padding: bool = False
+    backend: str = ""
+    vendor: str = ""
+    driver: str = ""
     least_copy: int | None = None
     loop_limit: int | None = None
     subgroup_lanes: int = MIN_LANES
     float16: Float16Conversions = SOFTWARE_FLOAT16
     division: Division = Division.SOFTWARE
-    trusted: bool = False
     multiplies_words: bool = True
-    schedule: str = ""
-    tuned: Tuned = UNTUNED
     max_storage_buffers: int = 8
     max_workgroups_per_dimension: int = 65535
     max_workgroup_invocations: int = 256
@@ -270,15 +259,71 @@ class Target:
         return min(self.max_storage_buffers, MAX_BINDINGS)
 
     @property
-    def keeps_digits(self) -> bool:
-        """Return whether schedules that trade accuracy for speed are excluded."""
-        return self.precise or self.deterministic
-
-    @property
     def moves_doubles(self) -> bool:
         """Return whether kernels access two words as one 64-bit number. CPU adapters do: they process vectors one
         component at a time."""
         return self.profile is Profile.CPU and self.has("shader-int64")
+
+
+@dataclass(frozen=True)
+class Policies:
+    """Rules that kernels of a device follow.
+
+    Attributes:
+        deterministic: Whether results must not depend on the order in which threads run.
+        precise: Whether to exclude schedules that trade accuracy for speed: Winograd, float16 arithmetic. Implied by
+            `deterministic`.
+        checked: Whether kernels are compiled with all checks of wgpu; if False, without those that they do not need
+            (``runtime.wgpu.checks``).
+        preserves_padding: Whether operators may only change the elements of their outputs.
+        specialized: Whether kernels have sizes in their source; if False, sizes are parameters (``wgsl.parameters``).
+    """
+
+    deterministic: bool = False
+    precise: bool = False
+    checked: bool = True
+    preserves_padding: bool = False
+    specialized: bool = True
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """Choices that override those of the cost model.
+
+    Attributes:
+        schedule: Schedule forced for operators with several (matrix products: see ``schedule.gemm_choice``), for tests
+            and benchmarks. Empty selects automatically.
+        tuned: Choices found fastest on the adapter; ``schedule`` takes precedence.
+    """
+
+    schedule: str = ""
+    tuned: Tuned = UNTUNED
+
+
+@dataclass(frozen=True)
+class Target(Facts):
+    """The adapter that kernels are compiled for, and how.
+
+    Attributes:
+        policies: Rules that kernels follow.
+        overrides: Choices that override those of the cost model.
+    """
+
+    policies: Policies = Policies()
+    overrides: Overrides = Overrides()
+
+    def with_policies(self, **policies: bool) -> Target:
+        """Return the target with other policies, by their names."""
+        return replace(self, policies=replace(self.policies, **policies))
+
+    def with_overrides(self, **overrides: Any) -> Target:
+        """Return the target with other overrides, by their names."""
+        return replace(self, overrides=replace(self.overrides, **overrides))
+
+    @property
+    def keeps_digits(self) -> bool:
+        """Return whether schedules that trade accuracy for speed are excluded."""
+        return self.policies.precise or self.policies.deterministic
 
     def for_operators(self, half_precision: bool, preserve_padding: bool = False) -> Target:
         """Return the target for compiling operators.
@@ -288,12 +333,12 @@ class Target:
             preserve_padding: Whether they may only change the elements of outputs.
         """
         target = self if half_precision and not self.keeps_digits else self.exact
-        return replace(target, preserves_padding=True) if preserve_padding else target
+        return target.with_policies(preserves_padding=True) if preserve_padding else target
 
     @functools.cached_property
     def general(self) -> Target:
         """Return the target for kernels that read sizes from their parameters."""
-        return replace(self, specialized=False)
+        return self.with_policies(specialized=False)
 
     @functools.cached_property
     def exact(self) -> Target:

@@ -7,7 +7,7 @@ Each tolerance becomes a rule for all elements, with at most one number per elem
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -344,7 +344,7 @@ def _graph_entry(name: str, choice: ExportChoices, blob: Blob) -> Entry:
 def _program_entry(suite: ProgramSuite, name: str, target: Target, blob: Blob) -> Entry:
     """Return the case of dispatches over buffers, all of which are compared with the reference."""
     program_case, tensors = suite.program(name), _Tensors(blob)
-    target = replace(target.exact, deterministic=program_case.deterministic)
+    target = target.exact.with_policies(deterministic=program_case.deterministic)
     compiled = {desc: compile_operator(desc, target) for desc in program_case.descs}
     for index, content in enumerate(program_case.buffers):
         desc = TensorDesc(DataType.from_numpy(content.dtype), content.shape)

@@ -21,7 +21,7 @@ from dmlgpu.compiler.graph.description import GraphDesc, InputEdge, OperatorNode
 from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.graph.resolve import check_nodes, resolve
 from dmlgpu.compiler.program import Program
-from dmlgpu.compiler.target import AdapterInfo, Profile, Target
+from dmlgpu.compiler.target import AdapterInfo, Policies, Profile, Target
 from dmlgpu.runtime.rendered import check_limits
 from dmlgpu.tensors.session import LEAVES_OUTPUT_UNTOUCHED
 
@@ -125,7 +125,13 @@ class ExportChoices:
         """Target with the default limits of WebGPU, only requested features, and no optional features of WGSL."""
         features = frozenset({"shader-f16"} if self.half_precision else ())
         is_specialized = not self.shares_kernels
-        return Target(WEB.name, SCHEDULES[self.schedules], features, specialized=is_specialized, multiplies_words=False)
+        return Target(
+            WEB.name,
+            SCHEDULES[self.schedules],
+            features,
+            multiplies_words=False,
+            policies=Policies(specialized=is_specialized),
+        )
 
     def provenance(self, **of: Any) -> dict[str, Any]:
         """Return the options recorded in a folder."""

@@ -7,7 +7,6 @@ import time
 from collections.abc import Collection, Iterator, Sequence, Set
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
 from typing import Any, Self, overload
 
 from dmlgpu.catalog import loader
@@ -107,7 +106,7 @@ class Device(DmlObject):
         is_checked = coercion.argument("Device", "checked", coercion.boolean, checked)
         backend = open_executor(choose(adapter), options)
         if is_checked:
-            backend.target = replace(backend.target, trusted=False)
+            backend.target = backend.target.with_policies(checked=True)
         is_fixed = deterministic and policy is Specialize.AUTO
         backend.specializer = Specializer(Specialize.ALWAYS if is_fixed else policy)
         self._start(backend, level)

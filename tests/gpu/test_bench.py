@@ -61,9 +61,9 @@ def test_requested_schedules_run_and_are_correct(backend: GpuBackend) -> None:
 def test_the_executors_own_choice_comes_back(backend: GpuBackend) -> None:
     device = Device.from_backend(backend)
     with pytest.raises(RuntimeError), retargeted(device, schedule="small"):
-        assert backend.target.schedule == "small"
+        assert backend.target.overrides.schedule == "small"
         raise RuntimeError
-    assert backend.target.schedule == ""
+    assert backend.target.overrides.schedule == ""
 
 
 def test_ceilings_are_found(backend: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,7 +101,7 @@ def test_schedules_of_products(backend: GpuBackend, name: str, schedule: str, pr
     desc = described(SHAPES[name])
     operators.check(desc)
     arrays = small_integers(desc)
-    target = replace(backend.target.exact, profile=profile, schedule=schedule)
+    target = replace(backend.target.exact, profile=profile).with_overrides(schedule=schedule)
     (got,) = run_desc(backend, desc, arrays, target)
     (want,) = reference.evaluate(desc, arrays)
     np.testing.assert_array_equal(got, want)

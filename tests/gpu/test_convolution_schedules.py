@@ -160,7 +160,7 @@ def drawn(desc: descs.Convolution) -> list[Array]:
 
 
 def computed(backend: GpuBackend, shape: Shape, schedule: str, profile: Profile, inputs: Sequence[Array]) -> Array:
-    target = replace(backend.target.exact, profile=profile, schedule=schedule)
+    target = replace(backend.target.exact, profile=profile).with_overrides(schedule=schedule)
     (got,) = run_desc(backend, describe(shape), inputs, target)
     return got
 
@@ -239,4 +239,4 @@ def test_winograd(backend: GpuBackend, name: str, tile: int, profile: Profile) -
 def test_unsuitable_convolutions_are_rejected(backend: GpuBackend, schedule: str, shape: Shape) -> None:
     desc = describe(shape)
     with pytest.raises(InvalidArgument, match=schedule):
-        run_desc(backend, desc, drawn(desc), replace(backend.target.exact, schedule=schedule))
+        run_desc(backend, desc, drawn(desc), backend.target.exact.with_overrides(schedule=schedule))

@@ -32,8 +32,8 @@ STEMS = (
 SOME = 6
 
 
-def target_for(backend: GpuBackend, profile: Profile, **changes: Any) -> Target:
-    return replace(backend.target.exact, profile=profile, **changes)
+def target_for(backend: GpuBackend, profile: Profile, deterministic: bool = False) -> Target:
+    return replace(backend.target.exact, profile=profile).with_policies(deterministic=deterministic)
 
 
 @pytest.mark.parametrize("stem", STEMS)

@@ -41,14 +41,14 @@ SHAPES: dict[str, Product] = {
 @pytest.mark.parametrize("name", SHAPES)
 def test_every_schedule_of_gemm(backend: GpuBackend, name: str, schedule: str, profile: Profile) -> None:
     desc, arrays, expected = gemm_of(SHAPES[name])
-    target = replace(backend.target.exact, profile=profile, schedule=schedule)
+    target = replace(backend.target.exact, profile=profile).with_overrides(schedule=schedule)
     (got,) = run_desc(backend, desc, arrays, target)
     np.testing.assert_array_equal(got, expected)
 
 
-def product_in_float16(backend: GpuBackend, a: Any, b: Any, trans_a: int = 0, trans_b: int = 0, **changes: Any) -> Any:
+def product_in_float16(backend: GpuBackend, a: Any, b: Any, trans_a: int = 0, trans_b: int = 0) -> Any:
     """The product of float16 matrices in float16, on the schedules of GPUs."""
-    target = replace(backend.target, profile=Profile.DISCRETE, **changes)
+    target = replace(backend.target, profile=Profile.DISCRETE).with_overrides(schedule="shared")
     if not target.has("shader-f16"):
         pytest.skip("the adapter has no float16 arithmetic")
     stored_a, stored_b = (x.swapaxes(-1, -2) if t else x for x, t in ((a, trans_a), (b, trans_b)))
@@ -74,14 +74,14 @@ def test_products_in_float16(backend: GpuBackend, sizes: tuple[int, ...], trans_
     rng = np.random.default_rng(3)
     a = rng.integers(-2, 3, (*batch, rows, inner)).astype(np.float16)
     b = rng.integers(-2, 3, (*batch, inner, columns)).astype(np.float16)
-    result = product_in_float16(backend, a, b, trans_a, trans_b, schedule="shared")
+    result = product_in_float16(backend, a, b, trans_a, trans_b)
     np.testing.assert_array_equal(result, (a.astype(np.float64) @ b).astype(np.float16))
 
 
 def test_long_sums_of_float16_are_added_in_float32(backend: GpuBackend) -> None:
     """In float16, 2048 + 1 is 2048."""
     a, b = np.ones((16, 4096), np.float16), np.ones((4096, 16), np.float16)
-    np.testing.assert_array_equal(product_in_float16(backend, a, b, schedule="shared"), np.float16(4096))
+    np.testing.assert_array_equal(product_in_float16(backend, a, b), np.float16(4096))
 
 
 @pytest.mark.parametrize("profile", PROFILES)
@@ -105,6 +105,6 @@ def test_every_schedule_of_integers(
         b_zero_point_tensor=tensor(b_zero),
         output_tensor=TensorDesc(DataType.INT32, (rows, columns)),
     )
-    target = replace(backend.target.exact, profile=profile, schedule=schedule)
+    target = replace(backend.target.exact, profile=profile).with_overrides(schedule=schedule)
     (got,) = run_desc(backend, desc, [a, a_zero, b, b_zero], target)
     np.testing.assert_array_equal(got, (a.astype(np.int64) - a_zero) @ (b.astype(np.int64) - b_zero))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from dmlgpu.conformance.suites.graphs import GraphExpectation
@@ -40,7 +38,7 @@ def test_sizes_of_one_kind(
 ) -> None:
     share, place = share_and_place(request, SHARE, device.adapter, schedules)
     monkeypatch.setattr(backend, "specializer", Specializer(Specialize.AUTO))
-    monkeypatch.setattr(backend, "target", replace(backend.target, precise=True))  # else it rounds within Winograd
+    monkeypatch.setattr(backend, "target", backend.target.with_policies(precise=True))  # else it rounds within Winograd
     computed = 0
     for index, pair in enumerate(pairs()):
         for sizes in SHAPES if index % share == place else ():

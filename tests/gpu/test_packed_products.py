@@ -33,7 +33,7 @@ def tensor(array: NDArray[Any], strides: tuple[int, ...] | None = None) -> Tenso
 
 
 def exact(backend: GpuBackend, schedule: str = "packed") -> Target:
-    return replace(backend.target.exact, profile=Profile.DISCRETE, schedule=schedule)
+    return replace(backend.target.exact, profile=Profile.DISCRETE).with_overrides(schedule=schedule)
 
 
 def label(desc: OperatorDesc, target: Target) -> str:

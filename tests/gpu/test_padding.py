@@ -70,7 +70,7 @@ def test_bits_outside_the_elements_stay_unchanged(backend: GpuBackend, name: str
     before = [rng.integers(0, 256, tensor.byte_size, np.uint8) for tensor in outputs]
     target = replace(backend.target.exact, profile=profile)
     expected = run_over(backend, case.desc, arrays, target, before)
-    got = run_over(backend, case.desc, arrays, replace(target, preserves_padding=True), before)
+    got = run_over(backend, case.desc, arrays, target.with_policies(preserves_padding=True), before)
     padding = [is_padding(tensor) for tensor in outputs]
     assert any(bits.any() for bits in padding)
     for old, want, new, gap in zip(before, expected, got, padding, strict=True):

@@ -40,11 +40,11 @@ SHAPES: dict[str, Product] = {
 @pytest.mark.parametrize("schedule", ["streamed", "streamed-split"])
 @pytest.mark.parametrize("name", SHAPES)
 def test_streamed_products(backend: GpuBackend, name: str, schedule: str) -> None:
-    check(name, replace(backend.target.exact, profile=Profile.DISCRETE, schedule=schedule), backend)
+    check(name, replace(backend.target.exact, profile=Profile.DISCRETE).with_overrides(schedule=schedule), backend)
 
 
 def test_streamed_products_with_sizes_as_parameters(backend: GpuBackend) -> None:
-    target = replace(backend.target.exact, profile=Profile.DISCRETE, schedule="streamed-split")
+    target = replace(backend.target.exact, profile=Profile.DISCRETE).with_overrides(schedule="streamed-split")
     check("parts of slabs of few rows", target.general, backend)
 
 
@@ -72,7 +72,7 @@ def test_streamed_products_of_integers(backend: GpuBackend, rows: int, inner: in
         b_zero_point_tensor=tensor(b_zero),
         output_tensor=TensorDesc(DataType.INT32, (rows, 76)),
     )
-    target = replace(backend.target.exact, profile=Profile.DISCRETE, schedule="streamed")
+    target = replace(backend.target.exact, profile=Profile.DISCRETE).with_overrides(schedule="streamed")
     (result,) = run_desc(backend, desc, [a, a_zero, b, b_zero], target)
     np.testing.assert_array_equal(result, (a.astype(np.int64) - a_zero) @ (b.astype(np.int64) - b_zero))
 
@@ -89,6 +89,6 @@ def test_steps_beyond_a_sum_are_not_multiplied(backend: GpuBackend, trans_b: int
         output_tensor=TensorDesc(F32, (2, 32)),
         trans_b=MatrixTransform(trans_b),
     )
-    target = replace(backend.target.exact, profile=Profile.DISCRETE, schedule="streamed")
+    target = replace(backend.target.exact, profile=Profile.DISCRETE).with_overrides(schedule="streamed")
     (result,) = run_desc(backend, desc, [a, np.ascontiguousarray(stored_b)], target)
     assert np.all(result == np.inf)

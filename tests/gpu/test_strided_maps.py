@@ -31,7 +31,7 @@ def _tiny_card(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_sums_are_those_of_numpy(
     backend: GpuBackend, data_type: DataType, sizes: tuple[int, ...], specialized: bool
 ) -> None:
-    target = replace(backend.target.exact, profile=Profile.DISCRETE, specialized=specialized)
+    target = replace(backend.target.exact, profile=Profile.DISCRETE).with_policies(specialized=specialized)
     tensor = TensorDesc(data_type, sizes)
     desc = descs.ElementWiseAdd(a_tensor=tensor, b_tensor=tensor, output_tensor=tensor)
     assert steps_of(desc, target)[0].launch.items_per_invocation == ITEMS[data_type]

@@ -40,7 +40,7 @@ def test_choices_compute_the_same(backend: GpuBackend) -> None:
     choices = alternatives(Shape(1, rows, columns, inner), target)
     assert len(choices) > 5
     for text in [*choices][::SAMPLED]:
-        tuned = replace(target, tuned=Tuned.of({question: text}))
+        tuned = target.with_overrides(tuned=Tuned.of({question: text}))
         (result,) = run_desc(backend, desc, [a, b], tuned)
         np.testing.assert_array_equal(result, a @ b, err_msg=text)
 
@@ -50,7 +50,7 @@ def test_the_search_runs_on_a_device_and_the_next_device_reads_its_findings(adap
     sizes = {"channels": 4, "filters": 4, "groups": 4, "height": 8, "width": 8, "stride": 2}
     (workload,) = of_operator("CONVOLUTION", (sizes,))
     device = Device(adapter)
-    target = replace(device.backend.target, tuned=UNTUNED)
+    target = device.backend.target.with_overrides(tuned=UNTUNED)
     (finding,) = Search(workload, target, race_on(device, budget=0.0)).findings({})
     assert finding.question.startswith("convolution 1x4x1x8x8 with 4x1x1x3x3")
     assert finding.ratio is not None and not finding.gains

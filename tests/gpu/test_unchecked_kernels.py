@@ -27,7 +27,7 @@ def test_results_do_not_depend_on_checks(backend: GpuBackend) -> None:
     if backend.info.backend != "Vulkan":
         pytest.skip("kernels of other drivers than Vulkan's keep all checks")
     target = replace(backend.target.exact, profile=Profile.DISCRETE)
-    trusted, compared, different = replace(target, trusted=True), 0, []
+    trusted, compared, different = target.with_policies(checked=False), 0, []
     for name in NAMES:
         desc, inputs = (case := case_by_name(name)).desc, [array for array in case.inputs() if array is not None]
         with contextlib.suppress(NotSupported):
@@ -59,5 +59,5 @@ def test_devices_are_checked_on_request(backend: GpuBackend, monkeypatch: pytest
     monkeypatch.setenv(CHECKS_VARIABLE, "never")
     for is_checked in (False, True):
         device = Device(backend.info, checked=is_checked)
-        assert device.backend.target.trusted is not is_checked
+        assert device.backend.target.policies.checked is is_checked
         device.remove()

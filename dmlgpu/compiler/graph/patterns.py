@@ -223,7 +223,7 @@ class NetworkPatterns:
         Args:
             varying: Which of its integers are symbols, if it is the first one of its kind.
         """
-        program = None if target.specialized else self._from_pattern(network, target, disabled, varying)
+        program = None if target.policies.specialized else self._from_pattern(network, target, disabled, varying)
         return compile_network(network, target, disabled).program if program is None else program
 
     def known_program(self, sized: SizedNetwork, target: Target, disabled: Collection[str] = ()) -> Program | None:

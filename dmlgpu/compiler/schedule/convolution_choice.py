@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler.plan import Convolution, Convolve
@@ -29,7 +29,7 @@ WINOGRAD = {"winograd-2": 2, "winograd-4": 4}
 """Outputs of a tile along each dimension, by schedule name."""
 
 NAMES = (IMPLICIT_GEMM, DEPTHWISE, *WINOGRAD, *gemm_choice.NAMES)
-"""Values of ``Target.schedule``."""
+"""Values of ``Overrides.schedule``."""
 
 
 @dataclass(frozen=True)
@@ -104,12 +104,12 @@ class ConvolutionChoice:
 
 
 def choose(convolution: Convolution, target: Target) -> ConvolutionChoice:
-    """Return the schedule for a convolution: ``Target.schedule``, if it is set.
+    """Return the schedule for a convolution: ``Overrides.schedule``, if it is set.
 
     Raises:
         InvalidArgument: for a name that is not in ``NAMES``, or of a schedule that does not fit.
     """
-    name = target.schedule
+    name = target.overrides.schedule
     if not name:
         return _suited(convolution, target)
     if name not in NAMES:
@@ -155,7 +155,7 @@ def _suited(convolution: Convolution, target: Target) -> ConvolutionChoice:
         f"{axis.positions} in steps of {axis.stride} by {axis.dilation}" for axis in convolution.windows
     )
     question = f"convolution {image} with {filters}: {windows}"
-    answer = target.tuned.answer(question, lambda: alternatives(convolution, target))
+    answer = target.overrides.tuned.answer(question, lambda: alternatives(convolution, target))
     if answer and answer in alternatives(convolution, target):
         return ConvolutionChoice(answer, "dmlgpu tune found it fastest on this adapter")
     return _built_in(convolution, target)
@@ -173,16 +173,16 @@ def _objection(convolution: Convolution, target: Target) -> str:
     winograd = _named("winograd-4")
     if winograd.fits(convolution, target):
         return "too few channels, outputs or tiles for Winograd's filtering"
-    if target.keeps_digits and winograd.fits(convolution, replace(target, precise=False, deterministic=False)):
+    if target.keeps_digits and winograd.fits(convolution, target.with_policies(precise=False, deterministic=False)):
         return "Winograd's filtering loses digits, which the device forbids"
     return "does not fit Winograd's filtering"
 
 
 @schedule_step.register
 def _convolve(step: Convolve, target: Target) -> ScheduledSteps:
-    """Schedule a convolution by the built-in choice, or by the schedule that ``Target.schedule`` names."""
+    """Schedule a convolution by the built-in choice, or by the schedule that ``Overrides.schedule`` names."""
     if step.transposed:
         return transposed_steps(step, target, _convolve)
     choice = choose(step.convolution, target)
     product = choice.name if choice.name in gemm_choice.NAMES else ""
-    return _named(choice.name).build(step, replace(target, schedule=product)).because(choice.reason)
+    return _named(choice.name).build(step, target.with_overrides(schedule=product)).because(choice.reason)

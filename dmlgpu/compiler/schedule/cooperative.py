@@ -48,7 +48,7 @@ def cooperative_steps(step: Contract, target: Target) -> ScheduledSteps | None:
 
 
 def _has_matrix_units(target: Target) -> bool:
-    is_free = not target.keeps_digits and not target.schedule and target.profile is not Profile.CPU
+    is_free = not target.keeps_digits and not target.overrides.schedule and target.profile is not Profile.CPU
     return is_free and target.has(COOPERATIVE) and target.max_workgroup_invocations >= INVOCATIONS
 
 

@@ -1,6 +1,6 @@
 """Scheduling of matrix products: schedule, units and kernels.
 
-1. ``choose`` (gemm_choice) picks schedule, tile and parts from the sizes and the target alone; ``Target.schedule``
+1. ``choose`` (gemm_choice) picks schedule, tile and parts from the sizes and the target alone; ``Overrides.schedule``
    overrides it by name.
 2. Rows and columns are exchanged if memory is contiguous along rows (element-wise sources only), and columns that lie
    contiguously become one dimension.
@@ -110,7 +110,7 @@ def interleaved_steps(step: Contract, interleaved: int, target: Target) -> Sched
         None if a tile would not hold whole units of the output.
     """
     shape = _shape(step.product, target)
-    choice = choose(shape if target.schedule else replace(shape, streams=False), target)
+    choice = choose(shape if target.overrides.schedule else replace(shape, streams=False), target)
     _, output = pack_output(step.epilogue, step.output)
     whole = output.lanes == UNIT and step.product.space.columns[-1] % UNIT == 0 and choice.tile.rows % interleaved == 0
     in_tiles = choice.schedule not in (ProductSchedule.SMALL, ProductSchedule.STREAMED)

@@ -10,7 +10,7 @@
 
 Each also comes as ``...-split``: several invocations share the products of one output, each leaving its sum in a
 temporary tensor, and a second kernel adds them up. That is for few outputs with long sums, and for sums that would
-take more iterations than the driver allows. ``Target.schedule`` names one of the ten to override the choice.
+take more iterations than the driver allows. ``Overrides.schedule`` names one of the ten to override the choice.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CHUNK = 1024
 
 SPLIT = "-split"
 NAMES = tuple(schedule + suffix for suffix in ("", SPLIT) for schedule in ProductSchedule)
-"""Values of ``Target.schedule``."""
+"""Values of ``Overrides.schedule``."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def choose(shape: Shape, target: Target, name: str = "") -> ProductChoice:
     Raises:
         InvalidArgument: for a name that is not in ``NAMES``, or of a schedule that does not fit.
     """
-    return symbols.decided(_chosen, target, name or target.schedule, *vars(shape).values(), accepts=serves)
+    return symbols.decided(_chosen, target, name or target.overrides.schedule, *vars(shape).values(), accepts=serves)
 
 
 def _chosen(target: Target, name: str, *fields: Any) -> ProductChoice:
@@ -150,7 +150,7 @@ def _chosen(target: Target, name: str, *fields: Any) -> ProductChoice:
             + (f" by windows {shape.taps} across" if shape.taps else "")
         )
         question = f"product {shape.batch}x{shape.rows}x{shape.columns}x{shape.inner}{chosen}"
-        answer = target.tuned.answer(question, lambda: tuple(alternatives(shape, target)))
+        answer = target.overrides.tuned.answer(question, lambda: tuple(alternatives(shape, target)))
         tuned = alternatives(shape, target).get(answer) if answer else None
         if tuned is not None:
             return replace(tuned, reason="dmlgpu tune found it fastest on this adapter")

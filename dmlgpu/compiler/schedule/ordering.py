@@ -291,7 +291,7 @@ CPUs busy."""
 def _stored_at_once(problem: StepProblem[Scatter]) -> ScheduledSteps | None:
     """Return a single kernel, unless results would depend on the order of invocations."""
     step, target = problem.step, problem.target
-    if target.deterministic and not step.distinct:
+    if target.policies.deterministic and not step.distinct:
         return None
     why = "no two elements go to one place" if step.distinct else "of elements that go to one place any one may win"
     return _scatter_kernel(step, step.label, ScatterSchedule.STORE, target).because(why)

@@ -144,7 +144,9 @@ class TransposedProblem:
     @property
     def product_target(self) -> Target:
         """Target, whose schedule, if it names one, is a schedule of matrix products."""
-        return replace(self.target, schedule="") if self.target.schedule == IMPLICIT_GEMM else self.target
+        return (
+            self.target.with_overrides(schedule="") if self.target.overrides.schedule == IMPLICIT_GEMM else self.target
+        )
 
     def convolved(self, convolution: Convolution) -> ScheduledSteps:
         """Return the kernels of an equivalent plain convolution."""

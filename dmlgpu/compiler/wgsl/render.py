@@ -120,7 +120,7 @@ class Texts:
 
 def _rendered(step: KernelStep, target: Target, doubles: bool) -> Rendered:
     writer = ShaderWriter(target, doubles)
-    rendered, largest = (step, 0) if target.specialized else parameterized(step)
+    rendered, largest = (step, 0) if target.policies.specialized else parameterized(step)
     text = writer.finish(render_step(rendered, writer))
     bound = [(buffer.binding, step.bound[buffer.binding]) for buffer in writer.buffers]
     parts = [parts_of(size, target.max_binding_size) for _, size in bound]
@@ -136,8 +136,8 @@ def _rendered(step: KernelStep, target: Target, doubles: bool) -> Rendered:
         )
     slots = slots_of(parts)
     text = spread(text, parts) if len(slots) > len(bound) else text
-    text, parameters = (text, ()) if target.specialized else resolve(text, len(slots), largest, target)
-    if target.trusted:
+    text, parameters = (text, ()) if target.policies.specialized else resolve(text, len(slots), largest, target)
+    if not target.policies.checked:
         text = with_checks(text, Checks.LOOPS if step.keeps_loop_bounds else Checks.NONE)
     return (
         text,

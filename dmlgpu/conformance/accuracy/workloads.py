@@ -43,7 +43,7 @@ class AccuracyWorkload:
         attributes: Fields of the description that differ from the sample's.
         scale, offset: Parameters of the normal distribution of the first input; the others are standard normal.
         data_types: Types that it is measured in.
-        schedule: The name that ``Target.schedule`` gets; empty: the adapter's choice.
+        schedule: The name that ``Overrides.schedule`` gets; empty: the adapter's choice.
         precise: Whether the device is opened with ``precise``.
         half_precision: Whether ALLOW_HALF_PRECISION_COMPUTATION is set.
     """
@@ -281,11 +281,13 @@ def operator_errors(workload: AccuracyWorkload, data_type: DataType, device: Dev
     inputs = workload.inputs(desc)
     flags = ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION if workload.half_precision else ExecutionFlags.NONE
     backend = device.backend
-    is_precise = workload.precise or device.backend.target.precise
+    is_precise = workload.precise or device.backend.target.policies.precise
     own = Device(device.adapter, precise=is_precise, specialize="always")
     try:
         # The profile of the device selects the measured family of schedules.
-        own.backend.target = replace(own.backend.target, profile=backend.target.profile, schedule=workload.schedule)
+        own.backend.target = replace(own.backend.target, profile=backend.target.profile).with_overrides(
+            schedule=workload.schedule
+        )
         compiled = own.compile_operator(own.create_operator(desc), flags)
         remaining = iter(inputs)
         tensors = [port.desc for port in compiled.inputs]

@@ -81,7 +81,7 @@ def shaders(name: str, target: Target) -> tuple[str, ...]:
         return (kernel(function.name, function.operands, 1, target.has("immediates")),)
     if HAZARDS.has(name):
         program = HAZARDS.program(name)
-        target = replace(target, deterministic=target.deterministic or program.deterministic)
+        target = target.with_policies(deterministic=target.policies.deterministic or program.deterministic)
         steps = dict.fromkeys(step for steps in program.lists for step in steps)
         return tuple(dict.fromkeys(text for step in steps for text in _shaders_as_bound(step, target)))
     return tuple(kernel.wgsl for kernel in _kernels_of(case_of(name).desc, target))
@@ -238,7 +238,9 @@ class MutantSuite:
     def _run_one(self, name: str, device: Device) -> Outcome:
         if self._worker is None:
             index = adapters().index(device.adapter)
-            self._worker = WorkerProcess(Job("mutant_runs", index, RUN_LIMIT, precise=device.backend.target.precise))
+            self._worker = WorkerProcess(
+                Job("mutant_runs", index, RUN_LIMIT, precise=device.backend.target.policies.precise)
+            )
         return self._worker.run(name)
 
     @functools.cached_property
@@ -315,7 +317,7 @@ class MutantRunSuite:
     def _device(self, device: Device, profile: Profile) -> Device:
         """Return a device that takes the schedules of a profile, on the same adapter."""
         if profile not in self._devices:
-            backend = gpu.GpuBackend(device.adapter, precise=device.backend.target.precise)
+            backend = gpu.GpuBackend(device.adapter, precise=device.backend.target.policies.precise)
             backend.target = replace(backend.target, profile=profile)
             self._devices[profile] = Device.from_backend(backend)
             self._targets[profile] = backend.target

@@ -112,7 +112,9 @@ def run_case(case: Case, device: Device) -> Verdict:
         NotSupported: If the adapter lacks what the case needs; the message says what.
     """
     execution = _run(case, device, Case.inputs)
-    verdicts = _compare(case, execution.inputs, execution.written, deterministic=device.backend.target.deterministic)
+    verdicts = _compare(
+        case, execution.inputs, execution.written, deterministic=device.backend.target.policies.deterministic
+    )
     worst = max(verdicts, key=lambda verdict: (not verdict.ok, verdict.of_bound, verdict.max_ulp))
     problem = "; ".join(text for text in (*execution.problems, worst.problem) if text)
     return replace(

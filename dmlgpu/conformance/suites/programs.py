@@ -138,7 +138,7 @@ def execute(program: DispatchProgram, device: Device) -> ProgramExecution:
     Raises:
         NotSupported: If the adapter lacks what an operator needs.
     """
-    if program.deterministic and not device.backend.target.deterministic:
+    if program.deterministic and not device.backend.target.policies.deterministic:
         strict = Device(device.adapter, deterministic=True)
         try:
             return execute(program, strict)

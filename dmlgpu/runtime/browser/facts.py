@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.compiler.target import AdapterInfo, Profile, Target
+from dmlgpu.compiler.target import AdapterInfo, Policies, Profile, Target
 
 BACKEND: Final = "Browser"
 """The backend of pages' adapters."""
@@ -85,14 +85,16 @@ def target_of(
         name=info.name,
         profile=_PROFILES.get(info.kind, Profile.DISCRETE),
         features=features,
+        backend=info.backend,
+        vendor=info.vendor,
+        driver=info.driver,
         multiplies_words=PACKED_PRODUCTS in features,
-        deterministic=deterministic,
-        precise=precise,
         max_storage_buffers=limits["max-storage-buffers-per-shader-stage"],
         max_workgroups_per_dimension=limits["max-compute-workgroups-per-dimension"],
         max_workgroup_invocations=limits["max-compute-invocations-per-workgroup"],
         max_workgroup_storage=limits["max-compute-workgroup-storage-size"],
         max_binding_size=limits["max-storage-buffer-binding-size"],
+        policies=Policies(deterministic, precise),
     )
 
 

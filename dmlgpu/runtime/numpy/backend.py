@@ -13,7 +13,7 @@ from dmlgpu.common.errors import OperatorNotImplemented, OutOfMemory
 from dmlgpu.common.memory import host_budget
 from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.graph.passes import check_names
-from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.target import Policies, Profile, Target
 from dmlgpu.runtime.executor import Backend, Reading
 from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 from dmlgpu.runtime.numpy.executable import Memory, NumPyExecutable, NumPyGraph, Work
@@ -43,7 +43,7 @@ class NumPyBackend(Backend):
     def __init__(self, deterministic: bool = False, precise: bool = False, memory_budget: int | None = None):
         self.info = NUMPY_ADAPTER
         self.specializer = Specializer()
-        self.target = Target(self.info.name, Profile.CPU, deterministic=deterministic, precise=precise)
+        self.target = Target(self.info.name, Profile.CPU, policies=Policies(deterministic, precise))
         self.memory_budget = host_budget() if memory_budget is None else memory_budget
         self.allocated = 0
         self._serial = 0

@@ -18,6 +18,8 @@ from dmlgpu.compiler.target import (
     SOFTWARE_FLOAT16,
     AdapterInfo,
     Division,
+    Overrides,
+    Policies,
     Profile,
     Target,
     Tuned,
@@ -147,20 +149,22 @@ def target_of(
         name=info.name,
         profile=_PROFILES.get(info.kind, Profile.DISCRETE),
         features=frozenset(usable),
-        deterministic=deterministic,
-        precise=precise,
+        backend=info.backend,
+        vendor=info.vendor,
+        driver=info.driver,
         least_copy=least_copy(info),
         loop_limit=loop_limit(info),
         subgroup_lanes=subgroup_lanes(info),
-        tuned=tuned_for(info) if tuned is None else tuned,
         max_storage_buffers=info.limits["max-storage-buffers-per-shader-stage"],
         max_workgroups_per_dimension=info.limits["max-compute-workgroups-per-dimension"],
         max_workgroup_invocations=info.limits["max-compute-invocations-per-workgroup"],
         max_workgroup_storage=info.limits["max-compute-workgroup-storage-size"],
         max_binding_size=info.limits["max-storage-buffer-binding-size"],
+        policies=Policies(deterministic, precise, checked=not is_trusted(info)),
+        overrides=Overrides(tuned=tuned_for(info) if tuned is None else tuned),
     )
     if has_full_subgroups(info, target) is False:
         target = replace(target, features=target.features - {"subgroup"})
     float16 = known_conversions(info, target) or SOFTWARE_FLOAT16
     division = known_division(info, target) or Division.SOFTWARE
-    return replace(target, float16=float16, division=division, trusted=bool(is_trusted(info)))
+    return replace(target, float16=float16, division=division)

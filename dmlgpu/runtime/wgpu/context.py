@@ -178,7 +178,7 @@ def with_measured_facts(
         if known_division(info, target) is None:
             target = replace(target, division=measured_division(device, info))
         if is_trusted(info) is None:
-            target = replace(target, trusted=measured_trust(device, info))
+            target = target.with_policies(checked=not measured_trust(device, info))
         if has_full_subgroups(info, target) is None and not measured_subgroups(device, info):
             target = replace(target, features=target.features - {"subgroup"})
         if target.has("subgroup") and cooperative.is_usable(device, info, disabled_features):

@@ -6,7 +6,7 @@ import random
 
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.compiler import stages as compiler
-from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.target import Policies, Profile, Target
 from tests.fuzz.description_mutations import mutate
 from tests.fuzz.devices import shared_device
 from tests.fuzz.monitor import Monitor, Refused, shown
@@ -35,10 +35,10 @@ def draw_target(rng: random.Random) -> Target:
         name="fuzz",
         profile=rng.choice(list(Profile)),
         features=frozenset(feature for feature in FEATURES if rng.random() < 0.5),
-        deterministic=rng.random() < 0.3,
         loop_limit=rng.choice((None, None, 65535)),
         max_storage_buffers=rng.choice((8, 8, 10, 48)),
         max_workgroup_invocations=rng.choice((256, 1024)),
         max_workgroup_storage=rng.choice((16384, 32768)),
         max_binding_size=rng.choice((128 << 20, 1 << 30)),
+        policies=Policies(deterministic=rng.random() < 0.3),
     )

@@ -152,7 +152,7 @@ def test_a_target_tuned_to_an_alternative_chooses_it(sizes: tuple[int, int, int,
     choices = alternatives(shape, target)
     assert next(iter(choices)) == choose(shape, target).text and len(choices) > 3
     for text, choice in choices.items():
-        tuned = replace(target, tuned=Tuned.of({f"product {batch}x{rows}x{columns}x{inner}": text}))
+        tuned = target.with_overrides(tuned=Tuned.of({f"product {batch}x{rows}x{columns}x{inner}": text}))
         assert choose(shape, tuned) == choice
         assert choose(shape, tuned, "small").name == "small"
 
@@ -160,13 +160,13 @@ def test_a_target_tuned_to_an_alternative_chooses_it(sizes: tuple[int, int, int,
 @pytest.mark.parametrize("answer", ["register 3x3", "winograd-4", "", "register 32x2 in 99 parts", "\0"])
 def test_unknown_alternatives_are_ignored(answer: str) -> None:
     shape = Shape(1, 256, 256, 256)
-    tuned = replace(CPU, tuned=Tuned.of({GEMM: answer}))
+    tuned = CPU.with_overrides(tuned=Tuned.of({GEMM: answer}))
     assert choose(shape, tuned) == choose(shape, CPU)
 
 
 def test_programs_are_cached_by_tuned_choices() -> None:
     desc = gemm().desc
-    tuned = replace(CPU, tuned=Tuned.of({GEMM: "register 8x4"}))
+    tuned = CPU.with_overrides(tuned=Tuned.of({GEMM: "register 8x4"}))
     texts = [compiler.compile_operator(desc, target).kernels[-1].wgsl for target in (CPU, tuned, CPU)]  # type: ignore[arg-type]
     assert texts[0] == texts[2] != texts[1]
 
@@ -178,6 +178,6 @@ def test_careful_targets_take_no_choice_that_trades_digits(careful: dict[str, bo
     possible = questions_of(workload, target, {})[CONVOLUTION]
     assert not any("winograd" in choice for choice in possible)
     assert "winograd-4" in questions_of(workload, CPU, {})[CONVOLUTION]
-    tuned = replace(target, tuned=Tuned.of({CONVOLUTION: "winograd-4"}))
+    tuned = target.with_overrides(tuned=Tuned.of({CONVOLUTION: "winograd-4"}))
     labels = [kernel.label for kernel in compiler.compile_operator(workload.desc, tuned).kernels]  # type: ignore[arg-type]
     assert not any("winograd" in label for label in labels)

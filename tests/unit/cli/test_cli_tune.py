@@ -53,7 +53,7 @@ def test_the_rates_of_gpus_are_measured(folder: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(tune, "_findings", lambda workloads, device, target, budget: targets.append(target) or [])
     tune.tune([], None, 1.0)
     expected = {} if profile is Profile.CPU else {"copy": 450e9, "launch": 4e-6, "multiply_add": 12e12}
-    assert dict(targets[0].tuned.ceilings) == expected
+    assert dict(targets[0].overrides.tuned.ceilings) == expected
     assert dict(tuned_for(CARD).ceilings) == expected
 
 

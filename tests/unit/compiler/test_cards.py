@@ -7,7 +7,7 @@ import pytest
 
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler.cards import STREAMED, card_of, cards, find_card
-from dmlgpu.compiler.target import Profile, Target, Tuned
+from dmlgpu.compiler.target import Overrides, Profile, Target, Tuned
 
 TABLE = Path(__file__).parents[3] / "benchmarks" / "results" / "compiled.jsonl"
 
@@ -92,7 +92,7 @@ def test_the_card_of_an_adapter(adapter, profile, name):
 
 def test_measured_rates_replace_published_ones():
     ceilings = {"copy": 800e9, "multiply_add": 30e12, "launch": 5e-6}
-    card = card_of(Target("NVIDIA H100", Profile.DISCRETE, tuned=Tuned.of({}, ceilings)))
+    card = card_of(Target("NVIDIA H100", Profile.DISCRETE, overrides=Overrides(tuned=Tuned.of({}, ceilings))))
     assert (card.memory, card.launch) == (800e9, 5e-6)
     assert 2 * card.multiply_adds == pytest.approx(30e12)
     assert card.cores == 132

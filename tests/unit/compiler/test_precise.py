@@ -19,7 +19,7 @@ from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.ops import directml as functions
 
 FAST = Target("adapter", features=frozenset({"shader-f16"}))
-STRICT = (replace(FAST, precise=True), replace(FAST, deterministic=True))
+STRICT = (FAST.with_policies(precise=True), FAST.with_policies(deterministic=True))
 
 
 def dense(direction: ConvolutionDirection = ConvolutionDirection.FORWARD) -> descs.Convolution:
@@ -81,7 +81,7 @@ def test_winograd_s_filtering_is_rejected_by_name() -> None:
     for target in STRICT:
         for name in WINOGRAD:
             with pytest.raises(InvalidArgument, match="does not fit"):
-                compiler.compile_operator(dense(), replace(target, schedule=name))
+                compiler.compile_operator(dense(), target.with_overrides(schedule=name))
 
 
 def test_the_schedule_has_the_reason() -> None:

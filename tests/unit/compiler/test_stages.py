@@ -15,7 +15,7 @@ from dmlgpu.compiler import operators
 from dmlgpu.compiler.plan import Plan, PlanTensor, Reduce, Sort, Source
 from dmlgpu.compiler.schedule import schedule
 from dmlgpu.compiler.schedule.steps.base import KernelStep, Schedule, ScheduledRepeat
-from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.target import Overrides, Policies, Profile, Target
 from dmlgpu.compiler.wgsl import render
 from dmlgpu.compiler.wgsl.sharing import share_known
 from dmlgpu.conformance.cases.registry import case_by_name, case_names
@@ -27,12 +27,12 @@ OTHER = Target(
     "another browser",
     Profile.INTEGRATED,
     frozenset({"immediates", "shader-f16", "shader-int64", "shader-f64"}),
-    deterministic=True,
-    schedule="register",
     max_storage_buffers=10,
     max_workgroups_per_dimension=1000,
     max_workgroup_invocations=1024,
     max_workgroup_storage=32768,
+    policies=Policies(deterministic=True),
+    overrides=Overrides(schedule="register"),
 )
 """Target that differs in everything except the loop limit and the largest binding, by which schedules split steps."""
 

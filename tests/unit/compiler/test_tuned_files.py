@@ -15,7 +15,7 @@ from dmlgpu.bench import tuning
 from dmlgpu.bench.ratios import Ratio
 from dmlgpu.bench.tuning import TuningFinding
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.compiler.target import UNTUNED, AdapterInfo, Target, Tuned
+from dmlgpu.compiler.target import UNTUNED, AdapterInfo, Overrides, Target, Tuned
 from dmlgpu.compiler.tuned_files import TunedFileWarning, read_tuned, tuned_file, tuned_folder, tuned_for
 
 CARD = AdapterInfo("Card 7 (rev. A)", "Vulkan", "discrete", "maker", "driver 1.2")
@@ -145,10 +145,12 @@ def test_a_file_has_its_format_version_and_adapter(tmp_path: Path) -> None:
 
 
 def test_targets_with_equal_choices_are_equal_and_others_are_not() -> None:
-    target, same, other = (Target("card", tuned=Tuned.of({"q": answer})) for answer in ("a", "a", "b"))
+    target, same, other = (
+        Target("card", overrides=Overrides(tuned=Tuned.of({"q": answer}))) for answer in ("a", "a", "b")
+    )
     assert target == same and hash(target) == hash(same) and target != other and target != Target("card")
     assert pickle.loads(pickle.dumps(target)) == target
-    assert target.tuned.answer("q", tuple) == "a" and target.tuned.answer("r", tuple) == ""
+    assert target.overrides.tuned.answer("q", tuple) == "a" and target.overrides.tuned.answer("r", tuple) == ""
 
 
 # ---- measured rates

@@ -29,7 +29,7 @@ class MisbehavingSuite:
         kind = name.partition("-")[0]
         print("a driver prints this to standard output", flush=True)
         if kind == "precise":
-            return Outcome(name, Status.PASS, message=f"precise: {device.backend.target.precise}")
+            return Outcome(name, Status.PASS, message=f"precise: {device.backend.target.policies.precise}")
         return getattr(self, kind)(name)
 
     def good(self, name: str) -> Outcome:

@@ -14,7 +14,7 @@ from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.graph.compiler import compile_network
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.stages import compile_operator
-from dmlgpu.compiler.target import Division, Float16Conversions, Float16Encoding, Profile, Target
+from dmlgpu.compiler.target import Division, Float16Conversions, Float16Encoding, Policies, Profile, Target
 from dmlgpu.conformance.cases.registry import case_by_name, case_names
 from dmlgpu.conformance.mutation.suite import shaders
 from dmlgpu.conformance.suites.attributes import AttributeSuite
@@ -44,10 +44,10 @@ H100 = Target(
     subgroup_lanes=32,
     float16=Float16Conversions(True, Float16Encoding.F16),
     division=Division.FUSED,
-    trusted=True,
     max_storage_buffers=64,
     max_workgroup_invocations=1024,
     max_workgroup_storage=49152,
+    policies=Policies(checked=False),
 )
 TARGETS = (
     LLVMPIPE,
@@ -105,7 +105,7 @@ def render_quick_cases() -> None:
             render(desc, target.general.exact)
         for network in networks:
             compile_network(network, target.general)
-    deterministic = replace(TARGETS[1], deterministic=True)
+    deterministic = TARGETS[1].with_policies(deterministic=True)
     for desc in descs:
         render(desc, deterministic)
     for target in TARGETS[:2]:

@@ -332,4 +332,4 @@ def test_precise_gpus_sum_at_most_1024_keys_in_a_row() -> None:
     sizes: dict[str, Any] = {"key_tensor": (1, 4096, 32), "value_tensor": (1, 4096, 24)}
     desc = attention(query_tensor=(1, 4096, 32), output_tensor=(1, 4096, 24), **sizes)
     assert attend(desc, GPU).parts == 1
-    assert attend(desc, replace(GPU, precise=True)).share == 1024
+    assert attend(desc, GPU.with_policies(precise=True)).share == 1024

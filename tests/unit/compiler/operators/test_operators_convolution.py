@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.schedule.steps.products import OperandLayout, ScheduledContract
-from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.target import Overrides, Profile, Target
 from tests.schedules import steps_of
 from tests.unit.rejections import rejection
 
@@ -226,7 +225,7 @@ def holds(program: Program, file: str) -> bool:
 
 
 def by(schedule: str, profile: Profile = Profile.CPU) -> Target:
-    return Target("Adapter", profile, schedule=schedule)
+    return Target("Adapter", profile, overrides=Overrides(schedule=schedule))
 
 
 def nhwc(sizes: tuple[int, int, int, int]) -> TensorDesc:
@@ -282,7 +281,7 @@ def test_parts_of_a_filter_begin_at_units() -> None:
     )
     (step,) = contracts(desc, by("shared-split", Profile.DISCRETE))
     assert step.a.layout is OperandLayout.ALONG and step.parts > 1 and step.share % 4 == 0
-    (step,) = contracts(desc, replace(by("shared", Profile.DISCRETE), precise=True))
+    (step,) = contracts(desc, by("shared", Profile.DISCRETE).with_policies(precise=True))
     assert step.chunk == 112
 
 

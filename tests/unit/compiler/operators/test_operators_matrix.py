@@ -18,7 +18,7 @@ from dmlgpu.compiler.schedule.gemm import CHUNK
 from dmlgpu.compiler.schedule.gemm_choice import NAMES, Shape, alternatives, choose, expected_cost
 from dmlgpu.compiler.schedule.steps.products import OperandLayout, ProductSchedule, ScheduledContract
 from dmlgpu.compiler.schedule.steps.reductions import ScheduledRows
-from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.target import Overrides, Profile, Target
 from tests.schedules import steps_of
 from tests.unit.rejections import rejection
 
@@ -194,7 +194,7 @@ def test_tiles_in_workgroup_memory_cover_few_rows_exactly() -> None:
 
 
 def test_two_levels_of_sums_take_no_large_tiles() -> None:
-    exact, large = replace(GPU, precise=True), Shape(1, 4096, 4096, 4096)
+    exact, large = GPU.with_policies(precise=True), Shape(1, 4096, 4096, 4096)
     tile = choose(large, exact).tile
     assert tile.rows * tile.units == 8
     assert choose(replace(large, inner=CHUNK), exact).tile == choose(large, GPU).tile
@@ -234,14 +234,14 @@ def test_invocations_in_the_same_rows_broadcast_them(b_flags: TensorFlags) -> No
     assert contract(square(256, b_flags=b_flags), wide).sharing == step.tile.across == 8
     text = compiler.compile_operator(square(256, b_flags=b_flags), wide).kernels[-1].wgsl
     assert (text.count("= a_fetch("), text.count("subgroupBroadcast(")) == (step.steps, 8 * step.steps)
-    for target in (CPU, replace(GPU, features=in_step.features), replace(in_step, schedule="shared")):
+    for target in (CPU, replace(GPU, features=in_step.features), in_step.with_overrides(schedule="shared")):
         assert contract(square(256), target).sharing == 1
         assert "subgroup" not in compiler.compile_operator(square(256), target).kernels[-1].wgsl
 
 
 def test_a_single_invocation_reads_all_its_rows() -> None:
     """Eight columns are two units, so that larger workgroups have several rows of tiles."""
-    in_step = replace(CPU, features=frozenset({"subgroup"}), schedule="register")
+    in_step = replace(CPU, features=frozenset({"subgroup"})).with_overrides(schedule="register")
     step = contract(gemm((512, 64), (64, 8), (512, 8)), in_step)
     assert (step.sharing, step.tile.down > 1) == (1, True)
 
@@ -284,10 +284,10 @@ def test_operands_with_few_reads_or_uneven_panels_are_not_repacked() -> None:
 
 def test_long_sums_are_computed_in_chunks() -> None:
     desc = gemm((64, 5000), (5000, 64), (64, 64))
-    assert contract(desc, Target("CPU", schedule="register")).chunk == CHUNK
+    assert contract(desc, Target("CPU", overrides=Overrides(schedule="register"))).chunk == CHUNK
     assert contract(square(256), CPU).chunk == 0
     assert contract(square(2048), GPU).chunk == 0
-    assert contract(square(2048), replace(GPU, precise=True)).chunk == CHUNK
+    assert contract(square(2048), GPU.with_policies(precise=True)).chunk == CHUNK
 
 
 @pytest.mark.parametrize(("inner", "whole"), [(64, True), (48, True), (40, False), (33, False)])
@@ -337,8 +337,8 @@ def test_a_softmax_takes_its_rows_from_a_temporary() -> None:
 
 def test_a_beta_of_0_binds_no_c() -> None:
     c = TensorDesc(F32, (64, 64))
+    small = Target("CPU", overrides=Overrides(schedule="small"))
     with_c, without = (
-        compiler.compile_operator(square(64, c_tensor=c, beta=beta), Target("CPU", schedule="small")).kernels[0].slots
-        for beta in (1.0, 0.0)
+        compiler.compile_operator(square(64, c_tensor=c, beta=beta), small).kernels[0].slots for beta in (1.0, 0.0)
     )
     assert (len(with_c), len(without)) == (4, 3)

@@ -11,7 +11,7 @@ from dmlgpu.compiler import operators
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.operators.lowering import lowering
 from dmlgpu.compiler.schedule.steps.ordering import ScatterSchedule, ScheduledScatter
-from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.target import Policies, Profile, Target
 from tests.schedules import steps_of
 from tests.unit.rejections import rejection
 
@@ -175,7 +175,7 @@ def test_a_copy_then_updates_merged_and_packed_as_both_tensors_allow(desc, sourc
     ("desc", "marks"), [(scatter(output_tensor=floats(4, 5, 6, strides=(32, 6, 1))), 4 * 5 * 6), (blocks(), 5 * 12)]
 )
 def test_a_deterministic_scatter_marks_the_last_update_of_each_unit_first(desc, marks):
-    target = Target("any", deterministic=True)
+    target = Target("any", policies=Policies(deterministic=True))
     _, clear, mark, store = steps_of(desc, target)
     labels = [kernel.label.split(" x")[0] for kernel in compiler.compile_operator(desc, target).kernels]
     assert labels == [f"{desc.operator.lower()} {label}" for label in ("copy", "clear marks", "mark", "scatter marked")]

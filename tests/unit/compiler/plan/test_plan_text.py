@@ -14,12 +14,12 @@ from dmlgpu.compiler.rewrites.sources import identity
 from dmlgpu.compiler.schedule import schedule
 from dmlgpu.compiler.schedule.steps.base import in_turns
 from dmlgpu.compiler.stages import compile_operator
-from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.target import Policies, Profile, Target
 from dmlgpu.compiler.wgsl import render, templates
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
 
 CPU = Target("CPU", Profile.CPU, frozenset({"immediates"}))
-GPU = Target("GPU", Profile.DISCRETE, frozenset({"immediates"}), deterministic=True)
+GPU = Target("GPU", Profile.DISCRETE, frozenset({"immediates"}), policies=Policies(deterministic=True))
 
 
 def floats(*sizes: int) -> TensorDesc:

@@ -14,10 +14,16 @@ from dmlgpu.compiler.program import Checks
 from dmlgpu.compiler.schedule import schedule
 from dmlgpu.compiler.schedule.steps.cooperative import ScheduledCooperative
 from dmlgpu.compiler.stages import compile_operator
-from dmlgpu.compiler.target import COOPERATIVE, AdapterInfo, Profile, Target
+from dmlgpu.compiler.target import COOPERATIVE, AdapterInfo, Policies, Profile, Target
 from dmlgpu.runtime.wgpu import cooperative
 
-GPU = Target("GPU", Profile.DISCRETE, frozenset({COOPERATIVE, "subgroup"}), max_workgroup_storage=32768, trusted=True)
+GPU = Target(
+    "GPU",
+    Profile.DISCRETE,
+    frozenset({COOPERATIVE, "subgroup"}),
+    max_workgroup_storage=32768,
+    policies=Policies(checked=False),
+)
 F16, F32 = DataType.FLOAT16, DataType.FLOAT32
 CARD = AdapterInfo("Card", "Vulkan", "discrete", "maker", "driver 1")
 
@@ -38,8 +44,8 @@ def schedules(desc: descs.Gemm, target: Target) -> list[type]:
     [
         (gemm(128, 32, 128), replace(GPU, features=frozenset({"subgroup"}))),
         (gemm(128, 32, 128), replace(GPU, profile=Profile.CPU)),
-        (gemm(128, 32, 128), replace(GPU, precise=True)),
-        (gemm(128, 32, 128), replace(GPU, schedule="shared")),
+        (gemm(128, 32, 128), GPU.with_policies(precise=True)),
+        (gemm(128, 32, 128), GPU.with_overrides(schedule="shared")),
         (gemm(128, 32, 128), replace(GPU, max_workgroup_storage=8192)),
         (gemm(128, 32, 128, F32), GPU),
         (gemm(128, 24, 128), GPU),

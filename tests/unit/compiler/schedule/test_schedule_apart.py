@@ -9,12 +9,12 @@ import pytest
 from dmlgpu.bench.choosing import of_operator
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.schedule.steps.products import ProductSchedule, ScheduledContract
-from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.target import Overrides, Profile, Target
 from dmlgpu.compiler.wgsl import render
 from tests.schedules import scheduled, steps_of
 
 F32, F16 = DataType.FLOAT32, DataType.FLOAT16
-GPU, CPU = (Target("x", profile, schedule="shared") for profile in (Profile.DISCRETE, Profile.CPU))
+GPU, CPU = (Target("x", profile, overrides=Overrides(schedule="shared")) for profile in (Profile.DISCRETE, Profile.CPU))
 
 IMAGES = {"batch": 4, "channels": 64, "filters": 64, "height": 56, "width": 56, "stride": 2}
 ODD = {"m": 256, "k": 256, "n": 257}

@@ -328,11 +328,11 @@ def test_schedules_are_chosen_and_rejected_by_name() -> None:
     single, many = convolution((8, 8), (3, 3)), convolution((56, 56), (3, 3), lead=(1, 1, 64), outputs=64)
     assert choose(single, CPU).name == "depthwise"
     assert choose(many, CPU).name == "winograd-4"
-    assert choose(many, replace(CPU, schedule="implicit-gemm")).name == "implicit-gemm"
+    assert choose(many, CPU.with_overrides(schedule="implicit-gemm")).name == "implicit-gemm"
     with pytest.raises(InvalidArgument, match="'depthwise' does not fit"):
-        choose(many, replace(CPU, schedule="depthwise"))
+        choose(many, CPU.with_overrides(schedule="depthwise"))
     with pytest.raises(InvalidArgument, match="no schedule 'fast'; there are implicit-gemm"):
-        choose(many, replace(CPU, schedule="fast"))
+        choose(many, CPU.with_overrides(schedule="fast"))
 
 
 @pytest.mark.parametrize(
@@ -346,7 +346,7 @@ def test_schedules_are_chosen_and_rejected_by_name() -> None:
 )
 def test_a_named_schedule_is_taken(name: str, labels: list[str]) -> None:
     problem = convolution((8, 8), (3, 3), lead=(1, 2, 1))
-    steps = schedule_step(Convolve("", *operands(problem)), replace(CPU, schedule=name))
+    steps = schedule_step(Convolve("", *operands(problem)), CPU.with_overrides(schedule=name))
     assert [step.label for step in steps.steps] == labels
 
 
@@ -368,7 +368,7 @@ def test_the_products_of_winograd_waste_least(side: int, outputs: int, expected:
 def test_winograd_has_the_tiles_of_its_name(tile: int, columns: int) -> None:
     """Four adjacent ones, if they fit."""
     problem = convolution((8, 8), (3, 3), lead=(1, 2, 1))
-    *_, last = schedule_step(Convolve("", *operands(problem)), replace(CPU, schedule=f"winograd-{tile}")).steps
+    *_, last = schedule_step(Convolve("", *operands(problem)), CPU.with_overrides(schedule=f"winograd-{tile}")).steps
     assert isinstance(last, ScheduledTiles) and last.tile == (1, 1, 1, tile, columns)
 
 
@@ -379,7 +379,7 @@ def test_positions_that_lie_contiguously_are_one_dimension_of_columns() -> None:
     def product(strides: tuple[int, ...]) -> ScheduledContract:
         source, epilogue, output = operands(problem)
         source = replace(source, input=replace(source.input, strides=strides))
-        steps = schedule_step(Convolve("test", source, epilogue, output), replace(CPU, schedule="register"))
+        steps = schedule_step(Convolve("test", source, epilogue, output), CPU.with_overrides(schedule="register"))
         (step,) = (step for step in steps.steps if isinstance(step, ScheduledContract))
         return step
 

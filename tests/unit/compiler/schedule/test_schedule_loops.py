@@ -1,7 +1,6 @@
 """Loops of kernels that drivers would unroll: their ends are opaque, so that drivers take milliseconds, not seconds."""
 
 import re
-from dataclasses import replace
 
 import pytest
 
@@ -9,7 +8,7 @@ from dmlgpu import Graph, TensorDesc
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.schedule import schedule
-from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.target import Overrides, Profile, Target
 from dmlgpu.compiler.wgsl import render
 from dmlgpu.ops import directml as functions
 
@@ -57,7 +56,9 @@ def test_no_driver_knows_where_a_loop_ends(build, label):
 def test_cpu_adapters_keep_sums_of_products_in_arrays(profile, inner):
     graph = Graph()
     functions.gemm(graph.input((1, 1, 64, inner)), graph.input((1, 1, inner, 64)))
-    chosen = schedule(operators.lower(graph.nodes[-1].desc), Target("any", profile, schedule="register"))
+    chosen = schedule(
+        operators.lower(graph.nodes[-1].desc), Target("any", profile, overrides=Overrides(schedule="register"))
+    )
     text = next(kernel.wgsl for kernel in render(chosen).kernels if "register" in kernel.label)
     names = {"sum", "total"} if inner == 5000 else {"sum"}
     arrays = {f"{name}_{lane}" for name in names for lane in "xyzw"}
@@ -68,6 +69,6 @@ def test_cpu_adapters_keep_sums_of_products_in_arrays(profile, inner):
 def test_cpu_adapters_loop_once_over_inner_dimensions():
     graph = Graph()
     functions.convolution(graph.input((1, 16, 12, 12)), graph.input((16, 16, 5, 5)))
-    chosen = schedule(operators.lower(graph.nodes[-1].desc), replace(CPU, schedule="register"))
+    chosen = schedule(operators.lower(graph.nodes[-1].desc), CPU.with_overrides(schedule="register"))
     text = next(kernel.wgsl for kernel in render(chosen).kernels if "register" in kernel.label)
     assert re.findall(r"for \(var (\w+) =", text) == ["turn", "place"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from dmlgpu import descs
@@ -99,7 +97,7 @@ def test_sums_are_whole_if_iterations_divide_them() -> None:
 
 
 def test_a_slice_of_exact_devices_sums_no_more_than_a_chunk() -> None:
-    choice = choose(Shape(1, 1, 1 << 20, 1 << 16, streams=True), replace(GPU, precise=True))
+    choice = choose(Shape(1, 1, 1 << 20, 1 << 16, streams=True), GPU.with_policies(precise=True))
     assert choice.schedule is ProductSchedule.STREAMED
     assert (1 << 16) // choice.parts // choice.tile.slices <= 1024
 

@@ -19,14 +19,14 @@ from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.program import Program, RenderedKernel, uniform_bytes
 from dmlgpu.compiler.stages import compile_operator
-from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.target import Policies, Profile, Target
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.compiler.wgsl.parameters import LARGEST_DIVIDED, Parameter
 from dmlgpu.compiler.wgsl.parameters import resolve as read_parameters
 from dmlgpu.runtime.specialization import Specialize, Specializer
 from dmlgpu.tensors.graphs.graph import Graph
 
-GENERAL = Target("GPU", Profile.DISCRETE, frozenset({"immediates"}), specialized=False)
+GENERAL = Target("GPU", Profile.DISCRETE, frozenset({"immediates"}), policies=Policies(specialized=False))
 HEAD = "struct Params { bases: vec4<u32>, more_bases: vec4<u32>, zero: u32 }\nvar<immediate> params: Params;\n"
 MAIN = "@compute @workgroup_size(64)\nfn main() {\n}\n"
 
@@ -231,7 +231,7 @@ def test_another_model_of_the_same_kinds_of_layers_shares_most_kernels():
 
     first, second = sources(GENERAL)
     assert len(first & second) > len(second) / 2
-    special_first, special_second = sources(replace(GENERAL, specialized=True))
+    special_first, special_second = sources(GENERAL.with_policies(specialized=True))
     assert len(special_first & special_second) < len(first & second)
 
 

@@ -24,7 +24,7 @@ from dmlgpu.compiler.graph.passes.numbers import NUMBER
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.plan import Affine, AffineView, Map, Plan, PlanBinding, PlanTensor, Role, apply, constants
 from dmlgpu.compiler.schedule import schedule
-from dmlgpu.compiler.target import Division, Float16Conversions, Float16Encoding, Profile, Target
+from dmlgpu.compiler.target import Division, Float16Conversions, Float16Encoding, Overrides, Policies, Profile, Target
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.compiler.wgsl.linker import calls, declared, library
 from dmlgpu.compiler.wgsl.render import render
@@ -70,7 +70,9 @@ TARGETS = (
     Target("CPU", Profile.CPU, FEATURES),
     Target("GPU", Profile.DISCRETE),
     Target("in step", Profile.CPU, FEATURES | {"subgroup"}, subgroup_lanes=8),
-    Target("GPU in step", Profile.DISCRETE, frozenset({"shader-f16", "subgroup"}), deterministic=True),
+    Target(
+        "GPU in step", Profile.DISCRETE, frozenset({"shader-f16", "subgroup"}), policies=Policies(deterministic=True)
+    ),
 )
 KEYWORDS = """
 alias break case const const_assert continue continuing default diagnostic discard else enable false fn for if let
@@ -322,9 +324,11 @@ def test_every_file_is_rendered_by_some_operator(texts):
     indices, rows = TensorDesc(DataType.UINT32, (1, 5)), TensorDesc(DataType.FLOAT32, (5, 64))
     gather = descs.Gather(input_tensor=table, indices_tensor=indices, output_tensor=rows, axis=0, index_dimensions=1)
     in_parts = compiler.compile_operator(gather, Target("small bindings", max_binding_size=8192))
-    general = compiler.compile_operator(gather, Target("shared kernels", specialized=False))
+    general = compiler.compile_operator(gather, Target("shared kernels", policies=Policies(specialized=False)))
     convolution = case_by_name("convolution-float32-1x16x14x14-packed-s0").desc
-    windows = compiler.compile_operator(convolution, Target("GPU", Profile.DISCRETE, schedule="shared"))
+    windows = compiler.compile_operator(
+        convolution, Target("GPU", Profile.DISCRETE, overrides=Overrides(schedule="shared"))
+    )
     products = [quantized.compiled(target, rows) for target in (quantized.CPU, quantized.GPU) for rows in (1, 64)]
     products += [quantized.compiled(quantized.CPU, columns=128, owned=True)]
     matrix_units = compiler.compile_operator(cooperative.gemm(128, 32, 128), cooperative.GPU)

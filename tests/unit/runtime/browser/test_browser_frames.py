@@ -92,7 +92,7 @@ def test_limits_and_features_become_the_targets():
     target = target_of(adapter_info(FACTS, 1), precise=True, disabled_features=["shader-f16"])
     assert target.max_binding_size == 1 << 27
     assert target.max_workgroup_storage == 16384
-    assert target.precise
+    assert target.policies.precise
     assert not target.has("shader-f16")
     assert not target.has("immediates")
     assert not target.multiplies_words

@@ -16,15 +16,29 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.errors import InvalidArgument, NotSupported
 from dmlgpu.compiler.program import Checks, RenderedKernel
 from dmlgpu.compiler.stages import compile_operator
-from dmlgpu.compiler.target import CHECKS_VARIABLE, AdapterInfo, Float16Conversions, Float16Encoding, Profile, Target
+from dmlgpu.compiler.target import (
+    CHECKS_VARIABLE,
+    AdapterInfo,
+    Float16Conversions,
+    Float16Encoding,
+    Policies,
+    Profile,
+    Target,
+)
 from dmlgpu.conformance.cases.registry import case_by_name, case_names
 from dmlgpu.runtime.wgpu import checks
 
 F32 = DataType.FLOAT32
 CARD = AdapterInfo("Card", "Vulkan", "discrete", "maker", "driver 1")
 FEATURES = frozenset({"immediates", "shader-int64", "shader-f64", "shader-f16", "subgroup"})
-GPU = Target("Card", Profile.DISCRETE, FEATURES, float16=Float16Conversions(True, Float16Encoding.F16), trusted=True)
-TARGETS = (GPU, GPU.exact, Target("Card", Profile.INTEGRATED, trusted=True))
+GPU = Target(
+    "Card",
+    Profile.DISCRETE,
+    FEATURES,
+    float16=Float16Conversions(True, Float16Encoding.F16),
+    policies=Policies(checked=False),
+)
+TARGETS = (GPU, GPU.exact, Target("Card", Profile.INTEGRATED, policies=Policies(checked=False)))
 
 
 @pytest.fixture(autouse=True)
@@ -124,9 +138,9 @@ COPY = descs.ElementWiseIdentity(input_tensor=TensorDesc(F32, (64,)), output_ten
     ],
 )
 def test_loops_over_rows_keep_their_bounds(desc: OperatorDesc, schedule: str, expected: list[Checks]) -> None:
-    target = replace(GPU, schedule=schedule)
+    target = GPU.with_overrides(schedule=schedule)
     assert [kernel.checks for kernel in kernels_of(desc, target)] == expected
-    checked = kernels_of(desc, replace(target, trusted=False))
+    checked = kernels_of(desc, target.with_policies(checked=True))
     assert {kernel.checks for kernel in checked} == {Checks.ALL}
     assert [kernel.wgsl.removeprefix(f"// checks: {kernel.checks}\n") for kernel in kernels_of(desc, target)] == [
         kernel.wgsl for kernel in checked
@@ -136,7 +150,7 @@ def test_loops_over_rows_keep_their_bounds(desc: OperatorDesc, schedule: str, ex
 def test_programs_say_which_checks_their_kernels_have() -> None:
     (kernel,) = kernels_of(gemm(1024))
     assert "wgpu's checks: none" in str(kernel)
-    (checked,) = kernels_of(gemm(1024), replace(GPU, trusted=False))
+    (checked,) = kernels_of(gemm(1024), GPU.with_policies(checked=True))
     assert "checks" not in str(checked)
 
 

@@ -74,7 +74,7 @@ def test_target_takes_over_limits_and_features() -> None:
     target = target_of(CARD, deterministic=True)
     assert target.profile is Profile.DISCRETE
     assert target.features == {"immediates", "shader-f16"}
-    assert target.deterministic
+    assert target.policies.deterministic
     assert target.max_storage_buffers == 10
     assert target.max_binding_size == 1 << 30
     assert target.max_workgroup_invocations == 256
