@@ -6,11 +6,11 @@ from typing import Any
 
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.compiler import operators
-from dmlgpu.compiler.schedule import Schedule, schedule
+from dmlgpu.compiler.schedule import ScheduledPlan, schedule
 from dmlgpu.compiler.target import Target
 
 
-def scheduled(desc: OperatorDesc, target: Target) -> Schedule:
+def scheduled(desc: OperatorDesc, target: Target) -> ScheduledPlan:
     """Return the schedule of a description on a target."""
     return schedule(operators.lower(desc), target)
 

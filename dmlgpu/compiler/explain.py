@@ -42,7 +42,7 @@ from dmlgpu.compiler.plan.parts import read, written
 from dmlgpu.compiler.plan.text import equations, kind_of
 from dmlgpu.compiler.program import Program, RenderedKernel
 from dmlgpu.compiler.schedule.scheduling import schedule_in_parts
-from dmlgpu.compiler.schedule.steps.base import AnyScheduled, KernelStep, Schedule, ScheduledSteps, in_turns
+from dmlgpu.compiler.schedule.steps.base import AnyScheduled, KernelStep, ScheduledPlan, ScheduledSteps, in_turns
 from dmlgpu.compiler.stages import stages
 from dmlgpu.compiler.target import Target
 
@@ -180,7 +180,7 @@ class Explanation:
     title: str
     desc: OperatorDesc | GraphDesc
     plan: Plan
-    schedule: Schedule
+    schedule: ScheduledPlan
     program: Program
     graph: CompiledGraph | None = None
 

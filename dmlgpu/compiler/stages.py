@@ -13,7 +13,7 @@ from dmlgpu.compiler.plan import Plan
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.program_cache import memory_of, programs
 from dmlgpu.compiler.rewrites.padding import preserve_padding
-from dmlgpu.compiler.schedule import Schedule, schedule
+from dmlgpu.compiler.schedule import ScheduledPlan, schedule
 from dmlgpu.compiler.schedule.scheduling import in_plain_steps
 from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl.render import render
@@ -41,7 +41,7 @@ class Stages:
     """
 
     plan: Plan
-    schedule: Schedule
+    schedule: ScheduledPlan
     program: Program
 
 

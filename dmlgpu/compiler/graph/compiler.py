@@ -34,7 +34,7 @@ from dmlgpu.compiler.schedule.convolution_choice import saved_by_channels_last
 from dmlgpu.compiler.schedule.gemm import multiplies_integers
 from dmlgpu.compiler.schedule.quantized import is_pairable
 from dmlgpu.compiler.schedule.scheduling import as_schedule, can_bind, in_plain_steps, schedule_in_parts
-from dmlgpu.compiler.schedule.steps.base import AnyScheduled, KernelStep, Schedule, ScheduledRepeat, ScheduledSteps
+from dmlgpu.compiler.schedule.steps.base import AnyScheduled, KernelStep, ScheduledPlan, ScheduledRepeat, ScheduledSteps
 from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl.render import render
 from dmlgpu.compiler.wgsl.sharing import share_known
@@ -189,7 +189,7 @@ class CompiledGraph:
     network: Network
     lowered: tuple[tuple[Step, ...], ...]
     plan: Plan
-    schedule: Schedule
+    schedule: ScheduledPlan
     program: Program
     notes: tuple[Note, ...] = field(default=())
 
@@ -270,13 +270,13 @@ def _rewritten(plan: Plan, network: Network, target: Target, disabled: Collectio
     return replace(plan, steps=rewritten(plan.steps), initialization=rewritten(plan.initialization))
 
 
-def _program(schedule: Schedule, network: Network) -> Program:
+def _program(schedule: ScheduledPlan, network: Network) -> Program:
     start = time.perf_counter()
     program = share_known(replace(render(schedule), constants=all_constants(network)))
     return replace(program, timings=Timings(rendering=time.perf_counter() - start))
 
 
-def _scheduled(plan: Plan, target: Target, network: Network) -> Schedule:
+def _scheduled(plan: Plan, target: Target, network: Network) -> ScheduledPlan:
     """Return the schedule of a plan, with kernels labeled by their steps."""
     once = sum((schedule_named(step, target).as_initialization for step in plan.initialization), ScheduledSteps())
     steps = once + sum((schedule_named(step, target) for step in plan.steps), ScheduledSteps())

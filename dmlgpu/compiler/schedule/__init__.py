@@ -4,9 +4,9 @@ import importlib
 import pkgutil
 
 from dmlgpu.compiler.schedule.scheduling import schedule
-from dmlgpu.compiler.schedule.steps.base import KernelStep, Schedule
+from dmlgpu.compiler.schedule.steps.base import KernelStep, ScheduledPlan
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
 
-__all__ = ["KernelStep", "Schedule", "schedule"]
+__all__ = ["KernelStep", "ScheduledPlan", "schedule"]

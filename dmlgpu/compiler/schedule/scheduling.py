@@ -18,7 +18,7 @@ from dmlgpu.compiler.schedule.splitting import in_parts
 from dmlgpu.compiler.schedule.steps.base import (
     AnyScheduled,
     KernelStep,
-    Schedule,
+    ScheduledPlan,
     ScheduledRepeat,
     ScheduledSteps,
     in_turns,
@@ -26,7 +26,7 @@ from dmlgpu.compiler.schedule.steps.base import (
 from dmlgpu.compiler.target import Target
 
 
-def schedule(plan: Plan, target: Target, inputs: Sequence[TensorDesc | None] = ()) -> Schedule:
+def schedule(plan: Plan, target: Target, inputs: Sequence[TensorDesc | None] = ()) -> ScheduledPlan:
     """Return the schedule of a plan on a target.
 
     Args:
@@ -42,11 +42,13 @@ def schedule(plan: Plan, target: Target, inputs: Sequence[TensorDesc | None] = (
     return as_schedule(plan.operator, steps, target, inputs)
 
 
-def as_schedule(operator: str, steps: ScheduledSteps, target: Target, inputs: Sequence[TensorDesc | None]) -> Schedule:
+def as_schedule(
+    operator: str, steps: ScheduledSteps, target: Target, inputs: Sequence[TensorDesc | None]
+) -> ScheduledPlan:
     """Return the schedule of all steps of a plan; for arguments and errors see ``schedule``."""
     steps = _keep_owned(steps, inputs, target)
     check_count(sum(turns for _, turns in in_turns((*steps.steps, *steps.initialization))))
-    return Schedule(operator, target, steps.steps, steps.initialization, _memory(steps), target.moves_doubles)
+    return ScheduledPlan(operator, target, steps.steps, steps.initialization, _memory(steps), target.moves_doubles)
 
 
 def check_count(kernels: int) -> None:

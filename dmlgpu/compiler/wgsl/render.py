@@ -12,7 +12,7 @@ from dmlgpu.compiler.plan import Allocation, PlanBinding
 from dmlgpu.compiler.plan.parts import signature
 from dmlgpu.compiler.program import Checks, Copy, Program, RenderedKernel, Slot, with_checks
 from dmlgpu.compiler.schedule.memory import MemoryLayout
-from dmlgpu.compiler.schedule.steps.base import AnyScheduled, KernelStep, Schedule, ScheduledRepeat
+from dmlgpu.compiler.schedule.steps.base import AnyScheduled, KernelStep, ScheduledPlan, ScheduledRepeat
 from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl.parameters import parameterized, resolve
 from dmlgpu.compiler.wgsl.spreading import Part, parts_of, slots_of, spread
@@ -23,7 +23,7 @@ Rendered: TypeAlias = tuple[str, tuple[int, ...], tuple[PlanBinding, ...], tuple
 """Source, parameters, and, by slot, the bound resource and its part."""
 
 
-def render(schedule: Schedule) -> Program:
+def render(schedule: ScheduledPlan) -> Program:
     """Return a schedule's kernels as text, with their bindings and grids. Those that run once, at initialization, read
     sizes from their parameters, also on a specialized target.
 

@@ -14,7 +14,7 @@ from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.plan import Plan, PlanTensor, Reduce, Sort, Source
 from dmlgpu.compiler.schedule import schedule
-from dmlgpu.compiler.schedule.steps.base import KernelStep, Schedule, ScheduledRepeat
+from dmlgpu.compiler.schedule.steps.base import KernelStep, ScheduledPlan, ScheduledRepeat
 from dmlgpu.compiler.target import Overrides, Policies, Profile, Target
 from dmlgpu.compiler.wgsl import render
 from dmlgpu.compiler.wgsl.sharing import share_known
@@ -46,7 +46,7 @@ def plans() -> dict[str, Plan]:
 
 
 @functools.cache
-def schedules(target: Target) -> dict[str, Schedule]:
+def schedules(target: Target) -> dict[str, ScheduledPlan]:
     """Return schedules by case, without those that exceed a limit of the target."""
     by_case = {}
     for name, plan in plans().items():
@@ -57,7 +57,7 @@ def schedules(target: Target) -> dict[str, Schedule]:
     return by_case
 
 
-def kernels(chosen: Schedule) -> Iterator[KernelStep]:
+def kernels(chosen: ScheduledPlan) -> Iterator[KernelStep]:
     for step in (*chosen.initialization, *chosen.steps):
         yield from step.steps if isinstance(step, ScheduledRepeat) else (step,)
 

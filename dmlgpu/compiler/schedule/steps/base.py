@@ -124,7 +124,7 @@ class ScheduledSteps:
 
 
 @dataclass(frozen=True)
-class Schedule:
+class ScheduledPlan:
     """Schedule of a plan on a target: kernels in order, with all choices made.
 
     Attributes:
