@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -238,10 +238,10 @@ class PreparedWorkload(Protocol):
 
 @contextlib.contextmanager
 def retargeted(device: Device, **changes: Any) -> Iterator[None]:
-    """Make the device compile for a target with other values of these fields, in this context."""
+    """Make the device compile for a target with these overrides, in this context."""
     backend = device.backend
     before = backend.target
-    backend.target = replace(before, **changes)
+    backend.target = before.with_overrides(**changes)
     try:
         yield
     finally:
