@@ -35,16 +35,6 @@ from dmlgpu.compiler.explain import check
 from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.program import Program, RenderedKernel
-from dmlgpu.compiler.target import (
-    CHECKS_VARIABLE,
-    DIVISION_VARIABLE,
-    FLOAT16_VARIABLE,
-    SUBGROUPS_VARIABLE,
-    Division,
-    Float16Encoding,
-    SubgroupPolicy,
-    TrustPolicy,
-)
 from dmlgpu.conformance.drivers.discovery import machine_manifests
 from dmlgpu.runtime.adapters import adapters
 from dmlgpu.runtime.device import Device
@@ -108,10 +98,10 @@ def environment_of(family: str) -> dict[str, str]:
         "DMLGPU_TUNED": "off",  # the same kernels on every machine
         # Nothing can be measured. RADV's pack2x16float rounds towards zero, its quotients are not exact, it limits
         # accesses of buffers, and its subgroups are full.
-        FLOAT16_VARIABLE: Float16Encoding.F16,
-        DIVISION_VARIABLE: Division.FUSED,
-        CHECKS_VARIABLE: os.environ.get(CHECKS_VARIABLE) or TrustPolicy.NEVER,
-        SUBGROUPS_VARIABLE: os.environ.get(SUBGROUPS_VARIABLE) or SubgroupPolicy.ALWAYS,
+        "DMLGPU_FLOAT16": "f16",
+        "DMLGPU_DIVISION": "fused",
+        "DMLGPU_CHECKS": os.environ.get("DMLGPU_CHECKS") or "never",
+        "DMLGPU_SUBGROUPS": os.environ.get("DMLGPU_SUBGROUPS") or "always",
     }
 
 

@@ -117,8 +117,7 @@ def facts_of(info: AdapterInfo) -> list[tuple[str, str]]:
         ("driver", info.driver),
         ("features", ", ".join(info.features)),
         ("data types", "\n".join([*types, *_half_precision(info)])),
-        ("checks", _checks(info)),
-        ("matrix units", _matrix_units(info)),
+        *_probed(info),
         ("limits", "\n".join(", ".join(limits[first : first + 4]) for first in range(0, len(limits), 4))),
     ]
 
@@ -130,26 +129,21 @@ _CHECKS = {
 }
 
 
-def _checks(info: AdapterInfo) -> str:
-    """Return the bounds checks of kernels; empty for adapters whose kernels wgpu does not compile."""
+def _probed(info: AdapterInfo) -> list[tuple[str, str]]:
+    """Return the facts that are measured on an adapter; none for adapters whose kernels wgpu does not compile."""
     if info.backend in ("NumPy", "Browser"):
-        return ""
-    from dmlgpu.runtime.wgpu.checks import is_trusted  # noqa: PLC0415 - loads wgpu, which listed the adapter
+        return []
+    from dmlgpu.runtime.wgpu import adapter, context, probes  # noqa: PLC0415 - loads wgpu, which listed the adapter
 
-    return f"{_CHECKS[is_trusted(info)]} (docs/devices.md)"
-
-
-def _matrix_units(info: AdapterInfo) -> str:
-    """Return whether products use an adapter's matrix units; empty if wgpu lists none, or does not reach the
-    adapter in this process."""
-    if info.backend in ("NumPy", "Browser"):
-        return ""
-    from dmlgpu.runtime.wgpu import adapter, cooperative  # noqa: PLC0415 - loads wgpu, which listed the adapter
-
+    limits = probes.CHECKS.facts(info, info.features)
     try:
-        return cooperative.describe_support(adapter.wgpu_adapter(info), info)
-    except AdapterNotFound:
-        return ""
+        matrices = context.matrix_support(adapter.wgpu_adapter(info), info)
+    except AdapterNotFound:  # in this process
+        matrices = ""
+    return [
+        ("checks", f"{_CHECKS[limits if limits is None else bool(limits)]} (docs/devices.md)"),
+        ("matrix units", matrices),
+    ]
 
 
 def _half_precision(info: AdapterInfo) -> tuple[str, ...]:

@@ -135,10 +135,6 @@ class Profile(enum.StrEnum):
     DISCRETE = "discrete"
 
 
-FLOAT16_VARIABLE = "DMLGPU_FLOAT16"
-"""Environment variable that names a ``Float16Encoding`` to use regardless of the measurement."""
-
-
 class Float16Encoding(enum.StrEnum):
     """Method of conversion from float32 to float16 in kernels."""
 
@@ -164,10 +160,6 @@ SOFTWARE_FLOAT16 = Float16Conversions()
 """Conversions by integer arithmetic, which are exact everywhere."""
 
 
-DIVISION_VARIABLE = "DMLGPU_DIVISION"
-"""Environment variable that names a ``Division`` to use regardless of the measurement."""
-
-
 class Division(enum.StrEnum):
     """Method for correctly rounded quotients and square roots of float32 in kernels."""
 
@@ -178,30 +170,6 @@ class Division(enum.StrEnum):
 
 COOPERATIVE = "cooperative-matrix"
 """Feature of adapters whose matrix units WGSL can use, by an extension of naga."""
-
-CHECKS_VARIABLE = "DMLGPU_CHECKS"
-"""Environment variable that names a ``TrustPolicy``."""
-
-
-class TrustPolicy(enum.StrEnum):
-    """Kernels that are compiled with all checks that wgpu adds to shaders."""
-
-    AUTO = "auto"  # kernels of adapters that do not bound buffer accesses themselves
-    ALWAYS = "always"
-    NEVER = "never"  # none on Vulkan, for tests and listings
-
-
-SUBGROUPS_VARIABLE = "DMLGPU_SUBGROUPS"
-"""Environment variable that names a ``SubgroupPolicy``."""
-
-
-class SubgroupPolicy(enum.StrEnum):
-    """Adapters that use the feature ``subgroup``, among those that have it."""
-
-    AUTO = "auto"  # CPU adapters, and GPUs whose subgroups are full
-    ALWAYS = "always"
-    NEVER = "never"
-
 
 MIN_LANES = 4
 """Minimum subgroup size guaranteed by WebGPU."""

@@ -15,7 +15,8 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.target import Division, Target
 from dmlgpu.runtime.executor import Range, Resources
-from dmlgpu.runtime.wgpu import GpuBackend, division
+from dmlgpu.runtime.wgpu import GpuBackend
+from dmlgpu.runtime.wgpu.probes import DIVISION
 
 
 def run_desc(
@@ -97,5 +98,5 @@ def gemm_of(product: Product) -> tuple[descs.Gemm, list[NDArray[Any]], NDArray[A
 
 def division_of_gpus(backend: GpuBackend) -> Division:
     """How an adapter divides if its own operations are not exact, as those of GPUs."""
-    exact = division.FACTS.known(backend.info) or division.FACTS.measured(backend.wgpu_device, backend.info)
+    exact = DIVISION.known(backend.info) or DIVISION.measured(backend.wgpu_device, backend.info)
     return Division.FUSED if Division.FUSED in exact else Division.SOFTWARE

@@ -7,27 +7,26 @@ import re
 import subprocess
 import sys
 import weakref
-from types import ModuleType
 
 import pytest
 from wgpu.backends.wgpu_native._ffi import ffi
 
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.target import AdapterInfo
-from dmlgpu.runtime.wgpu import GpuBackend, checks, cooperative, division, float16, subgroups
+from dmlgpu.runtime.wgpu import GpuBackend, checks, cooperative
 from dmlgpu.runtime.wgpu.adapter import wgpu_adapter
 from dmlgpu.runtime.wgpu.context import why_unusable
+from dmlgpu.runtime.wgpu.measured import Probe
+from dmlgpu.runtime.wgpu.probes import CHECKS, PROBES
 
 
-@pytest.mark.parametrize(
-    "module", [checks, division, float16, subgroups], ids=lambda module: module.__name__.split(".")[-1]
-)
-def test_a_measurement_keeps_no_device(adapter: AdapterInfo, module: ModuleType, without_collections: None) -> None:
+@pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.name)
+def test_a_measurement_keeps_no_device(adapter: AdapterInfo, probe: Probe, without_collections: None) -> None:
     backend = GpuBackend(adapter)
-    if module is subgroups and not backend.target.has("subgroup"):
-        pytest.skip("no feature subgroup")
+    if not probe.applies(adapter, backend.target.features):
+        pytest.skip("the facts do not matter on the adapter")
     types = set(ffi._parsed_types)
-    assert module.measure(backend.wgpu_device)
+    assert probe.measured(backend.wgpu_device, adapter)
     assert set(ffi._parsed_types) == types
     device = weakref.ref(backend.wgpu_device)
     del backend
@@ -39,8 +38,7 @@ def test_a_failed_measurement_keeps_no_device(
 ) -> None:
     monkeypatch.setattr(checks, "_KERNEL", "no shader")
     backend = GpuBackend(adapter)
-    facts = checks.MeasuredFacts("bounds", checks.measure)
-    assert facts.measured(backend.wgpu_device, backend.info) == frozenset()
+    assert CHECKS.measured(backend.wgpu_device, backend.info) == frozenset()
     device = weakref.ref(backend.wgpu_device)
     del backend
     assert device() is None

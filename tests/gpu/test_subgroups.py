@@ -9,8 +9,8 @@ import pytest
 
 from dmlgpu import Device, TensorDesc, descs
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.compiler.target import SUBGROUPS_VARIABLE, Profile
-from dmlgpu.runtime.wgpu import GpuBackend, context, subgroups
+from dmlgpu.compiler.target import Profile
+from dmlgpu.runtime.wgpu import GpuBackend, context, measured, probes, subgroups
 from tests.gpu.descriptions import run_desc
 
 ROWS = TensorDesc(DataType.FLOAT32, (3, 1000))
@@ -50,17 +50,21 @@ def test_wrong_subgroups_are_noticed(
 @pytest.mark.parametrize("is_full", [True, False])
 def test_gpus_are_measured_once(with_subgroups: GpuBackend, is_full: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """The adapter passes for a GPU."""
-    monkeypatch.delenv(SUBGROUPS_VARIABLE, raising=False)
-    facts = subgroups.MeasuredFacts("subgroups", lambda device: frozenset({subgroups.FULL} if is_full else ()))
-    monkeypatch.setattr(subgroups, "FACTS", facts)
-    info, target = with_subgroups.info, replace(with_subgroups.target, profile=Profile.DISCRETE)
-    measured = context.with_measured_facts(with_subgroups.wgpu_device, info, target, ())
-    assert measured.has("subgroup") is is_full
-    assert subgroups.has_full_subgroups(info, target) is is_full
+    monkeypatch.setenv("DMLGPU_CACHE", "off")
+    monkeypatch.delenv(probes.SUBGROUPS.variable, raising=False)
+    monkeypatch.setattr(measured, "CACHED", {})
+    results = [frozenset({subgroups.FULL} if is_full else ())]
+    monkeypatch.setattr(probes, "PROBES", [replace(probes.SUBGROUPS, measure=lambda device: results.pop())])
+    info, target = replace(with_subgroups.info, kind="discrete"), with_subgroups.target
+    assert probes.with_facts(info, target).has("subgroup")
+    for _ in range(2):
+        target_of_gpu = context.with_measured_facts(with_subgroups.wgpu_device, info, target, ())
+        assert target_of_gpu.has("subgroup") is is_full
+    assert probes.with_facts(info, target).has("subgroup") is is_full
 
 
 def test_a_device_without_subgroups_uses_none(with_subgroups: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(SUBGROUPS_VARIABLE, "never")
+    monkeypatch.setenv("DMLGPU_SUBGROUPS", "never")
     device = Device(with_subgroups.info)
     assert isinstance(device.backend, GpuBackend)
     assert not device.backend.target.has("subgroup")

@@ -12,7 +12,7 @@ from dmlgpu import Device
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.program import Checks
 from dmlgpu.compiler.stages import compile_operator
-from dmlgpu.compiler.target import CHECKS_VARIABLE, Profile
+from dmlgpu.compiler.target import Profile
 from dmlgpu.conformance.cases.registry import case_by_name, case_names
 from dmlgpu.runtime.wgpu import GpuBackend, checks
 from tests.gpu.descriptions import run_desc
@@ -56,7 +56,7 @@ def test_accesses_without_limits_are_found(backend: GpuBackend, monkeypatch: pyt
 def test_devices_are_checked_on_request(backend: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     if backend.info.backend != "Vulkan":
         pytest.skip("kernels of other drivers than Vulkan's keep all checks")
-    monkeypatch.setenv(CHECKS_VARIABLE, "never")
+    monkeypatch.setenv("DMLGPU_CHECKS", "never")
     for is_checked in (False, True):
         device = Device(backend.info, checked=is_checked)
         assert device.backend.target.policies.checked is is_checked

@@ -6,30 +6,14 @@ import functools
 import os
 import re
 from collections.abc import Collection
-from dataclasses import replace
 from typing import Any
 
 import wgpu
 
 from dmlgpu.common.errors import AdapterNotFound
-from dmlgpu.compiler.target import (
-    MIN_LANES,
-    PARAMETER_BYTES,
-    SOFTWARE_FLOAT16,
-    AdapterInfo,
-    Division,
-    Overrides,
-    Policies,
-    Profile,
-    Target,
-    Tuned,
-)
+from dmlgpu.compiler.target import MIN_LANES, PARAMETER_BYTES, AdapterInfo, Overrides, Policies, Profile, Target, Tuned
 from dmlgpu.compiler.tuned_files import tuned_for
-from dmlgpu.runtime.wgpu import forks
-from dmlgpu.runtime.wgpu.checks import is_trusted
-from dmlgpu.runtime.wgpu.division import known_division
-from dmlgpu.runtime.wgpu.float16 import known_conversions
-from dmlgpu.runtime.wgpu.subgroups import has_full_subgroups
+from dmlgpu.runtime.wgpu import forks, probes
 
 FEATURES = (
     "immediates",
@@ -160,11 +144,7 @@ def target_of(
         max_workgroup_invocations=info.limits["max-compute-invocations-per-workgroup"],
         max_workgroup_storage=info.limits["max-compute-workgroup-storage-size"],
         max_binding_size=info.limits["max-storage-buffer-binding-size"],
-        policies=Policies(deterministic, precise, checked=not is_trusted(info)),
+        policies=Policies(deterministic, precise),
         overrides=Overrides(tuned=tuned_for(info) if tuned is None else tuned),
     )
-    if has_full_subgroups(info, target) is False:
-        target = replace(target, features=target.features - {"subgroup"})
-    float16 = known_conversions(info, target) or SOFTWARE_FLOAT16
-    division = known_division(info, target) or Division.SOFTWARE
-    return replace(target, float16=float16, division=division)
+    return probes.with_facts(info, target)

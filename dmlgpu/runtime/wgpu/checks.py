@@ -19,18 +19,14 @@ Kernels keep the bounds of loops where ``KernelStep.keeps_loop_bounds`` says so.
 
 from __future__ import annotations
 
-import os
 from typing import Final
 
 import numpy as np
 import wgpu
 from numpy.typing import NDArray
 
-from dmlgpu.common.errors import InvalidArgument, shown
-from dmlgpu.compiler.target import CHECKS_VARIABLE, AdapterInfo, TrustPolicy
 from dmlgpu.runtime.wgpu import native
-from dmlgpu.runtime.wgpu.measured import MeasuredFacts, contents_after
-from dmlgpu.runtime.wgpu.waiting import without_signals
+from dmlgpu.runtime.wgpu.measured import contents_after
 
 LIMITED: Final = "limited"
 """Name of the fact that the hardware limits buffer accesses to the bound range."""
@@ -54,54 +50,12 @@ fn main(@builtin(local_invocation_index) me: u32) {
 """
 
 
-def policy() -> TrustPolicy:
-    """Return the policy that the environment variable names, else AUTO.
-
-    Raises:
-        InvalidArgument: If it has an unknown value.
-    """
-    name = os.environ.get(CHECKS_VARIABLE, "").strip().lower() or TrustPolicy.AUTO
-    if name not in list(TrustPolicy):
-        raise InvalidArgument(f"{CHECKS_VARIABLE} must be one of {', '.join(TrustPolicy)}, got {shown(name)}")
-    return TrustPolicy(name)
-
-
-def is_trusted(info: AdapterInfo) -> bool | None:
-    """Return whether kernels of an adapter are compiled without checks; None if this must be measured first.
-
-    Kernels for Metal, Direct3D 12 and OpenGL always have checks: there, wgpu's are the only ones that limit accesses of
-    buffers. On CPU adapters, kernels without checks are slower: llvmpipe unrolls their loops too far.
-
-    Raises:
-        InvalidArgument: If the environment variable has an unknown value.
-    """
-    chosen = policy()
-    if chosen is TrustPolicy.ALWAYS or info.backend != "Vulkan":
-        return False
-    if chosen is TrustPolicy.NEVER:
-        return True
-    if info.kind not in ("integrated", "discrete"):
-        return False
-    facts = FACTS.known(info)
-    return None if facts is None else LIMITED in facts
-
-
-def measured_trust(device: wgpu.GPUDevice, info: AdapterInfo) -> bool:
-    """Measure whether the hardware of a device limits buffer accesses, and cache the result for the adapter and its
-    driver.
-
-    If the kernel fails, checks stay enabled until the next process measures again.
-    """
-    return LIMITED in FACTS.measured(device, info)
-
-
 def measure(device: wgpu.GPUDevice) -> frozenset[str]:
     """Return whether accesses past the end of a bound range read zeros and write nothing, in a kernel without checks.
 
     They stay within the buffer, so the measurement is harmless on adapters without limits.
     """
-    buffers = without_signals(lambda: _after_accesses(device))
-    *accessed, results = buffers
+    *accessed, results = _after_accesses(device)
     is_intact = all((buffer[_WORDS:] == _GUARD).all() for buffer in accessed)
     reads_zeros = not results[_WORDS:].any()
     return frozenset({LIMITED} if is_intact and reads_zeros else ())
@@ -114,7 +68,3 @@ def _after_accesses(device: wgpu.GPUDevice) -> list[NDArray[np.uint32]]:
     guarded, places = np.full(2 * _WORDS, _GUARD, np.uint32), np.full(3 * _WORDS, _WORDS, np.uint32)
     bound_bytes = (_BOUND_BYTES, _BOUND_BYTES, places.nbytes)
     return contents_after(device, module, (guarded, guarded, places), bound_bytes=bound_bytes)
-
-
-FACTS: Final = MeasuredFacts("bounds", measure)
-"""Cached facts: whether adapters limit buffer accesses."""

@@ -13,12 +13,8 @@ import wgpu
 from dmlgpu.common.deferred import DeferredCalls
 from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidArgument, InvalidState, NotSupported, OutOfMemory
 from dmlgpu.compiler.target import COOPERATIVE, AdapterInfo, Target
-from dmlgpu.runtime.wgpu import cooperative, forks, native
+from dmlgpu.runtime.wgpu import cooperative, forks, native, probes
 from dmlgpu.runtime.wgpu.adapter import describe, target_of, wgpu_adapter
-from dmlgpu.runtime.wgpu.checks import is_trusted, measured_trust
-from dmlgpu.runtime.wgpu.division import known_division, measured_division
-from dmlgpu.runtime.wgpu.float16 import known_conversions, measured_conversions
-from dmlgpu.runtime.wgpu.subgroups import has_full_subgroups, measured_subgroups
 from dmlgpu.runtime.wgpu.waiting import without_signals
 
 NO_DEVICE: Final = "the driver cannot create a device"
@@ -172,18 +168,9 @@ def with_measured_facts(
     device: wgpu.GPUDevice, info: AdapterInfo, target: Target, disabled_features: Collection[str]
 ) -> Target:
     """Return the target with the facts of the adapter that only kernels can measure, measured if they are unknown."""
+    matrices = {COOPERATIVE} & (set(device.features) - set(disabled_features))
     with OPENGL if info.backend == "OpenGL" else contextlib.nullcontext():
-        if known_conversions(info, target) is None:
-            target = replace(target, float16=measured_conversions(device, info, target))
-        if known_division(info, target) is None:
-            target = replace(target, division=measured_division(device, info))
-        if is_trusted(info) is None:
-            target = target.with_policies(checked=not measured_trust(device, info))
-        if has_full_subgroups(info, target) is None and not measured_subgroups(device, info):
-            target = replace(target, features=target.features - {"subgroup"})
-        if target.has("subgroup") and cooperative.is_usable(device, info, disabled_features):
-            target = replace(target, features=target.features | {COOPERATIVE})
-    return target
+        return probes.with_facts(info, replace(target, features=target.features | matrices), device)
 
 
 def why_unusable(info: AdapterInfo) -> str:
@@ -198,6 +185,25 @@ def why_unusable(info: AdapterInfo) -> str:
     except NotSupported as error:
         return str(error).removeprefix(f"{info}: ")
     return ""
+
+
+def matrix_support(adapter: Any, info: AdapterInfo) -> str:
+    """Describe whether products of an adapter use its matrix units, with the reason if not; empty if wgpu lists none.
+
+    Args:
+        adapter: A wgpu adapter.
+        info: Its facts.
+    """
+    if not adapter.features >= cooperative.NEEDED:
+        return ""
+    try:
+        device = cooperative.request_features(adapter, cooperative.NEEDED)
+    except RuntimeError as error:
+        return f"{COOPERATIVE} is not used, because wgpu-native rejects it: {reason_of(error)}"
+    facts = probes.MATRICES.facts(info, device.features, device) or ()
+    native.destroy(device)
+    is_right = cooperative.EQUAL in facts
+    return COOPERATIVE if is_right else f"{COOPERATIVE} is not used, because its products differ from NumPy's"
 
 
 def reason_of(error: Exception) -> str:

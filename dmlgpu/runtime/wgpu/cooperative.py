@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import wgpu
-from numpy.typing import NDArray
 
-from dmlgpu.compiler.target import COOPERATIVE, AdapterInfo, Profile, Target
+from dmlgpu.compiler.target import COOPERATIVE, Profile, Target
 from dmlgpu.runtime.wgpu import native
-from dmlgpu.runtime.wgpu.measured import MeasuredFacts, contents_after
-from dmlgpu.runtime.wgpu.waiting import without_signals
+from dmlgpu.runtime.wgpu.measured import contents_after
 
 if TYPE_CHECKING:
     from dmlgpu.compiler.program import RenderedKernel
@@ -58,43 +56,23 @@ def request_features(adapter: Any, features: Collection[str]) -> wgpu.GPUDevice:
     return native.without_cycle(device)
 
 
-def is_usable(device: wgpu.GPUDevice, info: AdapterInfo, disabled: Collection[str]) -> bool:
-    """Return whether a device multiplies by cooperative matrices: it has the feature and computes correctly, which is
-    measured unless cached."""
-    if not device.features >= NEEDED or NEEDED & set(disabled):
-        return False
-    facts = FACTS.known(info)
-    return EQUAL in (FACTS.measured(device, info) if facts is None else facts)
-
-
-def describe_support(adapter: Any, info: AdapterInfo) -> str:
-    """Describe whether products of an adapter use its matrix units, with the reason if not; empty if wgpu lists none.
-
-    Args:
-        adapter: A wgpu adapter.
-        info: Its facts.
-    """
-    if not adapter.features >= NEEDED:
-        return ""
-    try:
-        device = request_features(adapter, NEEDED)
-    except RuntimeError as error:
-        reason = str(error).strip().splitlines()[-1].strip()
-        return f"{COOPERATIVE} is not used, because wgpu-native rejects it: {reason}"
-    is_right = is_usable(device, info, ())
-    native.destroy(device)
-    return f"{COOPERATIVE}" if is_right else f"{COOPERATIVE} is not used, because its products differ from NumPy's"
-
-
 def measure(device: wgpu.GPUDevice) -> frozenset[str]:
     """Return whether a device computes a product by cooperative matrices correctly."""
+    from dmlgpu.compiler.program import parameter_bytes  # noqa: PLC0415 - see ``rendered_product``
+
     rng = np.random.default_rng(1)
     a, b = (
         rng.integers(-_LARGEST, _LARGEST + 1, sizes).astype(np.float16)
         for sizes in ((_ROWS, _INNER), (_INNER, _COLUMNS))
     )
-    result = without_signals(lambda: _product(device, rendered_product(), a, b))
     expected = (a.astype(np.float32) @ b.astype(np.float32)).astype(np.float16)
+    kernel = rendered_product()
+    roles = [slot.role.value for slot in kernel.slots]
+    tensors = [(a, b)[slot.index] if slot.role.value == "input" else np.zeros_like(expected) for slot in kernel.slots]
+    parameters = np.frombuffer(parameter_bytes((0,) * len(kernel.slots)), np.uint32)
+    module = device.create_shader_module(code=kernel.wgsl)
+    words = contents_after(device, module, (*tensors, parameters), workgroups=kernel.grid)
+    result = words[roles.index("output")].view(np.float16).reshape(expected.shape)
     return frozenset({EQUAL} if np.array_equal(result, expected) else ())
 
 
@@ -113,22 +91,3 @@ def rendered_product() -> RenderedKernel:
     target = Target("measured", Profile.DISCRETE, NEEDED - {"shader-f16"})
     (kernel,) = compile_operator(descs.Gemm(a_tensor=a, b_tensor=b, output_tensor=output), target).kernels
     return kernel
-
-
-def _product(
-    device: wgpu.GPUDevice, kernel: RenderedKernel, a: NDArray[np.float16], b: NDArray[np.float16]
-) -> NDArray[np.float16]:
-    """Return the product of two matrices, computed by the kernel."""
-    from dmlgpu.compiler.program import parameter_bytes  # noqa: PLC0415 - as above
-
-    module = device.create_shader_module(code=kernel.wgsl)
-    result = np.zeros((_ROWS, _COLUMNS), np.float16)
-    parameters = np.frombuffer(parameter_bytes((0,) * len(kernel.slots)), np.uint32)
-    operands = [result if slot.role.value == "output" else (a, b)[slot.index] for slot in kernel.slots]
-    words = contents_after(device, module, (*operands, parameters), workgroups=kernel.grid)
-    index = next(index for index, slot in enumerate(kernel.slots) if slot.role.value == "output")
-    return words[index].view(np.float16).reshape(_ROWS, _COLUMNS)
-
-
-FACTS: Final = MeasuredFacts("matrices", measure)
-"""Cached facts: whether adapters compute products by cooperative matrices correctly."""

@@ -7,18 +7,12 @@ differs from NumPy's, kernels use integer arithmetic.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Collection
-from typing import Final
-
 import numpy as np
 import wgpu
 from numpy.typing import NDArray
 
-from dmlgpu.common.errors import InvalidArgument, shown
-from dmlgpu.compiler.target import DIVISION_VARIABLE, AdapterInfo, Division, Profile, Target
-from dmlgpu.runtime.wgpu.measured import MeasuredFacts, contents_after
-from dmlgpu.runtime.wgpu.waiting import without_signals
+from dmlgpu.compiler.target import Division
+from dmlgpu.runtime.wgpu.measured import contents_after
 
 _KERNEL = """
 @group(0) @binding(0) var<storage, read_write> pairs: array<vec2<f32>>;
@@ -43,37 +37,6 @@ _SPECIAL = (0.0, -0.0, 1.0, 3.0, 1e-38, 8e37, 1.7e38, 3.4e38, np.inf, -np.inf, n
 _TINY = float(np.finfo(np.float32).tiny)
 
 
-def known_division(info: AdapterInfo, target: Target) -> Division | None:
-    """Return the division of kernels for an adapter; None if it must be measured first.
-
-    CPU adapters are not measured: only llvmpipe and SwiftShader are known, which use the CPU's operations.
-
-    Raises:
-        InvalidArgument: If the environment variable has an unknown value.
-    """
-    name = os.environ.get(DIVISION_VARIABLE, "").strip().lower()
-    if name:
-        if name not in list(Division):
-            raise InvalidArgument(f"{DIVISION_VARIABLE} must be one of {', '.join(Division)}, got {shown(name)}")
-        return Division(name)
-    if target.profile is Profile.CPU:
-        return Division.NATIVE
-    exact = FACTS.known(info)
-    return None if exact is None else _fastest(exact)
-
-
-def measured_division(device: wgpu.GPUDevice, info: AdapterInfo) -> Division:
-    """Measure the fastest exact division of a device, and cache it for the adapter and its driver.
-
-    If the kernel fails, it is software until the next process tries again.
-    """
-    return _fastest(FACTS.measured(device, info))
-
-
-def _fastest(exact: Collection[str]) -> Division:
-    return next((division for division in (Division.NATIVE, Division.FUSED) if division in exact), Division.SOFTWARE)
-
-
 def measure(device: wgpu.GPUDevice) -> frozenset[str]:
     """Return the divisions by which all quotients and square roots of a sample are rounded correctly on a device.
 
@@ -84,11 +47,11 @@ def measure(device: wgpu.GPUDevice) -> frozenset[str]:
         a, b = pairs.T
         expected = np.stack([a / b, a / np.float32(1.1), np.float32(3) / b, np.sqrt(np.abs(a))], axis=1)
     counts = ~(_is_subnormal(expected) | _is_subnormal(pairs).any(axis=1, keepdims=True))
-    results = without_signals(lambda: {division: _computed(device, division, pairs) for division in _OPERATIONS})
+    computed = {division: _computed(device, division, pairs) for division in _OPERATIONS}
     return frozenset(
         str(division)
-        for division, computed in results.items()
-        if np.array_equal(computed[counts], expected[counts], equal_nan=True)
+        for division, results in computed.items()
+        if np.array_equal(results[counts], expected[counts], equal_nan=True)
     )
 
 
@@ -119,7 +82,3 @@ def _computed(device: wgpu.GPUDevice, division: Division, pairs: NDArray[np.floa
     contents = (pairs, np.zeros((len(pairs), 4), np.float32), np.zeros(4, np.uint32))
     words = contents_after(device, module, contents, workgroups=(len(pairs) // 64,))
     return words[1].view(np.float32).reshape(-1, 4)
-
-
-FACTS: Final = MeasuredFacts("division", measure)
-"""Cached facts: exact divisions of adapters."""

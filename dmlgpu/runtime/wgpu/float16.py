@@ -6,26 +6,14 @@ of float16, and every float32 around which rounding changes: ties, the numbers n
 
 from __future__ import annotations
 
-import os
-from collections.abc import Collection
 from typing import Any, Final
 
 import numpy as np
 import wgpu
 from numpy.typing import NDArray
 
-from dmlgpu.common.errors import InvalidArgument, shown
-from dmlgpu.compiler.target import (
-    FLOAT16_VARIABLE,
-    SOFTWARE_FLOAT16,
-    AdapterInfo,
-    Float16Conversions,
-    Float16Encoding,
-    Profile,
-    Target,
-)
-from dmlgpu.runtime.wgpu.measured import MeasuredFacts, contents_after
-from dmlgpu.runtime.wgpu.waiting import without_signals
+from dmlgpu.compiler.target import Float16Encoding
+from dmlgpu.runtime.wgpu.measured import contents_after
 
 UNPACK: Final = "unpack"
 """Name of the decoding in files; encodings have the names of ``Float16Encoding``."""
@@ -49,44 +37,10 @@ _BY_F16 = ("enable f16;", "pack2x16float(vec2<f32>(f32(f16(x)), 0.0))")
 _WITHOUT_F16 = ("", "0xffffffffu")
 
 
-def known_conversions(info: AdapterInfo, target: Target) -> Float16Conversions | None:
-    """Return the conversions for kernels on an adapter; None if they must be measured first.
-
-    On CPU adapters they are software: LLVM's code for them is no faster.
-
-    Raises:
-        InvalidArgument: If the environment variable has an unknown value.
-    """
-    requested = os.environ.get(FLOAT16_VARIABLE, "")
-    if requested and requested not in set(Float16Encoding):
-        raise InvalidArgument(f"{FLOAT16_VARIABLE} must be one of {', '.join(Float16Encoding)}, got {shown(requested)}")
-    if requested == Float16Encoding.SOFTWARE or (not requested and target.profile is Profile.CPU):
-        return SOFTWARE_FLOAT16
-    if requested:
-        return _fastest({UNPACK, requested}, target)
-    exact = FACTS.known(info)
-    return None if exact is None else _fastest(exact, target)
-
-
-def measured_conversions(device: wgpu.GPUDevice, info: AdapterInfo, target: Target) -> Float16Conversions:
-    """Measure the conversions that are exact on a device, and cache them for the adapter and its driver.
-
-    If the kernel fails, they are software until the next process tries again.
-    """
-    return _fastest(FACTS.measured(device, info), target)
-
-
-def _fastest(exact: Collection[str], target: Target) -> Float16Conversions:
-    """Return the fastest of the exact conversions that a target can use."""
-    usable = [Float16Encoding.PACK, *((Float16Encoding.F16,) if target.has("shader-f16") else ())]
-    encoding = next((encoding for encoding in usable if encoding in exact), Float16Encoding.SOFTWARE)
-    return Float16Conversions(UNPACK in exact, encoding)
-
-
 def measure(device: wgpu.GPUDevice) -> frozenset[str]:
     """Return the names of the conversions that are exact on a device."""
     floats = critical_floats()
-    packed, rounded, unpacked = without_signals(lambda: _converted(device, floats))
+    packed, rounded, unpacked = _converted(device, floats)
     with np.errstate(over="ignore"):
         expected = floats.astype(np.float16)
     halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
@@ -127,7 +81,3 @@ def _converted(device: wgpu.GPUDevice, floats: NDArray[np.float32]) -> list[NDAr
     empty = np.zeros_like(floats)
     unpacked = np.zeros(1 << 16, np.uint32)
     return contents_after(device, module, (floats, empty, empty, unpacked), workgroups=(-(-floats.size // 64),))[1:]
-
-
-FACTS: Final = MeasuredFacts("float16", measure)
-"""Cached facts: exact conversions of adapters."""

@@ -1,11 +1,12 @@
-"""Facts about drivers, measured by a kernel once per adapter and driver and cached in the user's cache folder."""
+"""Probes: facts about drivers that a kernel measures once per adapter and driver, cached in the user's cache folder."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,49 +14,104 @@ import numpy as np
 import wgpu
 from numpy.typing import NDArray
 
-from dmlgpu.common.errors import DmlError
-from dmlgpu.common.files import whole_file
-from dmlgpu.common.folders import FOLDER_VARIABLE, cache_folder
-from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.common.errors import DmlError, InvalidArgument, shown
+from dmlgpu.common.files import first_record, whole_file
+from dmlgpu.common.folders import FOLDER_VARIABLE, cache_folder, user_caches
+from dmlgpu.compiler.target import AdapterInfo, Target
 from dmlgpu.compiler.tuned_files import identity, tuned_file
 from dmlgpu.runtime.wgpu import native
+from dmlgpu.runtime.wgpu.waiting import without_signals
 
 FORMAT: Final = 1
 
+CACHED: Final[dict[tuple[str, str], frozenset[str]]] = {}
+"""Facts by probe and adapter; bounded by the adapters of the machine."""
 
-class MeasuredFacts:
-    """Names of the facts that hold on each adapter, cached in memory and in files.
 
-    Args:
-        name: Name of the folder, and of the list in a file.
-        measure: Returns the names of the facts that hold on a device.
+def _matter(info: AdapterInfo, features: Collection[str]) -> bool:
+    """Return True: most facts matter on every adapter."""
+    return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe:
+    """Facts that a kernel measures on an adapter, and what they decide.
+
+    Attributes:
+        name: Name of the folder of the cached facts, and of the list in its files.
+        measure: Runs the kernel on a device and returns the names of the facts that hold.
+        decide: Returns a target with the field that depends on the facts, from a target and the facts that hold.
+        variable: Environment variable that overrides the measurement; empty if there is none.
+        values: Facts by value of the variable; None measures them.
+        assumed: Facts by kind of adapter, for kinds that are not measured.
+        applies: Returns whether the facts matter on an adapter with enabled features; if not, none holds.
     """
 
-    def __init__(self, name: str, measure: Callable[[wgpu.GPUDevice], frozenset[str]]):
-        self._name, self._measure = name, measure
-        self.cached: dict[str, frozenset[str]] = {}  # bounded by the adapters of the machine
+    name: str
+    measure: Callable[[wgpu.GPUDevice], frozenset[str]]
+    decide: Callable[[Target, Collection[str]], Target]
+    variable: str = ""
+    values: Mapping[str, Collection[str] | None] = field(default_factory=dict)
+    assumed: Mapping[str, Collection[str]] = field(default_factory=dict)
+    applies: Callable[[AdapterInfo, Collection[str]], bool] = _matter
+
+    def facts(
+        self, info: AdapterInfo, features: Collection[str], device: wgpu.GPUDevice | None = None
+    ) -> Collection[str] | None:
+        """Return the facts that kernels of an adapter rely on; None if they must be measured first.
+
+        Args:
+            info: The adapter.
+            features: Its enabled features.
+            device: Device on which facts are measured if they are unknown.
+
+        Raises:
+            InvalidArgument: If the environment variable has an unknown value.
+        """
+        facts = self.given(info, features)
+        if facts is None:
+            facts = self.known(info)
+        return self.measured(device, info) if facts is None and device is not None else facts
+
+    def given(self, info: AdapterInfo, features: Collection[str]) -> Collection[str] | None:
+        """Return the facts that hold regardless of the driver; None if a measurement decides.
+
+        Raises:
+            InvalidArgument: If the environment variable has an unknown value.
+        """
+        value = os.environ.get(self.variable, "").strip().lower()
+        if value and value not in self.values:
+            raise InvalidArgument(f"{self.variable} must be one of {', '.join(self.values)}, got {shown(value)}")
+        if not self.applies(info, features):
+            return ()
+        facts = self.values.get(value)
+        return self.assumed.get(info.kind) if facts is None else facts
 
     def known(self, info: AdapterInfo) -> frozenset[str] | None:
-        """Return the cached facts of an adapter; None if they must be measured first."""
-        key = str(info)
-        if key not in self.cached and (facts := self._read(info)) is not None:
-            self.cached[key] = facts
-        return self.cached.get(key)
+        """Return the measured facts of an adapter and its driver from the caches; None if there are none."""
+        key = self.name, str(info)
+        if key not in CACHED and (path := self.file(info)) is not None:
+            content = first_record(path)
+            facts = content.get(self.name)
+            is_valid = content.get("format") == FORMAT and content.get("adapter") == identity(info)
+            if is_valid and isinstance(facts, list):
+                CACHED[key] = frozenset(map(str, facts))
+        return CACHED.get(key)
 
     def measured(self, device: wgpu.GPUDevice, info: AdapterInfo) -> frozenset[str]:
         """Measure the facts of an adapter on a device, and cache them.
 
-        If a kernel fails, no fact holds until the next process measures again.
+        If the kernel fails, no fact holds until the next process measures again.
         """
         try:
-            facts = self._measure(device)
+            facts = without_signals(lambda: self.measure(device))
         except (DmlError, wgpu.GPUError, RuntimeError) as error:
             error.with_traceback(None)  # frames of wgpu-py refer to it, and would keep the device
             return frozenset()
-        self.cached[str(info)] = facts
+        CACHED[self.name, str(info)] = facts
         path = self.file(info)
         if path is not None:
-            content = {"format": FORMAT, "adapter": identity(info), self._name: sorted(facts)}
+            content = {"format": FORMAT, "adapter": identity(info), self.name: sorted(facts)}
             with contextlib.suppress(OSError):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 with whole_file(path) as file:
@@ -64,25 +120,9 @@ class MeasuredFacts:
 
     def file(self, info: AdapterInfo) -> Path | None:
         """Return the cache file of an adapter's facts; None if there is no cache."""
-        if os.environ.get(FOLDER_VARIABLE) == "off":
+        if os.environ.get(FOLDER_VARIABLE) == "off" or user_caches() is None:
             return None
-        try:
-            return tuned_file(info, cache_folder() / self._name)
-        except FileNotFoundError:
-            return None
-
-    def _read(self, info: AdapterInfo) -> frozenset[str] | None:
-        """Return the facts in a file; None if there is none for the adapter and its driver."""
-        path = self.file(info)
-        if path is None:
-            return None
-        try:
-            content = json.loads(path.read_bytes())
-            if content["format"] == FORMAT and content["adapter"] == identity(info):
-                return frozenset(map(str, content[self._name]))
-        except (OSError, ValueError, LookupError, TypeError):
-            pass
-        return None
+        return tuned_file(info, cache_folder() / self.name)
 
 
 def contents_after(

@@ -8,17 +8,14 @@ combine values in workgroup memory.
 
 from __future__ import annotations
 
-import os
 from typing import Final
 
 import numpy as np
 import wgpu
 from numpy.typing import NDArray
 
-from dmlgpu.common.errors import InvalidArgument, shown
-from dmlgpu.compiler.target import MIN_LANES, SUBGROUPS_VARIABLE, AdapterInfo, Profile, SubgroupPolicy, Target
-from dmlgpu.runtime.wgpu.measured import MeasuredFacts, contents_after
-from dmlgpu.runtime.wgpu.waiting import without_signals
+from dmlgpu.compiler.target import MIN_LANES
+from dmlgpu.runtime.wgpu.measured import contents_after
 
 FULL: Final = "full"
 """Name of the fact that subgroups are full, and shuffles correct."""
@@ -47,36 +44,9 @@ _SHUFFLE = """    if (size > {distance}u) {{
     }}"""
 
 
-def has_full_subgroups(info: AdapterInfo, target: Target) -> bool | None:
-    """Return whether kernels for an adapter use its subgroups; None if this must be measured first.
-
-    CPU adapters are not measured: only llvmpipe and SwiftShader are known, whose subgroups are full.
-
-    Raises:
-        InvalidArgument: If the environment variable has an unknown value.
-    """
-    name = os.environ.get(SUBGROUPS_VARIABLE, "").strip().lower() or SubgroupPolicy.AUTO
-    if name not in list(SubgroupPolicy):
-        raise InvalidArgument(f"{SUBGROUPS_VARIABLE} must be one of {', '.join(SubgroupPolicy)}, got {shown(name)}")
-    if name == SubgroupPolicy.NEVER:
-        return False
-    if name == SubgroupPolicy.ALWAYS or target.profile is Profile.CPU or not target.has("subgroup"):
-        return True
-    facts = FACTS.known(info)
-    return None if facts is None else FULL in facts
-
-
-def measured_subgroups(device: wgpu.GPUDevice, info: AdapterInfo) -> bool:
-    """Measure whether kernels can use the subgroups of a device, and cache the result for the adapter and its driver.
-
-    If the kernel fails, they do not until the next process tries again.
-    """
-    return FULL in FACTS.measured(device, info)
-
-
 def measure(device: wgpu.GPUDevice) -> frozenset[str]:
     """Return whether subgroups are full, and shuffles correct, in workgroups of all sizes."""
-    numbered = without_signals(lambda: [_numbered(device, workgroup) for workgroup in _WORKGROUPS])
+    numbered = [_numbered(device, workgroup) for workgroup in _WORKGROUPS]
     is_full = all(
         np.array_equal(np.sort(numbers), np.arange(numbers.size)) and is_exact.all() for numbers, is_exact in numbered
     )
@@ -91,7 +61,3 @@ def _numbered(device: wgpu.GPUDevice, workgroup: int) -> tuple[NDArray[np.uint32
     (words,) = contents_after(device, module, (np.zeros(2 * workgroup, np.uint32),))
     results = words.reshape(-1, 2)
     return results[:, 0], results[:, 1]
-
-
-FACTS: Final = MeasuredFacts("subgroups", measure)
-"""Cached facts: whether subgroups of adapters are full."""

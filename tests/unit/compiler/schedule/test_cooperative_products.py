@@ -16,6 +16,7 @@ from dmlgpu.compiler.schedule.steps.cooperative import ScheduledCooperative
 from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import COOPERATIVE, AdapterInfo, Policies, Profile, Target
 from dmlgpu.runtime.wgpu import cooperative
+from dmlgpu.runtime.wgpu.context import matrix_support
 
 GPU = Target(
     "GPU",
@@ -106,9 +107,9 @@ def test_devices_are_asked_for_matrix_units(
 
 
 def test_a_rejection_is_described() -> None:
-    text = cooperative.describe_support(_Adapter(set(cooperative.NEEDED), REJECTED), CARD)
+    text = matrix_support(_Adapter(set(cooperative.NEEDED), REJECTED), CARD)
     assert text == (
         "cooperative-matrix is not used, because wgpu-native rejects it: "
         "Some experimental features, X, were requested, but they are not enabled"
     )
-    assert cooperative.describe_support(_Adapter({"subgroup"}), CARD) == ""
+    assert matrix_support(_Adapter({"subgroup"}), CARD) == ""

@@ -1,20 +1,16 @@
-"""Which conversions of float16 kernels of an adapter use, and their text."""
+"""Conversions of float16: numbers of the measurement, and the text of kernels."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dmlgpu import TensorDesc, descs
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import (
-    FLOAT16_VARIABLE,
     SOFTWARE_FLOAT16,
     AdapterInfo,
     Float16Conversions,
@@ -22,94 +18,10 @@ from dmlgpu.compiler.target import (
     Profile,
     Target,
 )
-from dmlgpu.compiler.tuned_files import identity
 from dmlgpu.runtime.wgpu import float16
 
 CARD = AdapterInfo("Card", "Vulkan", "discrete", "maker", "driver 1")
 GPU = Target("Card", Profile.DISCRETE, frozenset({"shader-f16"}))
-
-
-@pytest.fixture(autouse=True)
-def caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder in which conversions are kept."""
-    monkeypatch.delenv(FLOAT16_VARIABLE, raising=False)
-    monkeypatch.delenv("DMLGPU_CACHE", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setenv("LOCALAPPDATA", str(tmp_path))
-    monkeypatch.setattr(float16.FACTS, "cached", {})
-    return tmp_path / "dmlgpu" / "float16"
-
-
-def keep(exact: list[str], info: AdapterInfo = CARD, **changes: object) -> None:
-    path = float16.FACTS.file(CARD)
-    assert path is not None
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"format": 1, "adapter": identity(info), "float16": exact} | changes))
-
-
-@pytest.mark.parametrize(
-    ("exact", "features", "expected"),
-    [
-        (["unpack", "pack", "f16"], {"shader-f16"}, Float16Conversions(True, Float16Encoding.PACK)),
-        (["unpack", "f16"], {"shader-f16"}, Float16Conversions(True, Float16Encoding.F16)),
-        (["unpack", "f16"], set(), Float16Conversions(True)),
-        (["f16"], {"shader-f16"}, Float16Conversions(False, Float16Encoding.F16)),
-        ([], {"shader-f16"}, SOFTWARE_FLOAT16),
-    ],
-)
-def test_the_fastest_exact_conversions_are_used(
-    exact: list[str], features: set[str], expected: Float16Conversions
-) -> None:
-    keep(exact)
-    assert float16.known_conversions(CARD, replace(GPU, features=frozenset(features))) == expected
-
-
-@pytest.mark.parametrize("content", ["{", "[]", '{"format": 1}'])
-def test_conversions_are_measured_without_a_valid_file(content: str) -> None:
-    assert float16.known_conversions(CARD, GPU) is None
-    keep([])
-    path = float16.FACTS.file(CARD)
-    assert path is not None
-    path.write_text(content)
-    assert float16.known_conversions(CARD, GPU) is None
-
-
-def test_conversions_are_measured_again_for_another_driver_or_format(monkeypatch: pytest.MonkeyPatch) -> None:
-    keep(["unpack"], replace(CARD, driver="driver 2"))
-    assert float16.known_conversions(CARD, GPU) is None
-    keep(["unpack"], format=2)
-    assert float16.known_conversions(CARD, GPU) is None
-    keep(["unpack"])
-    monkeypatch.setenv("DMLGPU_CACHE", "off")
-    assert float16.known_conversions(CARD, GPU) is None
-
-
-def test_cpu_adapters_convert_in_software() -> None:
-    keep(["unpack", "pack"])
-    assert float16.known_conversions(CARD, replace(GPU, profile=Profile.CPU)) == SOFTWARE_FLOAT16
-
-
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [
-        ("software", SOFTWARE_FLOAT16),
-        ("pack", Float16Conversions(True, Float16Encoding.PACK)),
-        ("f16", Float16Conversions(True, Float16Encoding.F16)),
-    ],
-)
-def test_the_environment_overrides_measured_conversions(
-    value: str, expected: Float16Conversions, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    keep([])
-    monkeypatch.setenv(FLOAT16_VARIABLE, value)
-    assert float16.known_conversions(CARD, GPU) == expected
-
-
-def test_an_unknown_encoding_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(FLOAT16_VARIABLE, "fast")
-    with pytest.raises(InvalidArgument) as caught:
-        float16.known_conversions(CARD, GPU)
-    assert str(caught.value) == "DMLGPU_FLOAT16 must be one of software, pack, f16, got 'fast'"
 
 
 def test_the_measurement_has_every_number_and_every_tie() -> None:

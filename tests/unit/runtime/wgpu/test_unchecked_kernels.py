@@ -1,12 +1,10 @@
-"""Kernels that are compiled without wgpu's checks: when, which, and that no index of an array can be out of bounds."""
+"""Kernels that are compiled without wgpu's checks: which, and that no index of an array can be out of bounds."""
 
 from __future__ import annotations
 
 import contextlib
 import re
 from collections.abc import Iterator
-from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -16,20 +14,10 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.errors import InvalidArgument, NotSupported
 from dmlgpu.compiler.program import Checks, RenderedKernel
 from dmlgpu.compiler.stages import compile_operator
-from dmlgpu.compiler.target import (
-    CHECKS_VARIABLE,
-    AdapterInfo,
-    Float16Conversions,
-    Float16Encoding,
-    Policies,
-    Profile,
-    Target,
-)
+from dmlgpu.compiler.target import Float16Conversions, Float16Encoding, Policies, Profile, Target
 from dmlgpu.conformance.cases.registry import case_by_name, case_names
-from dmlgpu.runtime.wgpu import checks
 
 F32 = DataType.FLOAT32
-CARD = AdapterInfo("Card", "Vulkan", "discrete", "maker", "driver 1")
 FEATURES = frozenset({"immediates", "shader-int64", "shader-f64", "shader-f16", "subgroup"})
 GPU = Target(
     "Card",
@@ -41,71 +29,9 @@ GPU = Target(
 TARGETS = (GPU, GPU.exact, Target("Card", Profile.INTEGRATED, policies=Policies(checked=False)))
 
 
-@pytest.fixture(autouse=True)
-def unmeasured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in (CHECKS_VARIABLE, "DMLGPU_CACHE"):
-        monkeypatch.delenv(variable, raising=False)
-    for variable in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
-        monkeypatch.setenv(variable, str(tmp_path))
-    monkeypatch.setattr(checks.FACTS, "cached", {})
-
-
-# ---- on which adapters
-
-
-@pytest.mark.parametrize(
-    ("info", "expected"),
-    [
-        (CARD, True),
-        (replace(CARD, kind="integrated"), True),
-        (replace(CARD, kind="cpu"), False),
-        (replace(CARD, kind="unknown"), False),
-        *((replace(CARD, backend=backend), False) for backend in ("Metal", "D3D12", "OpenGL", "Browser")),
-    ],
-)
-def test_gpus_of_vulkan_that_limit_accesses_are_trusted(info: AdapterInfo, expected: bool) -> None:
-    checks.FACTS.cached[str(info)] = frozenset({checks.LIMITED})
-    assert checks.is_trusted(info) is expected
-    checks.FACTS.cached[str(info)] = frozenset()
-    assert checks.is_trusted(info) is False
-
-
-def test_unmeasured_gpus_are_measured_before_they_are_trusted() -> None:
-    assert checks.is_trusted(CARD) is None
-
-
-@pytest.mark.parametrize(
-    ("value", "kind", "backend", "expected"),
-    [
-        ("always", "discrete", "Vulkan", False),
-        ("never", "discrete", "Vulkan", True),
-        ("never", "cpu", "Vulkan", True),
-        ("never", "discrete", "D3D12", False),
-        ("never", "cpu", "OpenGL", False),
-    ],
-)
-def test_the_environment_overrides_the_measurement(
-    value: str, kind: str, backend: str, expected: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    info = replace(CARD, kind=kind, backend=backend)
-    checks.FACTS.cached[str(info)] = frozenset({checks.LIMITED} if not expected else ())
-    monkeypatch.setenv(CHECKS_VARIABLE, value)
-    assert checks.is_trusted(info) is expected
-
-
-def test_an_unknown_policy_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(CHECKS_VARIABLE, "off")
-    with pytest.raises(InvalidArgument) as caught:
-        checks.is_trusted(CARD)
-    assert str(caught.value) == "DMLGPU_CHECKS must be one of auto, always, never, got 'off'"
-
-
 def test_checked_is_a_boolean() -> None:
     with pytest.raises(InvalidArgument, match="Device: checked must be a bool"):
         Device("numpy", checked=1)  # type: ignore[arg-type]
-
-
-# ---- which kernels
 
 
 def kernels_of(desc: OperatorDesc, target: Target = GPU) -> tuple[RenderedKernel, ...]:

@@ -1,0 +1,101 @@
+"""Table of probes: measured facts about drivers, what overrides them, and the fields of ``Target`` they decide."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Final
+
+import wgpu
+
+from dmlgpu.compiler.target import COOPERATIVE, AdapterInfo, Division, Float16Conversions, Float16Encoding, Target
+from dmlgpu.runtime.wgpu import checks, cooperative, division, float16, subgroups
+from dmlgpu.runtime.wgpu.measured import Probe
+
+
+def _with_division(target: Target, facts: Collection[str]) -> Target:
+    methods = (method for method in (Division.NATIVE, Division.FUSED) if method in facts)
+    return replace(target, division=next(methods, Division.SOFTWARE))
+
+
+def _with_conversions(target: Target, facts: Collection[str]) -> Target:
+    usable = [Float16Encoding.PACK, *((Float16Encoding.F16,) if target.has("shader-f16") else ())]
+    encoding = next((encoding for encoding in usable if encoding in facts), Float16Encoding.SOFTWARE)
+    return replace(target, float16=Float16Conversions(float16.UNPACK in facts, encoding))
+
+
+def _without(feature: str, target: Target) -> Target:
+    return replace(target, features=target.features - {feature})
+
+
+DIVISION: Final = Probe(
+    name="division",
+    measure=division.measure,
+    decide=_with_division,
+    variable="DMLGPU_DIVISION",
+    values={"software": (), "fused": (Division.FUSED,), "native": (Division.NATIVE,)},
+    assumed={"cpu": (Division.NATIVE,)},  # llvmpipe and SwiftShader use the CPU's operations
+)
+
+FLOAT16: Final = Probe(
+    name="float16",
+    measure=float16.measure,
+    decide=_with_conversions,
+    variable="DMLGPU_FLOAT16",
+    values={
+        "software": (),
+        "pack": (float16.UNPACK, Float16Encoding.PACK),
+        "f16": (float16.UNPACK, Float16Encoding.F16),
+    },
+    assumed={"cpu": ()},  # LLVM's code for conversions is no faster than integer arithmetic
+)
+
+CHECKS: Final = Probe(
+    name="bounds",
+    measure=checks.measure,
+    decide=lambda target, facts: target.with_policies(checked=checks.LIMITED not in facts),
+    variable="DMLGPU_CHECKS",
+    values={"auto": None, "always": (), "never": (checks.LIMITED,)},
+    # On CPU adapters, kernels without checks are slower: llvmpipe unrolls their loops too far.
+    assumed={"cpu": (), "unknown": ()},
+    # On Metal, Direct3D 12 and OpenGL, wgpu's checks are the only ones that limit accesses of buffers.
+    applies=lambda info, features: info.backend == "Vulkan",
+)
+
+SUBGROUPS: Final = Probe(
+    name="subgroups",
+    measure=subgroups.measure,
+    decide=lambda target, facts: target if subgroups.FULL in facts else _without("subgroup", target),
+    variable="DMLGPU_SUBGROUPS",
+    values={"auto": None, "always": (subgroups.FULL,), "never": ()},
+    assumed={"cpu": (subgroups.FULL,)},  # only llvmpipe and SwiftShader are known
+    applies=lambda info, features: "subgroup" in features,
+)
+
+MATRICES: Final = Probe(
+    name="matrices",
+    measure=cooperative.measure,
+    decide=lambda target, facts: target if cooperative.EQUAL in facts else _without(COOPERATIVE, target),
+    applies=lambda info, features: set(features) >= cooperative.NEEDED,
+)
+
+PROBES: Final = (DIVISION, FLOAT16, CHECKS, SUBGROUPS, MATRICES)
+"""All probes, in the order in which they decide: matrices need subgroups."""
+
+
+def with_facts(info: AdapterInfo, target: Target, device: wgpu.GPUDevice | None = None) -> Target:
+    """Return a target with the fields that depend on facts about the driver.
+
+    Args:
+        info: The adapter.
+        target: Target with the enabled features of the adapter.
+        device: Device on which unknown facts are measured; without one, the fields that depend on them do not change.
+
+    Raises:
+        InvalidArgument: If an environment variable has an unknown value.
+    """
+    for probe in PROBES:
+        facts = probe.facts(info, target.features, device)
+        if facts is not None:
+            target = probe.decide(target, facts)
+    return target
