@@ -142,6 +142,7 @@ def _probed(info: AdapterInfo) -> list[tuple[str, str]]:
         matrices = ""
     return [
         ("checks", f"{_CHECKS[limits if limits is None else bool(limits)]} (docs/devices.md)"),
+        ("avoided", "\n".join(probes.avoided(info))),
         ("matrix units", matrices),
     ]
 

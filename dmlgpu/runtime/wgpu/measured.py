@@ -45,6 +45,7 @@ class Probe:
         values: Facts by value of the variable; None measures them.
         assumed: Facts by kind of adapter, for kinds that are not measured.
         applies: Returns whether the facts matter on an adapter with enabled features; if not, none holds.
+        avoided: What kernels avoid if a fact does not hold, with the reason, by fact.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Probe:
     values: Mapping[str, Collection[str] | None] = field(default_factory=dict)
     assumed: Mapping[str, Collection[str]] = field(default_factory=dict)
     applies: Callable[[AdapterInfo, Collection[str]], bool] = _matter
+    avoided: Mapping[str, str] = field(default_factory=dict)
 
     def facts(
         self, info: AdapterInfo, features: Collection[str], device: wgpu.GPUDevice | None = None

@@ -35,6 +35,7 @@ DIVISION: Final = Probe(
     variable="DMLGPU_DIVISION",
     values={"software": (), "fused": (Division.FUSED,), "native": (Division.NATIVE,)},
     assumed={"cpu": (Division.NATIVE,)},  # llvmpipe and SwiftShader use the CPU's operations
+    avoided={Division.NATIVE: "quotients and square roots of the driver (not rounded correctly)"},
 )
 
 FLOAT16: Final = Probe(
@@ -48,6 +49,7 @@ FLOAT16: Final = Probe(
         "f16": (float16.UNPACK, Float16Encoding.F16),
     },
     assumed={"cpu": ()},  # LLVM's code for conversions is no faster than integer arithmetic
+    avoided={float16.UNPACK: "unpack2x16float (not exact)", Float16Encoding.PACK: "pack2x16float (not exact)"},
 )
 
 CHECKS: Final = Probe(
@@ -60,6 +62,7 @@ CHECKS: Final = Probe(
     assumed={"cpu": (), "unknown": ()},
     # On Metal, Direct3D 12 and OpenGL, wgpu's checks are the only ones that limit accesses of buffers.
     applies=lambda info, features: info.backend == "Vulkan",
+    avoided={checks.LIMITED: "kernels without checks of indices (the driver does not limit accesses of buffers)"},
 )
 
 SUBGROUPS: Final = Probe(
@@ -70,6 +73,7 @@ SUBGROUPS: Final = Probe(
     values={"auto": None, "always": (subgroups.FULL,), "never": ()},
     assumed={"cpu": (subgroups.FULL,)},  # only llvmpipe and SwiftShader are known
     applies=lambda info, features: "subgroup" in features,
+    avoided={subgroups.FULL: "subgroup operations (subgroups are not full, or shuffles are wrong)"},
 )
 
 MATRICES: Final = Probe(
@@ -99,3 +103,19 @@ def with_facts(info: AdapterInfo, target: Target, device: wgpu.GPUDevice | None 
         if facts is not None:
             target = probe.decide(target, facts)
     return target
+
+
+def avoided(info: AdapterInfo) -> list[str]:
+    """Return what kernels avoid on an adapter because a measurement found it wrong: ``pack2x16float (not exact)``.
+
+    Raises:
+        InvalidArgument: If an environment variable has an unknown value.
+    """
+    measured = [(probe, probe.known(info)) for probe in PROBES if probe.given(info, info.features) is None]
+    return [
+        description
+        for probe, facts in measured
+        if facts is not None
+        for fact, description in probe.avoided.items()
+        if fact not in facts
+    ]

@@ -10,6 +10,7 @@ from dmlgpu.cli import devices
 from dmlgpu.cli.main import main
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter
+from dmlgpu.runtime.wgpu import measured
 from tests.unit.cli.cli_process import dmlgpu as command
 
 CARD = AdapterInfo(
@@ -66,6 +67,17 @@ def test_text_in_a_pipe(two_adapters, capsys):
         "  data types  native: FLOAT32, FLOAT16, UINT32, UINT16, UINT8, INT32, INT16, INT8, FLOAT64, UINT64, INT64, "
         "UINT4, INT4\n"
     )
+
+
+def test_what_kernels_avoid_is_listed(monkeypatch):
+    monkeypatch.setitem(measured.CACHED, ("float16", str(CARD)), frozenset({"pack"}))
+    assert dict(devices.facts_of(CARD))["avoided"] == "unpack2x16float (not exact)"
+    monkeypatch.setitem(measured.CACHED, ("bounds", str(CARD)), frozenset())
+    assert dict(devices.facts_of(CARD))["avoided"].splitlines() == [
+        "unpack2x16float (not exact)",
+        "kernels without checks of indices (the driver does not limit accesses of buffers)",
+    ]
+    assert dict(devices.facts_of(CARD))["checks"] == "kernels keep wgpu's checks of indices and loops (docs/devices.md)"
 
 
 def test_one_adapter_keeps_its_number(two_adapters, capsys):

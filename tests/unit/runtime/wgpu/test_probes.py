@@ -22,7 +22,7 @@ from dmlgpu.compiler.target import (
 from dmlgpu.compiler.tuned_files import identity
 from dmlgpu.runtime.wgpu import cooperative, measured
 from dmlgpu.runtime.wgpu.measured import Probe
-from dmlgpu.runtime.wgpu.probes import CHECKS, DIVISION, FLOAT16, MATRICES, PROBES, SUBGROUPS, with_facts
+from dmlgpu.runtime.wgpu.probes import CHECKS, DIVISION, FLOAT16, MATRICES, PROBES, SUBGROUPS, avoided, with_facts
 
 FEATURES = ("shader-f16", "subgroup")
 CARD = AdapterInfo("Card", "Vulkan", "discrete", "maker", "driver 1", FEATURES)
@@ -220,3 +220,29 @@ def test_facts_are_measured_again_for_another_driver_or_format(monkeypatch: pyte
     write(["native"])
     monkeypatch.setenv("DMLGPU_CACHE", "off")
     assert DIVISION.known(CARD) is None
+
+
+# ---- descriptions
+
+
+@pytest.mark.parametrize(
+    ("probe", "facts", "expected"),
+    [
+        (DIVISION, {"fused"}, ["quotients and square roots of the driver (not rounded correctly)"]),
+        (DIVISION, {"native"}, []),
+        (FLOAT16, {"unpack", "f16"}, ["pack2x16float (not exact)"]),
+        (FLOAT16, (), ["unpack2x16float (not exact)", "pack2x16float (not exact)"]),
+        (CHECKS, (), ["kernels without checks of indices (the driver does not limit accesses of buffers)"]),
+        (SUBGROUPS, (), ["subgroup operations (subgroups are not full, or shuffles are wrong)"]),
+    ],
+)
+def test_what_kernels_avoid_is_described(
+    probe: Probe, facts: Collection[str], expected: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert avoided(CARD) == []
+    for info in (CARD, CPU):
+        measured.CACHED[probe.name, str(info)] = frozenset(facts)
+    assert avoided(CARD) == expected
+    assert avoided(CPU) == []
+    monkeypatch.setenv(probe.variable, list(probe.values)[-1])
+    assert avoided(CARD) == []
