@@ -4,7 +4,7 @@ python -m checking.record [--workers N] [TEST|FOLDER]...    run the tests, or on
 python -m checking.record --from-recordings                 write it from the recordings in .cache/coverage
 
 Each file gets tests that together run as many of its functions, or lines of a template, as possible in little time:
-a greedy set cover. Tests of the file's room are preferred, and tests that run little else. Tests that were not run
+a greedy set cover. Tests of the file's package are preferred, and tests that run little else. Tests that were not run
 again keep their places.
 """
 

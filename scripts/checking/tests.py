@@ -135,14 +135,14 @@ def record() -> dict[str, Any]:
 
 
 def mirrored(path: Path) -> list[str]:
-    """Return the test modules named after a module, in the folder of its room or of one around it."""
-    room, names = path.with_suffix("").parts[1:-1], path.with_suffix("").parts[1:]
+    """Return the test modules named after a module, in the folder of its package or of one around it."""
+    packages, names = path.with_suffix("").parts[1:-1], path.with_suffix("").parts[1:]
     titles = {"_".join(names[start:]): None for start in range(len(names))}
-    titles |= {f"{part}_{names[-1]}": None for part in room}  # test_onnx_indexing.py for onnx/operators/indexing.py
+    titles |= {f"{part}_{names[-1]}": None for part in packages}  # test_onnx_indexing.py for onnx/operators/indexing.py
     modules: list[str] = []
     for top in ("unit", "reference") if path.parts[0] == "dmlgpu" else (f"unit/{path.parts[0]}",):
-        for depth in range(len(room), -1, -1):
-            folder = ROOT / "tests" / top / Path(*room[:depth])
+        for depth in range(len(packages), -1, -1):
+            folder = ROOT / "tests" / top / Path(*packages[:depth])
             tests = (folder / f"test_{name}.py" for name in titles)
             modules += [test.relative_to(ROOT).as_posix() for test in tests if test.is_file()]
     return list(dict.fromkeys(modules))

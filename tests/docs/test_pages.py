@@ -134,7 +134,7 @@ INVENTED = {"dmlgpu/programs", "docs/examples/gather_elements.py", "shaders/sche
 
 @pytest.mark.parametrize("page", PAGES)
 def test_files_that_a_page_names_exist(page: str) -> None:
-    """Paths from the repository's root, and from the package's in the page about its rooms."""
+    """Paths from the repository's root, and in pages about dmlgpu's own packages from its folder as well."""
     paths = re.findall(rf"`((?:{'|'.join(FOLDERS)})/[\w./-]+)`", PAGES[page])
     bases = (ROOT, ROOT / "dmlgpu") if page == "architecture.md" or page.startswith("internals/") else (ROOT,)
     assert [path for path in paths if path not in INVENTED and not any((base / path).exists() for base in bases)] == []

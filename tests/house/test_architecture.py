@@ -1,4 +1,4 @@
-"""The table of docs/architecture.md is right: the list of rooms, and the imports that each allows."""
+"""The table of docs/architecture.md is right: all packages, and what each may import."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ ROOT = Path(__file__).parents[2]
 
 
 def read_table(text: str) -> dict[str, set[str]]:
-    """Return the imports that each room allows, in the table's order; a room is a module or a package of dmlgpu.
+    """Return what each package or module of the table may import, in the table's order.
 
-    The last column is ``-``, or a list of rooms, ``above`` and ``ROOM and above``, then perhaps ``but`` and the rooms
-    that are excluded. ``above`` are the rows above, and in the same row the rooms to the left.
+    The last column is ``-``, or a list of packages, ``above`` and ``PACKAGE and above``, then perhaps ``but`` and the
+    packages that are excluded. ``above`` are the rows above, and in the same row the packages to the left.
     """
     allowed: dict[str, set[str]] = {}
-    _, _, table = text.partition("| room |")
+    _, _, table = text.partition("| may import |")
     rows = re.findall(r"^\| (`.*) \| .* \| (.*) \|$", table.partition("\n\n")[0], re.MULTILINE)
-    for rooms, may_import in rows:
+    for packages, may_import in rows:
         permitted, _, left_out = may_import.partition(" but ")
-        for room in _rooms(rooms):
+        for package in _packages(packages):
             above = list(allowed)
-            allowed[room] = set(_rooms(permitted))
-            for last in _rooms(" ".join(re.findall(r"`\S+(?= and above)", permitted))):
-                allowed[room].update(above[: above.index(last)])
+            allowed[package] = set(_packages(permitted))
+            for last in _packages(" ".join(re.findall(r"`\S+(?= and above)", permitted))):
+                allowed[package].update(above[: above.index(last)])
             if permitted == "above":
-                allowed[room].update(above)
-            allowed[room].difference_update(_rooms(left_out))
+                allowed[package].update(above)
+            allowed[package].difference_update(_packages(left_out))
     return allowed
 
 
-def _rooms(text: str) -> list[str]:
+def _packages(text: str) -> list[str]:
     return re.findall(r"`([^`\s]+)", text)
 
 
@@ -67,38 +67,38 @@ def _file(root: Path, parts: list[str]) -> Path:
     return root / "__init__.py"
 
 
-def room_of(path: Path, root: Path, rooms: Iterable[str]) -> str:
-    """Return the room of a file or folder: the innermost one of the table that contains it, else its path."""
+def package_of(path: Path, root: Path, packages: Iterable[str]) -> str:
+    """Return the package of a file or folder: the innermost one of the table that contains it, else its path."""
     place = path.relative_to(root).as_posix() + ("/" if path.is_dir() else "")
-    holding = [room for room in rooms if place == room or (room.endswith("/") and place.startswith(room))]
+    holding = [name for name in packages if place == name or (name.endswith("/") and place.startswith(name))]
     return max(holding, key=len, default=place)
 
 
 def violations(root: Path, allowed: dict[str, set[str]]) -> list[str]:
-    """Yield every import that the table does not allow, between the rooms in it."""
+    """Yield every import that the table does not allow, between the packages in it."""
     messages = []
     for file in sorted(root.rglob("*.py")):
-        room = room_of(file, root, allowed)
+        package = package_of(file, root, allowed)
         for line, imported in imports(file, root):
-            other = room_of(imported, root, allowed)
-            if room != other and {room, other} <= set(allowed) and other not in allowed[room]:
-                messages.append(f"{file.relative_to(root.parent)}:{line}: {room} may not import {other}")
+            other = package_of(imported, root, allowed)
+            if package != other and {package, other} <= set(allowed) and other not in allowed[package]:
+                messages.append(f"{file.relative_to(root.parent)}:{line}: {package} may not import {other}")
     return messages
 
 
 TABLE = read_table((ROOT / "docs" / "architecture.md").read_text(encoding="utf-8"))
 
 
-def test_every_room_is_in_the_table():
+def test_every_package_is_in_the_table():
     package = ROOT / "dmlgpu"
-    assert {room_of(file, package, TABLE) for file in package.rglob("*.py")} - {"compiler/__init__.py"} == set(TABLE)
+    assert {package_of(file, package, TABLE) for file in package.rglob("*.py")} - {"compiler/__init__.py"} == set(TABLE)
 
 
-def test_the_package_opens_with_fourteen_rooms():
+def test_dmlgpu_has_fourteen_packages():
     entries = {entry.name for entry in (ROOT / "dmlgpu").iterdir() if entry.name.strip("_") == entry.name}
     entries -= {name for name in entries if name.endswith(".pyi")}  # generated, not in git
-    rooms = {room.partition("/")[0] for room in TABLE if "/" in room}
-    assert (entries - {"py.typed", "shaders"}, len(rooms)) == (rooms, 14)
+    packages = {package.partition("/")[0] for package in TABLE if "/" in package}
+    assert (entries - {"py.typed", "shaders"}, len(packages)) == (packages, 14)
 
 
 def test_imports_are_those_of_the_table():
@@ -119,7 +119,7 @@ def test_only_gpu_imports_wgpu():
 
 def test_reading_a_table():
     table = read_table(
-        "text\n\n| room | what | may import |\n|---|---|---|\n"
+        "text\n\n| package | what | may import |\n|---|---|---|\n"
         "| `a.py` `b/` | x | - |\n| `c/` `d.py` | `e/` is not meant | above |\n| `e/` | x | above but `a.py` `c/` |\n"
         "| `f/` | x | `b/` and above, `d.py` |\n\nafterwards | `g/` |\n"
     )

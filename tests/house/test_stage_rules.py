@@ -36,9 +36,9 @@ def wgsl_in(source: str) -> list[tuple[int, str]]:
     return [(line, text) for line, text in texts(source) if WGSL.search(text)]
 
 
-def modules(*rooms: str) -> dict[str, str]:
-    """Return the source of every module of some rooms, by path below the compiler's package."""
-    files = [file for room in rooms for file in sorted((PACKAGE / room).rglob("*.py"))]
+def modules(*packages: str) -> dict[str, str]:
+    """Return the source of every module of some packages of the compiler, by path below its folder."""
+    files = [file for package in packages for file in sorted((PACKAGE / package).rglob("*.py"))]
     assert files
     return {str(file.relative_to(PACKAGE)): file.read_text(encoding="utf-8") for file in files}
 
@@ -104,10 +104,10 @@ def test_plans_are_made_and_rewritten_without_schedules():
         assert imported(source, "dmlgpu.compiler.schedule") == set(), name
 
 
-@pytest.mark.parametrize("room", ["operators", "rewrites", "plan", "graph/passes"])
-def test_plans_are_the_same_for_every_target(room):
+@pytest.mark.parametrize("package", ["operators", "rewrites", "plan", "graph/passes"])
+def test_plans_are_the_same_for_every_target(package):
     """Only schedules read profile, features and limits of an adapter."""
-    for name, source in modules(room).items():
+    for name, source in modules(package).items():
         assert read_of_targets(source) == set(), name
 
 

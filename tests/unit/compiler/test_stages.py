@@ -95,8 +95,8 @@ def described(plan: Plan) -> list[Any]:
 
 
 def test_plans_contain_no_part_of_schedules():
-    rooms = {type(part).__module__.split(".")[1] for plan in plans().values() for part in parts(plan)}
-    assert rooms.isdisjoint({"schedule", "wgsl"})
+    packages = {type(part).__module__.split(".")[1] for plan in plans().values() for part in parts(plan)}
+    assert packages.isdisjoint({"schedule", "wgsl"})
 
 
 def test_plans_count_elements_except_for_results_of_several_numbers():

@@ -280,7 +280,9 @@ def test_expected_results_are_independent_of_the_product(folder):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
             if isinstance(node, ast.ImportFrom):
                 names = [f"{node.module}.{name}" for name in names]
-            wrong = [name for name in names if name.split(".")[:2] in [["dmlgpu", room] for room in FORBIDDEN]]
+            wrong = [
+                name for name in names if name.split(".")[:2] in [["dmlgpu", forbidden] for forbidden in FORBIDDEN]
+            ]
             assert not wrong, f"{path.relative_to(package)} must not import {wrong}"
 
 

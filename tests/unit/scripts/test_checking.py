@@ -300,7 +300,7 @@ def test_a_slow_test_is_chosen_if_no_other_runs_the_file():
     assert [test.name for test in choose("dmlgpu/ops/a.py", [candidate("slow", 100, "a")])] == ["slow"]
 
 
-def test_tests_of_the_room_and_narrow_tests_are_preferred():
+def test_tests_of_the_package_and_narrow_tests_are_preferred():
     near = candidate("near", 1, "a")
     far = candidate("far", 1, "a", module="tests/unit/cli/test_cli_b.py")
     broad = candidate("broad", 1, "a", breadth=2000)
