@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,7 +40,6 @@ from tests.reference.onnx_oracle import onnx_runtime
 from tests.unit.device_objects import raises
 from tests.wrong_arguments import HUGE, Hostile
 
-ROOT = Path(__file__).parents[3]
 EXACT = 2e-5
 MODULES = (
     activations,
@@ -224,14 +221,6 @@ def test_recurrent_networks(direction: str, device: Device) -> None:
         np.testing.assert_allclose(result.sequence, expected, rtol=1e-4, atol=1e-5)
         assert result.hidden.shape == (ways, 2, hidden)
         assert np.array_equal(result.hidden[0], result.sequence[-1, 0])
-
-
-def test_the_functions_that_the_page_lists_exist() -> None:
-    page = (ROOT / "docs/reference/functions.md").read_text(encoding="utf-8")
-    table = page.partition("| topic | functions of `ops` |\n")[2].partition("\n\n")[0]
-    listed = set(re.findall(r"`([a-z_0-9]+)`", table))
-    assert len(listed) > 100
-    assert {name for name in listed if not hasattr(ops, name)} == set()
 
 
 WRONG = (
