@@ -71,7 +71,7 @@ class ShaderCounts:
         left = {file: dict(cases) for file, cases in self._failing.items()}
         suspects: list[Suspect] = []
         while left and len(suspects) < MAX_SUSPECTS:
-            best = max(left, key=lambda file: (len(left[file]) ** 2 / self._totals[file], -self._totals[file]))
+            best = max(sorted(left), key=lambda file: (len(left[file]) ** 2 / self._totals[file], -self._totals[file]))
             failing = self._failing[best]
             files = tuple(
                 sorted(

@@ -121,6 +121,11 @@ def test_files_with_the_same_cases_are_one_suspect():
     assert (suspect.name, suspect.files) == ("x/a, x/b", ("x/a", "x/b"))
 
 
+def test_equal_suspects_are_in_alphabetical_order():
+    suspects = ShaderCounts([case("a-1", "x/c"), case("b-1", "x/a"), case("c-1", "x/b")]).suspects()
+    assert [suspect.name for suspect in suspects] == ["x/a", "x/b", "x/c"]
+
+
 def test_a_report_ranks_shader_files():
     report = Report((run(*FAULTY),))
     assert f"| `{SLICE}` | this (NumPy) | 10 of 12 | `pair-slice` |" in as_markdown(report)
