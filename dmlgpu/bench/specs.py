@@ -91,12 +91,12 @@ def combinations(ranges: Sequence[tuple[tuple[str, ...], tuple[int, ...]]]) -> l
 
 
 def sizes_text(sizes: Sizes) -> str:
-    """Return the text of sizes: ``m=1024 k=1024``; multiples of 1,048,576 in M."""
+    """Format sizes, such as ``m=1024 k=1024``; multiples of 1,048,576 in M."""
     return " ".join(f"{name}={short_size(size)}" for name, size in sizes.items())
 
 
 def short_size(size: int) -> str:
-    """Return the text of a size; multiples of 1,048,576 in M."""
+    """Format a size; multiples of 1,048,576 in M."""
     return f"{size >> 20}M" if size >= 1 << 20 and size % (1 << 20) == 0 else str(size)
 
 

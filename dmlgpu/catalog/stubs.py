@@ -78,7 +78,7 @@ from dmlgpu.{home} import *
 
 
 def stubs() -> dict[str, str]:
-    """Return the text of each stub by its path below the package's folder."""
+    """Return the content of each stub file, by path in the package."""
     schemas = list(catalog().values())
     types = {single_type(field) for schema in schemas for field in schema.fields if field.type.startswith("DML_")}
     enums = f"from dmlgpu.catalog.enums import {', '.join(sorted({*types, 'DataType'}))}"

@@ -299,7 +299,7 @@ def _resource(slot: Slot, resources: Resources) -> Range[Any] | None:
 
 
 def shader_error(operator: str, kernel: RenderedKernel, adapter: str, reason: str, line: int | None) -> str:
-    """Return the text of a ShaderError: the compiler's reason, and the lines around the fault if its line is known."""
+    """Return the message of a ShaderError: the compiler's reason, and lines around the fault if its line is known."""
     head = f"{operator}: kernel {kernel.label!r} does not compile on {adapter}: {reason}"
     if line is None:
         return head
@@ -308,8 +308,7 @@ def shader_error(operator: str, kernel: RenderedKernel, adapter: str, reason: st
 
 
 def template_of(source: str, line: int) -> str | None:
-    """Return the shader file that a line of rendered WGSL came from: rendering puts its name above the text of each
-    file."""
+    """Return the shader file that a line of rendered WGSL came from; each file's name is in a comment above it."""
     above = "\n".join(source.splitlines()[:line])
     names = re.findall(r"^// ---- (\S+)$", above, re.MULTILINE)
     return names[-1] if names else None

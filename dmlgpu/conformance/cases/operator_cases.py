@@ -1,6 +1,6 @@
 """Cases of an operator: the source of all tests of it.
 
-A case is a pure function of its ``Key``, and its name is the text of the key:
+A case is a pure function of its ``Key``, and its name spells the key:
 
     gather_nd1-float16-int64-2x3x4-permuted-negative-s17
     operator   types         sizes layout   variant  seed

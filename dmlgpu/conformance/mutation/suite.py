@@ -96,7 +96,7 @@ def _kernels_of(desc: OperatorDesc, target: Target) -> tuple[RenderedKernel, ...
 
 
 def _shaders_as_bound(step: DispatchStep, target: Target) -> Iterator[str]:
-    """Yield the text of a dispatch's kernels, rendered for the slots that meet in its memory."""
+    """Yield the WGSL of a dispatch's kernels, rendered for the slots that meet in its memory."""
     tensors = {Role.INPUT: step.sources, Role.OUTPUT: step.targets}
 
     def place(slot: Slot) -> aliasing.Range:

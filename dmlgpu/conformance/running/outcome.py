@@ -25,7 +25,7 @@ _TIMES_FROM = 10
 
 
 def bound_text(error: float | None) -> str:
-    """Return the text of an error relative to its tolerance.
+    """Format an error relative to its tolerance.
 
     ``63 % of the tolerance``, ``28,200 times the tolerance``, ``exact``, or ``out of tolerance`` if the ratio is
     infinite; empty for None.

@@ -31,7 +31,7 @@ _BYTE = re.compile("<0x[0-9A-Fa-f]{2}>")
 class TextStream:
     """Pieces of text from the tokens of an answer.
 
-    The pieces continue the text of the prompt: together, they equal the tokenizer's text of all tokens. A piece is
+    The pieces continue the prompt: prompt and pieces together equal the decoded text of all tokens. A piece is
     returned when no further token can change it. The last character waits while it may lack bytes, and a run of byte
     tokens waits for its end, because an invalid byte makes replacement characters of all of them.
 

@@ -97,7 +97,7 @@ class PagePipelines:
 
 
 def compile_error(operator: str, kernel: RenderedKernel, adapter: str, rejection: object) -> str:
-    """Return the text of a ShaderError, from the page's report.
+    """Return the message of a ShaderError, from the page's report.
 
     Args:
         operator: Operator of the kernel.

@@ -233,7 +233,7 @@ class Link:
 
 
 def printable(text: object) -> str:
-    """Reduce the text of a page to printable ASCII and line ends, with a length limit."""
+    """Reduce text from a page to printable ASCII and line ends, with a length limit."""
     excerpt = text[:_MAX_TEXT] if isinstance(text, str) else ""
     return "".join(each if each == "\n" or " " <= each <= "~" else "?" for each in excerpt).strip()
 
