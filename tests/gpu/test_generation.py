@@ -15,9 +15,11 @@ from dmlgpu.demo.language_model import DecoderSizes
 from dmlgpu.frontends.generation.decoding import CachedDecoding
 from dmlgpu.frontends.generation.generator import Generator
 from dmlgpu.frontends.generation.sampling import SamplingOptions
+from dmlgpu.ops import memory_info
 from dmlgpu.runtime.wgpu import GpuBackend, queue
 from dmlgpu.tensors.tensor import Tensor
 from tests.language_models import Expected, folder_of, prompt_of
+from tests.recorded_logits import recorded_logits
 
 SIZES = DecoderSizes(
     layers=1, heads=2, kv_heads=1, head_size=16, feed_forward=64, vocabulary=320, context=48, deviation=0.5
@@ -73,26 +75,23 @@ def test_a_repeated_run_and_the_read_of_its_token_are_one_submission(
 
 
 def test_caches_of_float16_change_logits_by_their_rounding(device: Device, folder: Path) -> None:
-    prompt, logits = prompt_of(20), []
+    prompt = prompt_of(20)
     generator = Generator.load(folder, device, cache_dtype="float16")
     assert generator.memory.caches == Generator.load(folder, device).memory.caches // 2
-    take = generator._sampler.next
-    generator._sampler.next = lambda scores, best: logits.append(scores.numpy()[0]) or take(scores, best)  # type: ignore[method-assign]
-    list(generator.generate_tokens(prompt, max_tokens=1))
+    with recorded_logits() as logits:
+        list(generator.generate_tokens(prompt, max_tokens=1))
     (expected,) = Expected(folder, SIZES).logits(prompt, 1)
-    differences = np.abs(logits[0] - expected)
+    differences = np.abs(logits[0][0] - expected)
     assert 0 < differences.max() < 5e-3 * np.abs(expected).max()
 
 
 @pytest.mark.slow
 def test_integer_activations_give_the_logits_of_the_reference(device: Device, folder: Path) -> None:
     """A quotient near a tie may be rounded to either side; floats differ by 6 % of the largest logit."""
-    prompt, logits = prompt_of(20), []
-    for place in (device, "numpy"):
-        generator = Generator.load(folder, place, activation_dtype="int8")
-        take = generator._sampler.next
-        generator._sampler.next = lambda scores, best: logits.append(scores.numpy()[0]) or take(scores, best)  # type: ignore[method-assign]  # noqa: B023
-        list(generator.generate_tokens(prompt, max_tokens=4))
+    prompt = prompt_of(20)
+    with recorded_logits() as logits:
+        for place in (device, "numpy"):
+            list(Generator.load(folder, place, activation_dtype="int8").generate_tokens(prompt, max_tokens=4))
     for result, expected in zip(logits[:4], logits[4:], strict=True):
         assert np.abs(result - expected).max() < 5e-3 * np.abs(expected).max()
 
@@ -110,10 +109,10 @@ def test_weights_may_be_larger_than_a_binding(adapter: AdapterInfo, folder: Path
 def test_chunks_of_all_sizes_share_weights_on_gpus(adapter: AdapterInfo, folder: Path) -> None:
     backend = GpuBackend(adapter)
     backend.target = backend.binder.context.target = replace(backend.target, profile=Profile.DISCRETE)
-    generator = Generator.load(folder, Device.from_backend(backend))
+    device = Device.from_backend(backend)
+    generator, used = Generator.load(folder, device), []
     for length in (1, 11, 40):
         list(generator.generate_tokens(prompt_of(length), max_tokens=2))
-    assert isinstance(generator._decoding, CachedDecoding)
-    weights = generator._decoding._session._weights
-    assert len(weights.users) == 3
-    assert len(weights._laid_out) == 1
+        memory = memory_info(device)
+        used.append(memory.allocated - memory.unused)
+    assert used[0] > generator.memory.weights > 4 * (used[2] - used[0])
