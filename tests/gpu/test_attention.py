@@ -210,7 +210,14 @@ def test_temporary_tensors_of_4096_queries_and_keys_take_a_few_mebibytes(backend
 
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize(
-    ("capacity", "size", "queries", "past"), [(6, 4, 2, [2, 0]), (300, 64, 40, [211, 0]), (3000, 64, 3, [2900, 0])]
+    ("capacity", "size", "queries", "past"),
+    [
+        (6, 4, 2, [2, 0]),
+        (6, 4, 1, [2, 0]),
+        (300, 64, 1, [211, 0]),
+        (300, 64, 40, [211, 0]),
+        (3000, 64, 3, [2900, 0]),
+    ],
 )
 def test_a_cache_that_the_outputs_hold_keeps_its_past_rows(  # noqa: PLR0917 - pytest passes all by name
     adapter: AdapterInfo, capacity: int, size: int, queries: int, past: list[int], profile: Profile

@@ -281,6 +281,15 @@ def test_operands_read_in_pairs_are_read_in_units_by_the_epilogue(device: Device
         assert pairs == []
 
 
+def test_rows_that_are_stored_together_are_scaled_by_a_number_each(device: Device) -> None:
+    """Rows of units of two, of which CPU adapters store several at a time."""
+    graph, sizes = Graph(), (600, 30)
+    x, scale = graph.input(sizes, name="x"), graph.input((600, 1), name="scale")
+    scaled = functions.activation_softmax1(x, axes=[1]) * scale.broadcast_to(sizes)
+    labels = agree(device, graph, scaled, {"x": floats(*sizes), "scale": floats(600, 1)})
+    assert len(labels) == 1, labels
+
+
 def test_depthwise_convolutions_read_pairs_and_units_of_their_filters(device: Device) -> None:
     graph = Graph()
     x = functions.activation_relu(graph.input((2, 6, 9, 32), name="x"))

@@ -85,11 +85,16 @@ def test_regions_whose_samples_exceed_the_largest_binding(adapter: AdapterInfo) 
     device.remove()
 
 
+def _wide(x: Any) -> Any:
+    return (x * 1000).astype("int64")
+
+
 WHOLE: dict[str, tuple[Callable[[Tensor], Any], Callable[[np.ndarray], Any]]] = {
     "sum": (ops.sum, lambda x: x.sum(dtype=np.float64)),
     "var": (ops.var, lambda x: x.var(dtype=np.float64)),
     "max along columns": (lambda x: ops.max(x, 0), lambda x: x.max(0)),
     "argmax": (ops.argmax, np.argmax),
+    "argmax of 64-bit integers": (lambda x: ops.argmax(_wide(x)), lambda x: _wide(x).argmax()),
     "argmin along columns": (lambda x: ops.argmin(x, 0), lambda x: x.argmin(0)),
     "running sum": (ops.cumsum, lambda x: x.cumsum(dtype=np.float64)),
     "running sum from the end": (

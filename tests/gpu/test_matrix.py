@@ -46,6 +46,16 @@ def test_every_schedule_of_gemm(backend: GpuBackend, name: str, schedule: str, p
     np.testing.assert_array_equal(got, expected)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["a row", "a column"])
+def test_slabs_for_workgroups_of_64_invocations(backend: GpuBackend, name: str) -> None:
+    """A limit of 128 invocations, as on some phones, is too low for workgroups of 256: each fetches several units."""
+    desc, arrays, expected = gemm_of(SHAPES[name])
+    target = replace(backend.target.exact, profile=Profile.DISCRETE, max_workgroup_invocations=128)
+    (got,) = run_desc(backend, desc, arrays, target.with_overrides(schedule="shared"))
+    np.testing.assert_array_equal(got, expected)
+
+
 def product_in_float16(backend: GpuBackend, a: Any, b: Any, trans_a: int = 0, trans_b: int = 0) -> Any:
     """The product of float16 matrices in float16, on the schedules of GPUs."""
     target = replace(backend.target, profile=Profile.DISCRETE).with_overrides(schedule="shared")

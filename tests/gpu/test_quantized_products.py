@@ -40,9 +40,10 @@ def product(
     batch: tuple[int, ...] = (),
     bias: bool = True,
     owned: bool = False,
+    transposed: bool = False,
 ) -> tuple[Graph, Tensor, dict[str, Any]]:
     """A product of rows by the rows of a quantized matrix, plus a bias; sizes are rows, columns, inner, block. A matrix
-    that is ``owned`` is known at initialization."""
+    that is ``owned`` is known at initialization. Rows that are ``transposed`` are contiguous across."""
     rows, columns, inner, block = sizes
     rng = np.random.default_rng(rows + columns)
     blocks = (*batch, columns, inner // block)
@@ -52,7 +53,7 @@ def product(
 
     scale = 4 / 2**kind.bits / math.sqrt(inner) if owned else 0.01
     arrays = {
-        "x": rng.standard_normal((*batch, rows, inner)).astype(real.numpy),
+        "x": rng.standard_normal((*batch, *((inner, rows) if transposed else (rows, inner)))).astype(real.numpy),
         "q": integers((*batch, columns, inner)),
         "s": rng.uniform(scale, 2 * scale, blocks).astype(real.numpy),
         "z": integers(blocks),
@@ -66,7 +67,8 @@ def product(
     parameters = tuple(tensors[name] for name in "sz" if name in tensors)
     quantization = QuantizationType.SCALE_ZERO_POINT if zero_point else QuantizationType.SCALE
     weights = functions.dequantize(tensors["q"], parameters, quantization_type=quantization)
-    sums = functions.gemm(tensors["x"], weights, trans_b=MatrixTransform.TRANSPOSE)
+    trans_a = MatrixTransform.TRANSPOSE if transposed else MatrixTransform.NONE
+    sums = functions.gemm(tensors["x"], weights, trans_a=trans_a, trans_b=MatrixTransform.TRANSPOSE)
     return graph, dml.add(sums, tensors["b"]) if bias else sums, {name: arrays[name] for name in names}
 
 
@@ -83,6 +85,7 @@ def product(
         pytest.param((20, 21, 64, 32), I8, {}, id="many rows by odd columns"),
         pytest.param((2, 12, 64, 32), I4, {"batch": (2, 3)}, id="a stack of matrices"),
         pytest.param((1, 22, 64, 32), U4, {"zero_point": True, "real": F16}, id="float16"),
+        pytest.param((3, 16, 96, 32), U4, {"transposed": True}, id="transposed rows"),
         pytest.param((1, 21, 60, 20), I4, {}, id="blocks that no unit divides"),
     ],
 )
@@ -94,6 +97,14 @@ def test_products_in_blocks(
     labels = agree(device, *product(sizes, kind, **options), tolerance=tolerance)
     assert not [label for label in labels if label.endswith("dequantize map")]
     assert any("quantized" in label for label in labels) == (rows <= 16 and block != 20)
+
+
+def test_transposed_rows_without_subgroups(cpu_device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = cpu_device.backend.target
+    features = frozenset(target.features) - {"subgroup"}
+    monkeypatch.setattr(cpu_device.backend, "target", dataclasses.replace(target, features=features))
+    labels = agree(cpu_device, *product((3, 16, 96, 32), U4, transposed=True))
+    assert any("quantized columns" in label for label in labels), labels
 
 
 @pytest.mark.parametrize(

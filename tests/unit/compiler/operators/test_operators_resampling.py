@@ -1,5 +1,7 @@
 """Resampling: validation, upgrades of older operators, plans."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -19,6 +21,7 @@ from dmlgpu.compiler.schedule.resampling import FEW_TAPS, find_pattern, find_ste
 from dmlgpu.compiler.schedule.steps.maps import ScheduledDownsample, ScheduledMap, ScheduledUpsample, Stencil, Tap
 from dmlgpu.compiler.schedule.steps.products import ScheduledTiles
 from dmlgpu.compiler.schedule.steps.reductions import ScheduledReduce
+from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import Profile, Target
 from tests.schedules import steps_of
 from tests.unit.rejections import rejection
@@ -267,6 +270,26 @@ def test_too_many_pairs_are_rejected():
         "scales[0] (1) and its pixel offsets make 1048576 elements look at 1048576 others each,"
         " beyond 1073741824 pairs in all"
     )
+
+
+@pytest.mark.parametrize(
+    ("size", "count", "fields", "converted"),
+    [
+        (4, 1 << 24, {"interpolation_mode": NEAREST}, "number"),
+        (1 << 24, 4, {}, "low0"),
+        ((1 << 23) - 1, 4, {"antialiased": True}, "here"),
+    ],
+    ids=["outputs", "inputs", "inputs under triangles"],
+)
+def test_indices_are_converted_in_integers_where_float32_is_not_exact(size, count, fields, converted):
+    """Conversions of larger numbers may round in other ways on other adapters."""
+    for longer in (0, 8):
+        grown = (size + longer, count) if size > count else (size, count + longer)
+        scale = 2.0 ** round(math.log2(count / size))
+        desc = resample3((grown[1],), (grown[0],), data_type=BYTE, scales=(scale,), **fields)
+        text = "".join(kernel.wgsl for kernel in compile_operator(desc, TARGET).kernels)
+        assert f"{'u32_to_f32' if longer else 'f32'}({converted})" in text
+        assert (f"u32_to_f32({converted})" in text) == (longer > 0)
 
 
 def test_whole_factors_are_written_in_whole_units():

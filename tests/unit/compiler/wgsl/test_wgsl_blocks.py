@@ -62,3 +62,6 @@ def test_pairs_are_composed_of_words():
     assert "(u64(buffer0[at * 8u + 7u]) << 32u) | u64(buffer0[at * 8u + 6u]));" in text
     assert "buffer0[at * 8u + 7u] = u32(block.w >> 32u);" in text
     assert "buffer0[at * 8u + 2u] = u32(block.y & 4294967295lu);" in text
+    text = accessors(Variable("buffer1", "u64"), Variable("buffer0", "u32"))
+    assert "return u64((u64(buffer0[at * 2u + 1u]) << 32u) | u64(buffer0[at * 2u + 0u]));" in text
+    assert "buffer0[at * 2u + 1u] = u32(block >> 32u);" in text
