@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from dmlgpu.conformance.suites.attributes import AttributeSuite
 from dmlgpu.conformance.suites.graphs import GraphSuite, example
 from dmlgpu.conformance.suites.hazards import HazardSuite
 from dmlgpu.conformance.suites.special_values import HalvesSuite
-from tests.template_branches import Branch, recorded_branches
+from tests.template_branches import FILE, Branch, recorded_branches
 
 ROOT = Path(__file__).parents[3]
 LIST = Path(__file__).with_name("template_branches.toml")
@@ -65,25 +66,36 @@ class Entry:
 
     Attributes:
         file: The template.
-        lines: Beginnings of their lines; empty for all branches of the file.
-        test: The test module that runs them; empty if none does.
         reason: Why there is no quick case.
+        branches: Their kinds and the beginnings of their lines, such as ``true: # if causal``; empty for all branches
+            of a file that no quick case renders.
+        test: The test that renders them; empty if no schedule does, and the branches can be removed.
     """
 
     file: str
     reason: str
-    lines: tuple[str, ...] = ("",)
+    branches: tuple[str, ...] = ()
     test: str = ""
 
     def covers(self, branch: Branch) -> bool:
         """Return whether the entry lists a branch."""
-        return branch.file == self.file and branch.text.startswith(self.lines)
+        return branch.file == self.file and (not self.branches or _described(branch).startswith(self.branches))
+
+    def outdated(self, unrendered: Iterable[Branch]) -> list[str]:
+        """Return what the entry lists although quick cases render it, or although it is gone."""
+        described = [_described(branch) for branch in unrendered if branch.file == self.file]
+        listed = self.branches or (f"{FILE}: ",)
+        return [f"{self.file}: {text}" for text in listed if not any(each.startswith(text) for each in described)]
+
+
+def _described(branch: Branch) -> str:
+    return f"{branch.kind}: {branch.text}"
 
 
 def entries() -> tuple[Entry, ...]:
     """Return the list of branches without a quick case."""
     listed = tomllib.loads(LIST.read_text(encoding="utf-8"))["branches"]
-    return tuple(Entry(**{**entry, "lines": tuple(entry.get("lines", [""]))}) for entry in listed)
+    return tuple(Entry(**{**entry, "branches": tuple(entry.get("branches", ()))}) for entry in listed)
 
 
 def operators() -> Iterator[OperatorDesc]:
@@ -129,15 +141,17 @@ def test_quick_cases_render_every_branch_of_every_template() -> None:
     listed = entries()
     unlisted = "\n".join(str(branch) for branch in unrendered if not any(entry.covers(branch) for entry in listed))
     assert not unlisted, f"add a case that renders these branches to quick_faults.txt, or remove them:\n{unlisted}"
-    outdated = [
-        f"{entry.file}: {line}"
-        for entry in listed
-        for line in entry.lines
-        if not any(replace(entry, lines=(line,)).covers(branch) for branch in unrendered)
-    ]
-    assert not outdated, f"quick cases render branches that {LIST.name} lists: {outdated}"
+    outdated = [text for entry in listed for text in entry.outdated(unrendered)]
+    assert not outdated, f"{LIST.name} lists branches that quick cases render, or that are gone: {outdated}"
 
 
 def test_the_listed_tests_exist() -> None:
-    missing = [entry.test for entry in entries() if entry.test and not (ROOT / entry.test).is_file()]
+    missing = [entry.test for entry in entries() if entry.test and not _exists(entry.test)]
     assert not missing
+
+
+def _exists(test: str) -> bool:
+    """Return whether a module has a test function: ``tests/gpu/test_scans.py::test_sums``."""
+    module, _, name = test.partition("::")
+    path = ROOT / module
+    return path.is_file() and re.search(rf"^def {name}\(", path.read_text(encoding="utf-8"), re.MULTILINE) is not None
