@@ -196,7 +196,7 @@ def run_onnx(
     shapes = _shape_sets(options.shapes)
     onnx = frontend()
     arrays = dict(read_array("run: --input", argument) for argument in options.inputs)
-    for name in arrays.keys() & shapes[0].keys():
+    for name in sorted(arrays.keys() & shapes[0].keys()):
         raise InvalidArgument(f"run: --shape and --input both give input {name!r}; leave one out")
     device = Device(choose_adapter(adapter), precise=precise)
     print(f"Running on '{device.adapter}'", flush=True)

@@ -50,7 +50,7 @@ def read_known(record: Any, readers: Mapping[str, Reader[Any]], *required: str) 
         if name not in mapping(record):
             raise ValueError(f"{name!r} is missing")
     known = {}
-    for name in readers.keys() & mapping(record).keys():
+    for name in sorted(readers.keys() & mapping(record).keys()):
         try:
             known[name] = readers[name](record[name])
         except ValueError as error:

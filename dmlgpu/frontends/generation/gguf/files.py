@@ -227,7 +227,7 @@ def read_file(path: str | os.PathLike[str]) -> GgufFile:
     parts += [_read_part(path.with_name(f"{match[1]}-{after:05}-of-{count:05}.gguf")) for after in range(2, count + 1)]
     tensors: dict[str, GgufTensor] = {}
     for other in parts:
-        for name in tensors.keys() & other.tensors.keys():
+        for name in sorted(tensors.keys() & other.tensors.keys()):
             raise ModelError(other.name, f"tensor {shown(name)} is in another part as well")
         tensors |= other.tensors
     return GgufFile(file.name, file.metadata, tensors, sum(other.size for other in parts))
