@@ -11,7 +11,6 @@ from pathlib import Path
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.timings import Timings
 from dmlgpu.compiler.graph.network import Network
-from dmlgpu.compiler.graph.passes import check_names
 from dmlgpu.compiler.graph.structures import SizedNetwork
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.program_cache import ProgramFiles, default_folder, memory_of, programs, version_of
@@ -64,8 +63,6 @@ def of_network(network: Network, target: Target, disabled: Collection[str] = ())
 def _of_network(
     network: Network, target: Target, disabled: Collection[str], varying: Sequence[Hashable] = ()
 ) -> Program:
-    check_names(disabled)
-
     def make() -> Program:
         from dmlgpu.compiler.graph.patterns import patterns  # noqa: PLC0415 - as above
 
@@ -83,7 +80,6 @@ def of_sized(sized: SizedNetwork, target: Target, disabled: Collection[str] = ()
     """
     from dmlgpu.compiler.graph.patterns import patterns  # noqa: PLC0415 - as above
 
-    check_names(disabled)
     start = time.perf_counter()
     program = None if target.policies.specialized else patterns.known_program(sized, target, disabled)
     if program is None:

@@ -26,7 +26,7 @@ from dmlgpu.compiler.graph.passes import (
     numbers,
     rewriting,
 )
-from dmlgpu.compiler.graph.passes.rewriting import Rewriting
+from dmlgpu.compiler.graph.passes.rewriting import NodePass, Rewriting
 from dmlgpu.compiler.plan import Affine, Contract, Convolve, PlanTensor
 from dmlgpu.compiler.rewrites.sources import leaves
 from dmlgpu.compiler.schedule import memory
@@ -98,9 +98,9 @@ def test_the_sample_passes_without_faults(device: Device) -> None:
 
 
 def _drops_a_node(drop_dead: Any) -> Any:
-    def dropped(network: Network, notes: Any) -> Network:
+    def dropped(network: Network, note: Any) -> Network:
         """The last node reads what the node before its own producer computed, where that has as many bytes."""
-        result = drop_dead(network, notes)
+        result = drop_dead(network, note)
         for number, position, value in reversed(list(result.reads())):
             if not isinstance(value, NodeResult):
                 continue
@@ -116,7 +116,7 @@ def _drops_a_node(drop_dead: Any) -> Any:
 
 
 def _merges_by_description_alone(merge: Any) -> Any:
-    def merged(network: Network, notes: Any) -> Network:
+    def merged(network: Network, note: Any) -> Network:
         """Nodes of one description count as one, regardless of their inputs."""
         first: dict[Any, int] = {}
         same = {index: first.setdefault(node.desc, index) for index, node in enumerate(network.nodes)}
@@ -131,9 +131,9 @@ def _folds_with_the_wrong_data(evaluated: Any) -> Any:
 
 
 def _exchanges_constants(drop_dead: Any) -> Any:
-    def dropped(network: Network, notes: Any) -> Network:
+    def dropped(network: Network, note: Any) -> Network:
         """Two constants of one size take each other's place."""
-        result = drop_dead(network, notes)
+        result = drop_dead(network, note)
         data = list(result.constants)
         for a, b in itertools.combinations(range(len(data)), 2):
             if len(data[a]) == len(data[b]):
@@ -276,10 +276,10 @@ def _leaves_readers_behind(replace_parts: Any) -> Any:
 
 
 FAULTS: Mapping[str, tuple[Fault, tuple[tuple[Any, str], ...]]] = {
-    "a node is dropped": (_drops_a_node, ((compiler.NODE_PASSES, "dead"),)),
-    "different nodes are merged": (_merges_by_description_alone, ((compiler.NODE_PASSES, "duplicates"),)),
+    "a node is dropped": (_drops_a_node, ((nodes.DEAD, "run"),)),
+    "different nodes are merged": (_merges_by_description_alone, ((nodes.DUPLICATES, "run"),)),
     "a constant is folded wrongly": (_folds_with_the_wrong_data, ((nodes, "_evaluated"),)),
-    "constants are exchanged": (_exchanges_constants, ((compiler.NODE_PASSES, "dead"),)),
+    "constants are exchanged": (_exchanges_constants, ((nodes.DEAD, "run"),)),
     "a scale is forgotten": (_takes_a_scale_for_a_copy, ((rewriting, "is_identity"),)),
     "an epilogue is forgotten": (_forgets_the_epilogue, ((epilogues, "with_epilogue"),)),
     "scale and mask are forgotten": (_forgets_the_epilogue, ((attention, "with_epilogue"),)),
@@ -307,15 +307,17 @@ FAULTS: Mapping[str, tuple[Fault, tuple[tuple[Any, str], ...]]] = {
     "a reader misses a new layout": (_leaves_readers_behind, ((layouts, "replace_parts"),)),
     "keys and values are exchanged": (_exchanges_keys_and_values, ((attention, "_attention"),)),
 }
-"""What may be wrong with the compiler: the fault, and the functions (or entries of a table) that have it."""
+"""What may be wrong with the compiler: the fault, and the functions (or passes) that have it."""
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_noticed(fault: str, device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     alter, places = FAULTS[fault]
     for place, name in places:
-        if isinstance(place, dict):
-            monkeypatch.setitem(place, name, alter(place[name]))
+        if isinstance(place, NodePass):
+            wrong = replace(place, **{name: alter(getattr(place, name))})
+            passes = tuple(wrong if each is place else each for each in compiler.NODE_PASSES)
+            monkeypatch.setattr(compiler, "NODE_PASSES", passes)
         else:
             monkeypatch.setattr(place, name, alter(getattr(place, name)))
     assert any(noticed(name, device) for name in SAMPLE)

@@ -10,7 +10,7 @@ import pytest
 from dmlgpu import DataType, Graph
 from dmlgpu.catalog.enums import QuantizationType
 from dmlgpu.compiler.graph.compiler import compile_network
-from dmlgpu.compiler.graph.passes.numbers import NAME, NUMBER
+from dmlgpu.compiler.graph.passes.numbers import NUMBER, NUMBERS
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.conformance.running.runner import run_graph
 from dmlgpu.ops import directml as f
@@ -42,7 +42,7 @@ def assert_as_loaded(device: Device, number: Any, values: Any, data_type: DataTy
     subnormal = data_type is DataType.FLOAT32 and abs(number) == 1e-40
     assert in_text(desc, device) != subnormal  # which drivers may flush where they load it, and keep in text
     results = run_graph(device.compile_graph(desc), [values])
-    loaded = run_graph(device.compile_graph(desc, disabled_passes=(NAME,)), [values])
+    loaded = run_graph(device.compile_graph(desc, disabled_passes=(NUMBERS.name,)), [values])
     for one_found, one_loaded in zip(map(flushed, results), map(flushed, loaded), strict=True):
         np.testing.assert_array_equal(one_found, one_loaded)
         np.testing.assert_array_equal(np.signbit(one_found), np.signbit(one_loaded))

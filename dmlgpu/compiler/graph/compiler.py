@@ -4,28 +4,24 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.common.timings import Timings
 from dmlgpu.compiler import operators
-from dmlgpu.compiler.graph.network import Constant, Network, NetworkInput, NetworkNode, NodeResult, Value
-from dmlgpu.compiler.graph.passes import (
-    PASSES,
-    attention,
-    check_names,
-    convolutions,
-    epilogues,
-    gates,
-    inlining,
-    integers,
-    layouts,
-    nodes,
-    numbers,
+from dmlgpu.compiler.graph.network import (
+    SMALL_CONSTANT,
+    Constant,
+    Network,
+    NetworkInput,
+    NetworkNode,
+    NodeResult,
+    Value,
 )
-from dmlgpu.compiler.graph.passes.rewriting import Note, Rewriting, as_body, simplified
+from dmlgpu.compiler.graph.passes import NODE_PASSES, STEP_PASSES, check_names
+from dmlgpu.compiler.graph.passes.rewriting import Capabilities, Note, Rewriting, as_body, simplified
 from dmlgpu.compiler.plan import Allocation, Map, Plan, PlanBinding, PlanTensor, Role, Step, View
 from dmlgpu.compiler.plan.parts import replace_parts
 from dmlgpu.compiler.program import Program
@@ -38,9 +34,6 @@ from dmlgpu.compiler.schedule.steps.base import AnyScheduled, KernelStep, Schedu
 from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl.render import render
 from dmlgpu.compiler.wgsl.sharing import share_known
-
-_APART = 16
-"""Stride in bytes of small constants that share a buffer, and their maximum size."""
 
 
 def lower_nodes(network: Network, target: Target) -> tuple[tuple[Step, ...], ...]:
@@ -67,28 +60,17 @@ def as_plan(network: Network, lowered: Sequence[Sequence[Step]]) -> Plan:
     return Plan(network.name, tuple(places[False]), tuple(places[True]))
 
 
-def all_constants(network: Network) -> tuple[bytes, ...]:
-    """Return the constants that steps bind: those of the network, then a copy of the small ones in one buffer."""
-    together = b"".join(network.constants[index].ljust(_APART, b"\0") for index in _small_constants(network))
-    return (*network.constants, together) if together else network.constants
-
-
-def _small_constants(network: Network) -> list[int]:
-    """Return the indices of small constants."""
-    return [index for index, data in enumerate(network.constants) if len(data) <= _APART]
-
-
 def _with_small_constants(step: Step, network: Network) -> Step:
     """Return a map that reads small constants from their common buffer, so that they take one binding."""
     if not isinstance(step, Map):
         return step
-    order = {index: place for place, index in enumerate(_small_constants(network))}
+    order = {index: place for place, index in enumerate(network.small_constants)}
 
     def together(tensor: PlanTensor) -> PlanTensor:
         binding = tensor.binding
         if binding.role is not Role.CONSTANT or binding.index not in order:
             return tensor
-        begin = order[binding.index] * _APART * 8 // tensor.data_type.bits
+        begin = order[binding.index] * SMALL_CONSTANT * 8 // tensor.data_type.bits
         return replace(tensor, binding=PlanBinding(Role.CONSTANT, len(network.constants)), offset=begin + tensor.offset)
 
     return replace_parts(step, PlanTensor, together)
@@ -150,48 +132,41 @@ def _copies(network: Network, places: dict[Value, PlanBinding]) -> list[Step]:
     return copies
 
 
-NODE_PASSES: dict[str, Callable[[Network, list[Note]], Network]] = {
-    "constants": nodes.fold_constants,
-    "duplicates": nodes.merge_duplicates,
-    convolutions.PADDING: convolutions.fold_padding,
-    convolutions.BIAS: convolutions.fold_bias,
-    convolutions.BATCH_NORMALIZATION: convolutions.fold_batch_normalization,
-    "dead": nodes.drop_dead,
-    nodes.INITIALIZATION: nodes.initialize_early,
-}
-"""Passes over nodes, in order."""
-
-STEP_PASSES: dict[str, Callable[[Rewriting], None]] = {
-    inlining.ELEMENT_WISE: inlining.fuse_element_wise,
-    attention.NAME: attention.fuse_attention,
-    epilogues.NAME: epilogues.fuse_epilogues,
-    inlining.PROLOGUES: inlining.fuse_prologues,
-    layouts.VIEWS: layouts.read_through_copies,
-}
-"""Passes over the steps of the plan, in order; integers, gates, layouts and numbers come after them."""
-
-assert (*NODE_PASSES, *STEP_PASSES, integers.NAME, gates.NAME, layouts.LAYOUTS, numbers.NAME) == PASSES
-
-
 @dataclass(frozen=True)
-class CompiledGraph:
-    """A compiled network.
+class PlannedGraph:
+    """A network and its plan.
 
     Attributes:
         network: The network after the passes over nodes.
         lowered: Steps of each node before the passes over steps (``lower_nodes``).
         plan: The plan after the passes over steps.
-        schedule: Schedule of the plan.
-        program: The program.
-        notes: Notes of the passes, in order.
+        node_notes: Notes of the passes over nodes, in order.
+        step_notes: Notes of the passes over steps, in order.
     """
 
     network: Network
     lowered: tuple[tuple[Step, ...], ...]
     plan: Plan
+    node_notes: tuple[Note, ...]
+    step_notes: tuple[Note, ...]
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        """Notes of all passes, in order."""
+        return self.node_notes + self.step_notes
+
+
+@dataclass(frozen=True)
+class CompiledGraph(PlannedGraph):
+    """A compiled network.
+
+    Attributes:
+        schedule: Schedule of the plan.
+        program: The program.
+    """
+
     schedule: ScheduledPlan
     program: Program
-    notes: tuple[Note, ...] = field(default=())
 
 
 def compile_network(network: Network, target: Target, disabled: Collection[str] = ()) -> CompiledGraph:
@@ -206,64 +181,61 @@ def compile_network(network: Network, target: Target, disabled: Collection[str] 
         InvalidArgument: If a pass is unknown.
         NotSupported: If the adapter lacks what a node needs.
     """
-    check_names(disabled)
     start = time.perf_counter()
-    network, lowered, plan, notes, of_nodes = plan_network(network, target, disabled)
+    planned = plan_network(network, target, disabled)
     try:
-        schedule = _scheduled(plan, target, network)
-        program = _program(schedule, network)
+        compiled = _compiled(planned, target)
     except NotSupported as error:
-        plain = as_plan(network, lowered)
-        if plan.steps == plain.steps:
+        plain = as_plan(planned.network, planned.lowered)
+        if planned.plan.steps == plain.steps:
             raise
-        del notes[of_nodes:]
-        notes.append(Note("all", network.name, f"not fused, because {error}"))
-        plan, schedule = plain, _scheduled(plain, target, network)
-        program = _program(schedule, network)
-    rendering = program.timings.rendering
-    program = replace(program, timings=Timings(time.perf_counter() - start - rendering, rendering))
-    return CompiledGraph(network, lowered, plan, schedule, program, tuple(notes))
+        note = Note("all", planned.network.name, f"not fused, because {error}")
+        compiled = _compiled(replace(planned, plan=plain, step_notes=(note,)), target)
+    rendering = compiled.program.timings.rendering
+    timings = Timings(time.perf_counter() - start - rendering, rendering)
+    return replace(compiled, program=replace(compiled.program, timings=timings))
 
 
-def plan_network(
-    network: Network, target: Target, disabled: Collection[str] = ()
-) -> tuple[Network, tuple[tuple[Step, ...], ...], Plan, list[Note], int]:
-    """Return a network after the passes over nodes, the steps of its nodes, its plan after the passes over steps, the
-    notes of all passes, and how many of these are about nodes.
+def _compiled(planned: PlannedGraph, target: Target) -> CompiledGraph:
+    schedule = _scheduled(planned.plan, target, planned.network)
+    return CompiledGraph(**vars(planned), schedule=schedule, program=_program(schedule, planned.network))
 
-    Raises: as ``compile_network``.
-    """
-    notes: list[Note] = []
-    for name, change in NODE_PASSES.items():
-        if name not in disabled:
-            network = change(network, notes)
-    lowered, of_nodes = lower_nodes(network, target), len(notes)
-    plan = _rewritten(as_plan(network, lowered), network, target, disabled, notes)
-    if numbers.NAME not in disabled:
-        plan = numbers.write_numbers(plan, all_constants(network), notes)
-    return network, lowered, plan, notes, of_nodes
+
+def plan_network(network: Network, target: Target, disabled: Collection[str] = ()) -> PlannedGraph:
+    """Plan a network. Arguments and errors are those of ``compile_network``."""
+    check_names(disabled)
+    node_notes: list[Note] = []
+    step_notes: list[Note] = []
+    for each in NODE_PASSES:
+        if each.name not in disabled:
+            network = each.run(network, lambda *note, name=each.name: node_notes.append(Note(name, *note)))
+    lowered = lower_nodes(network, target)
+    plan = _rewritten(as_plan(network, lowered), network, target, disabled, step_notes)
+    return PlannedGraph(network, lowered, plan, tuple(node_notes), tuple(step_notes))
+
+
+def _capabilities(target: Target) -> Capabilities:
+    """Return what passes ask about a target, as its schedules answer."""
+    return Capabilities(
+        fits=functools.partial(can_bind, target=target),
+        multiplies_integers=functools.partial(multiplies_integers, target=target),
+        computes_pairs=functools.partial(is_pairable, target=target),
+        saved_by_channels_last=functools.partial(saved_by_channels_last, target=target),
+    )
 
 
 def _rewritten(plan: Plan, network: Network, target: Target, disabled: Collection[str], notes: list[Note]) -> Plan:
     """Return a plan after the passes over steps."""
 
     def rewritten(steps: Sequence[Step]) -> tuple[Step, ...]:
-        fits = functools.partial(can_bind, target=target)
         # Passes only inline maps that read tensors in memory, not views of them.
         plain = [
             replace(step, body=as_body(simplified(step.body))) if isinstance(step, Map) else step for step in steps
         ]
-        rewriting = Rewriting.of(plain, notes, fits)
-        for name, rewrite in STEP_PASSES.items():
-            if name not in disabled:
-                rewrite(rewriting)
-        integers.note_owned(rewriting, network)
-        if integers.NAME not in disabled:
-            integers.store_integers(rewriting, functools.partial(multiplies_integers, target=target))
-        if gates.NAME not in disabled:
-            gates.fuse_gates(rewriting, functools.partial(is_pairable, target=target))
-        if layouts.LAYOUTS not in disabled:
-            layouts.choose_layouts(rewriting, functools.partial(saved_by_channels_last, target=target))
+        rewriting = Rewriting.of(plain, network, _capabilities(target), notes)
+        for each in STEP_PASSES:
+            if each.name not in disabled:
+                rewriting.run(each)
         rewriting.explain()
         return rewriting.steps
 
@@ -272,7 +244,7 @@ def _rewritten(plan: Plan, network: Network, target: Target, disabled: Collectio
 
 def _program(schedule: ScheduledPlan, network: Network) -> Program:
     start = time.perf_counter()
-    program = share_known(replace(render(schedule), constants=all_constants(network)))
+    program = share_known(replace(render(schedule), constants=network.bound_constants))
     return replace(program, timings=Timings(rendering=time.perf_counter() - start))
 
 

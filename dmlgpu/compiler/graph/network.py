@@ -34,6 +34,9 @@ class NodeResult:
 
 Value: TypeAlias = NetworkInput | Constant | NodeResult
 
+SMALL_CONSTANT = 16
+"""Maximum bytes of constants that share a buffer, and their stride in it."""
+
 
 @dataclass(frozen=True)
 class NetworkNode:
@@ -83,6 +86,17 @@ class Network:
         if tensor is None:
             raise KeyError(result)
         return tensor
+
+    @property
+    def small_constants(self) -> list[int]:
+        """Indices of the constants that share a buffer."""
+        return [index for index, data in enumerate(self.constants) if len(data) <= SMALL_CONSTANT]
+
+    @property
+    def bound_constants(self) -> tuple[bytes, ...]:
+        """Constants that steps bind: those of the network, then a copy of the small ones in one buffer."""
+        together = b"".join(self.constants[index].ljust(SMALL_CONSTANT, b"\0") for index in self.small_constants)
+        return (*self.constants, together) if together else self.constants
 
     def reads(self) -> Iterator[tuple[int, int, Value]]:
         """Yield node index, flat input index and value of every input of every node."""

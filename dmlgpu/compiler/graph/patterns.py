@@ -19,7 +19,7 @@ from dmlgpu.common import symbols
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.symbols import Recording
 from dmlgpu.common.variation import Variation
-from dmlgpu.compiler.graph.compiler import all_constants, compile_network, plan_network
+from dmlgpu.compiler.graph.compiler import compile_network, plan_network
 from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.graph.step_patterns import Abstract, Group, ScheduledStep, StepPatterns, abstract
 from dmlgpu.compiler.graph.structures import SizedNetwork, structure_of, with_integers
@@ -63,7 +63,8 @@ class NetworkPattern:
     ):
         self._target, self._patterns = target, steps
         with recording.active():
-            network, _, plan, _, _ = plan_network(network, target, disabled)
+            planned = plan_network(network, target, disabled)
+            network, plan = planned.network, planned.plan
             owned = (
                 (number, desc) for number, desc in enumerate(network.inputs) if desc is not None and desc.owned_by_dml
             )
@@ -78,7 +79,7 @@ class NetworkPattern:
                     self._steps.append((each, is_initial))
                     numbers += own
             self._replay = recording.replay(numbers)
-        self._operator, self._constants = plan.operator, all_constants(network)
+        self._operator, self._constants = plan.operator, network.bound_constants
         self._copies: dict[int, tuple[Allocation, list[Group]]] = {}
 
     def program(self, values: Sequence[int]) -> Program | None:

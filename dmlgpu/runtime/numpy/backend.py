@@ -12,7 +12,6 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.errors import OperatorNotImplemented, OutOfMemory
 from dmlgpu.common.memory import host_budget
 from dmlgpu.compiler.graph.network import Network
-from dmlgpu.compiler.graph.passes import check_names
 from dmlgpu.compiler.target import Policies, Profile, Target
 from dmlgpu.runtime.executor import Backend, Reading
 from dmlgpu.runtime.numpy import NUMPY_ADAPTER
@@ -72,7 +71,10 @@ class NumPyBackend(Backend):
             InvalidArgument: If a name is that of no pass.
             OperatorNotImplemented: If an operator has no reference.
         """
-        check_names(disabled)
+        if disabled:
+            from dmlgpu.compiler.graph.passes import check_names  # noqa: PLC0415 - it loads the compiler
+
+            check_names(disabled)
         for node in network.nodes:
             self.check(node.desc)
         return NumPyGraph(network, self._room)

@@ -1,16 +1,49 @@
-"""Passes of the graph compiler: named functions that can be disabled and record notes."""
+"""Passes of the graph compiler, in order of execution. They record notes, and can be disabled by name."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
 from dmlgpu.common.errors import InvalidArgument, shown
-
-PASSES = (
-    *("constants", "duplicates", "padding", "bias", "batch-normalization", "dead", "initialization"),
-    *("element-wise", "attention", "epilogues", "prologues", "views", "integers", "gates", "layouts", "numbers"),
+from dmlgpu.compiler.graph.passes import (
+    attention,
+    convolutions,
+    epilogues,
+    gates,
+    inlining,
+    integers,
+    layouts,
+    nodes,
+    numbers,
 )
-"""Names of all passes, in order of execution."""
+
+NODE_PASSES = (
+    nodes.CONSTANTS,
+    nodes.DUPLICATES,
+    convolutions.PADDING,
+    convolutions.BIAS,
+    convolutions.BATCH_NORMALIZATION,
+    nodes.DEAD,
+    nodes.INITIALIZATION,
+)
+"""Passes over the nodes of a network."""
+
+STEP_PASSES = (
+    inlining.ELEMENT_WISE,
+    attention.ATTENTION,
+    epilogues.EPILOGUES,
+    inlining.PROLOGUES,
+    layouts.VIEWS,
+    integers.OWNED,
+    integers.INTEGERS,
+    gates.GATES,
+    layouts.LAYOUTS,
+    numbers.NUMBERS,
+)
+"""Passes over the steps of its plan, after them."""
+
+PASSES = (*(each.name for each in NODE_PASSES), *(each.name for each in STEP_PASSES if each.optional))
+"""Names of the passes that can be disabled."""
 
 
 def check_names(names: Collection[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.graph.passes.epilogues import with_epilogue
-from dmlgpu.compiler.graph.passes.rewriting import Rewriting, element_wise_leaves, memory_of
+from dmlgpu.compiler.graph.passes.rewriting import Rewriting, StepPass, element_wise_leaves, memory_of
 from dmlgpu.compiler.plan import (
     Affine,
     Attend,
@@ -22,7 +22,6 @@ from dmlgpu.compiler.plan import (
 from dmlgpu.compiler.rewrites.sources import CONVERT
 from dmlgpu.compiler.rewrites.spaces import affine_between, is_same, reindex
 
-NAME = "attention"
 SOFTMAX = "softmax/activation_softmax1"
 SCALED = "matrix/scaled_product"
 
@@ -32,6 +31,9 @@ def fuse_attention(rewriting: Rewriting) -> None:
     for index, step in rewriting.indexed():
         if isinstance(step, Contract):
             _fuse(rewriting, index, step)
+
+
+ATTENTION = StepPass("attention", fuse_attention)
 
 
 def _fuse(rewriting: Rewriting, index: int, weighted: Contract) -> None:
@@ -53,7 +55,7 @@ def _fuse(rewriting: Rewriting, index: int, weighted: Contract) -> None:
     for other in (*replaced, place):
         rewriting.replace(other, None)
     rewriting.replace(index, attention)
-    rewriting.note(NAME, weighted.label, f"with {scores.label} and {rows.label}: scores are never stored")
+    rewriting.note(weighted.label, f"with {scores.label} and {rows.label}: scores are never stored")
 
 
 def _only_producer(rewriting: Rewriting, reader: int, tensor: PlanTensor) -> int | None:

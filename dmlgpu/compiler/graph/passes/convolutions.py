@@ -14,15 +14,13 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.graph.network import Constant, Network, NetworkInput, NetworkNode, NodeResult, Value
 from dmlgpu.compiler.graph.passes.nodes import Inner, changed, is_same, rewritten
-from dmlgpu.compiler.graph.passes.rewriting import Note
-
-PADDING = "padding"
+from dmlgpu.compiler.graph.passes.rewriting import NodePass, NoteTaker
 
 LEAD = 2
 """Number of dimensions before the spatial ones: batch and channel."""
 
 
-def fold_padding(network: Network, notes: list[Note]) -> Network:
+def fold_padding(network: Network, note: NoteTaker) -> Network:
     """Fold zero padding of the input into forward convolutions of floats."""
 
     def change(index: int, _first: int) -> Sequence[NetworkNode] | None:
@@ -34,10 +32,13 @@ def fold_padding(network: Network, notes: list[Note]) -> Network:
         desc = _padded(node.desc, operators.upgrade(before.desc))
         if desc is None:
             return None
-        notes.append(Note(PADDING, before.name, f"done by {node.name}"))
+        note(before.name, f"done by {node.name}")
         return [replace(node, desc=desc, inputs=(before.inputs[0], *node.inputs[1:]))]
 
     return rewritten(network, change)
+
+
+PADDING = NodePass("padding", fold_padding)
 
 
 def _padded(desc: descs.Convolution, padding: object) -> descs.Convolution | None:
@@ -63,12 +64,10 @@ def _sums(first: Sequence[int], second: Sequence[int]) -> tuple[int, ...]:
     return tuple(a + b for a, b in zip(first, second, strict=True))
 
 
-BIAS = "bias"
-
 CHANNEL = 1
 
 
-def fold_bias(network: Network, notes: list[Note]) -> Network:
+def fold_bias(network: Network, note: NoteTaker) -> Network:
     """Fold the addition of a per-channel value into a float32 convolution without a bias, if the addition is its
     only consumer."""
     readers = Counter(value for _, _, value in network.reads())
@@ -84,11 +83,14 @@ def fold_bias(network: Network, notes: list[Note]) -> Network:
             before = network.nodes[source.node]
             desc = _biased(before.desc, node.desc, swapped=source is not node.inputs[0])
             if desc is not None:
-                notes.append(Note(BIAS, node.name, f"done by {before.name}"))
+                note(node.name, f"done by {before.name}")
                 return [NetworkNode(desc, (*before.inputs[:2], added), before.name)]
         return None
 
     return rewritten(network, change)
+
+
+BIAS = NodePass("bias", fold_bias)
 
 
 def _biased(
@@ -121,11 +123,10 @@ def _biased(
     )
 
 
-BATCH_NORMALIZATION = "batch-normalization"
 PARAMETERS = ("mean", "variance", "scale", "bias")
 
 
-def fold_batch_normalization(network: Network, notes: list[Note]) -> Network:
+def fold_batch_normalization(network: Network, note: NoteTaker) -> Network:
     """Fold BATCH_NORMALIZATION into the weights of a float32 convolution if it is the only reader of the convolution,
     and weights and parameters are known at initialization:
 
@@ -154,12 +155,15 @@ def fold_batch_normalization(network: Network, notes: list[Note]) -> Network:
         desc = _normalizing(before.desc, node.desc)
         if desc is None:
             return None
-        notes.append(Note(BATCH_NORMALIZATION, node.name, f"done by the weights of {before.name}"))
+        note(node.name, f"done by the weights of {before.name}")
         weights = _Weights(node, first)
         inputs = (before.inputs[0], *weights.of(before))
         return [*weights.nodes, NetworkNode(desc, inputs, before.name)]
 
     return rewritten(network, change)
+
+
+BATCH_NORMALIZATION = NodePass("batch-normalization", fold_batch_normalization)
 
 
 def _normalizing(desc: object, normalization: descs.BatchNormalization) -> descs.Convolution | None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.compiler.graph.passes.inlining import is_fusable
-from dmlgpu.compiler.graph.passes.rewriting import Rewriting, element_wise_leaves, memory_of, simplified
+from dmlgpu.compiler.graph.passes.rewriting import Rewriting, StepPass, element_wise_leaves, memory_of, simplified
 from dmlgpu.compiler.plan import (
     Affine,
     Body,
@@ -27,8 +27,6 @@ from dmlgpu.compiler.rewrites.collapse import collapse
 from dmlgpu.compiler.rewrites.sources import computed, identity, is_costly, leaves
 from dmlgpu.compiler.rewrites.spaces import affine_between, reindex
 
-NAME = "epilogues"
-
 SURROUNDED = "layout/slice_grad"
 """The body of PADDING with a constant."""
 
@@ -44,6 +42,9 @@ def fuse_epilogues(rewriting: Rewriting) -> None:
         if isinstance(step, Map) and not is_costly(step.body):
             _fuse_into_producer(rewriting, index, step)
             _fuse_inside_border(rewriting, index, step)
+
+
+EPILOGUES = StepPass("epilogues", fuse_epilogues)
 
 
 def _fuse_into_producer(rewriting: Rewriting, index: int, step: Map) -> None:
@@ -63,7 +64,7 @@ def _fuse_into_producer(rewriting: Rewriting, index: int, step: Map) -> None:
         if fused is not None and rewriting.fits(fused):
             rewriting.replace(producer, None)
             rewriting.replace(index, fused)
-            rewriting.note(NAME, step.label, f"computed where {writer.label} stores")
+            rewriting.note(step.label, f"computed where {writer.label} stores")
             return
 
 
@@ -85,7 +86,7 @@ def _fuse_inside_border(rewriting: Rewriting, index: int, step: Map) -> None:
     if fused is not None and rewriting.fits(fused):
         rewriting.replace(producer, Map(f"{step.label} border", border, step.output))
         rewriting.replace(index, fused)
-        rewriting.note(NAME, step.label, f"{writer.label} stores inside the border")
+        rewriting.note(step.label, f"{writer.label} stores inside the border")
 
 
 def _takes_epilogue(writer: Step) -> bool:

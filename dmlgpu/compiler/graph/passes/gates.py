@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from dmlgpu.compiler.graph.passes.inlining import is_fusable
-from dmlgpu.compiler.graph.passes.rewriting import Rewriting, element_wise_leaves, memory_of, simplified
+from dmlgpu.compiler.graph.passes.rewriting import Rewriting, StepPass, element_wise_leaves, memory_of, simplified
 from dmlgpu.compiler.plan import (
     PAIR,
     Affine,
@@ -23,16 +22,10 @@ from dmlgpu.compiler.plan import (
 from dmlgpu.compiler.rewrites.sources import computed, is_costly, leaves, rewrite
 from dmlgpu.compiler.rewrites.spaces import affine_between, reindex
 
-NAME = "gates"
 
-
-def fuse_gates(rewriting: Rewriting, pairs: Callable[[Contract], bool]) -> None:
-    """Compute maps of the first and second half of a product's columns in its epilogue, if nothing else reads these.
-
-    Args:
-        rewriting: The plan.
-        pairs: Whether a kernel computes two columns of a product for each element.
-    """
+def fuse_gates(rewriting: Rewriting) -> None:
+    """Compute maps of the first and second half of a product's columns in its epilogue, if nothing else reads these."""
+    pairs = rewriting.capabilities.computes_pairs
     for index, step in rewriting.indexed():
         if isinstance(step, Map) and is_fusable(step.body) and not is_costly(step.body) and not step.keeps_neighbors:
             for memory in {memory_of(leaf) for leaf in element_wise_leaves(step.body)}:
@@ -44,8 +37,11 @@ def fuse_gates(rewriting: Rewriting, pairs: Callable[[Contract], bool]) -> None:
                 if fused is not None and rewriting.fits(fused):
                     rewriting.replace(producer, None)
                     rewriting.replace(index, fused)
-                    rewriting.note(NAME, step.label, f"computed from two columns where {writer.label} stores")
+                    rewriting.note(step.label, f"computed from two columns where {writer.label} stores")
                     break
+
+
+GATES = StepPass("gates", fuse_gates)
 
 
 def _paired(writer: Contract, step: Map) -> PairedContract | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from dmlgpu.compiler.graph.passes.rewriting import (
     Rewriting,
+    StepPass,
     as_body,
     element_wise_leaves,
     memory_of,
@@ -116,14 +117,13 @@ def inlined(tree: Source, leaf: PlanTensor, writer: Map) -> Source | None:
     return result if is_small(result) else None
 
 
-def take_in(rewriting: Rewriting, index: int, producer: int, fused: Step | str, *, pass_name: str) -> bool:
+def take_in(rewriting: Rewriting, index: int, producer: int, fused: Step | str) -> bool:
     """Replace a step by one that computes its producer inline; return whether that was done.
 
     Args:
         rewriting: The plan.
         index, producer: Indices of the consumer, and of the inlined map.
         fused: The new step, or the reason why there is none.
-        pass_name: Name of the pass.
     """
     writer, reader = rewriting.step(producer), rewriting.step(index)
     if isinstance(fused, str):
@@ -133,11 +133,8 @@ def take_in(rewriting: Rewriting, index: int, producer: int, fused: Step | str, 
         rewriting.reject(writer.label, f"with it, too many buffers would be bound by {reader.label}")
         return False
     rewriting.replace(index, fused)
-    rewriting.drop(pass_name, producer, reader.label)
+    rewriting.drop(producer, reader.label)
     return True
-
-
-ELEMENT_WISE = "element-wise"
 
 
 def fuse_element_wise(rewriting: Rewriting) -> None:
@@ -154,6 +151,9 @@ def fuse_element_wise(rewriting: Rewriting) -> None:
                 pass
 
 
+ELEMENT_WISE = StepPass("element-wise", fuse_element_wise)
+
+
 def _fuse_map(rewriting: Rewriting, index: int) -> bool:
     """Compute one of the producers of a step inside it; return whether there was one."""
     step = rewriting.step(index)
@@ -166,7 +166,7 @@ def _fuse_map(rewriting: Rewriting, index: int) -> bool:
             continue
         producer, writer = match
         fused = _fused_map(rewriting, step, leaf, writer, is_direct=leaf in direct)
-        if take_in(rewriting, index, producer, fused, pass_name=ELEMENT_WISE):
+        if take_in(rewriting, index, producer, fused):
             return True
     return False
 
@@ -208,8 +208,6 @@ def _inlined(step: Map | Reduce, leaf: PlanTensor, writer: Map) -> Map | Reduce 
     return replace(step, body=as_body(tree)) if isinstance(step, Map) else replace(step, source=tree)
 
 
-PROLOGUES = "prologues"
-
 UNEVEN = "lies unevenly for"
 
 
@@ -238,6 +236,9 @@ def fuse_prologues(rewriting: Rewriting) -> None:
         if isinstance(step, Attend | Contract | Convolve | Rows):
             while _fuse_one(rewriting, index):
                 pass
+
+
+PROLOGUES = StepPass("prologues", fuse_prologues)
 
 
 def _places(step: Step) -> Iterator[_Place]:
@@ -272,7 +273,7 @@ def _fuse_one(rewriting: Rewriting, index: int) -> bool:
                 fused = _fused_in_blocks(rewriting, step, leaf, writer)
             elif fused == UNEVEN and place.dequantizes:
                 fused = _joined_blocks(place, leaf, writer)
-            if take_in(rewriting, index, producer, fused, pass_name=PROLOGUES):
+            if take_in(rewriting, index, producer, fused):
                 return True
     return False
 

@@ -4,28 +4,24 @@ repacked."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.graph.passes.inlining import DEQUANTIZE, inlined
-from dmlgpu.compiler.graph.passes.rewriting import Rewriting, element_wise_leaves, memory_of
+from dmlgpu.compiler.graph.passes.rewriting import Rewriting, StepPass, element_wise_leaves, memory_of
 from dmlgpu.compiler.plan import Apply, Contract, Map, PlanBinding, PlanTensor, Role
 from dmlgpu.compiler.rewrites.sources import leaves
-
-NAME = "integers"
 
 QUANTIZE = "quantization/quantize"
 
 
-def note_owned(rewriting: Rewriting, network: Network) -> None:
+def mark_owned(rewriting: Rewriting) -> None:
     """Mark products that dequantize OWNED_BY_DML inputs: the initialization may repack these."""
 
     def is_owned(binding: PlanBinding) -> bool:
         if not isinstance(binding.index, int) or binding.role is not Role.INPUT:
             return binding.role in (Role.CONSTANT, Role.PERSISTENT)
-        desc = network.inputs[binding.index]
+        desc = rewriting.network.inputs[binding.index]
         return desc is not None and desc.owned_by_dml
 
     for index, step in rewriting.indexed():
@@ -33,13 +29,12 @@ def note_owned(rewriting: Rewriting, network: Network) -> None:
             rewriting.replace(index, replace(step, product=replace(step.product, integers_owned=True)))
 
 
-def store_integers(rewriting: Rewriting, multiplies: Callable[[Contract], bool]) -> None:
-    """Store rows that a map quantizes and dequantizes as INT8, if all products that read them multiply integers.
+OWNED = StepPass("owned", mark_owned, optional=False)
 
-    Args:
-        rewriting: The plan.
-        multiplies: Returns whether the kernel of a product multiplies integers.
-    """
+
+def store_integers(rewriting: Rewriting) -> None:
+    """Store rows that a map quantizes and dequantizes as INT8, if all products that read them multiply integers."""
+    multiplies = rewriting.capabilities.multiplies_integers
     for index, step in rewriting.indexed():
         parts = _parts(step) if isinstance(step, Map) else None
         if parts is None:
@@ -55,7 +50,10 @@ def store_integers(rewriting: Rewriting, multiplies: Callable[[Contract], bool])
             rewriting.replace(index, quantize)
             for reader, product in stored.items():
                 rewriting.replace(reader, product)
-            rewriting.note(NAME, step.label, f"stored as INT8 for {', '.join(each.label for each in readers.values())}")
+            rewriting.note(step.label, f"stored as INT8 for {', '.join(each.label for each in readers.values())}")
+
+
+INTEGERS = StepPass("integers", store_integers)
 
 
 def _parts(step: Map) -> tuple[Map, Map] | None:

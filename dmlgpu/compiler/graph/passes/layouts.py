@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeAlias
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
-from dmlgpu.compiler.graph.passes.rewriting import Rewriting, memory_of, simplified
+from dmlgpu.compiler.graph.passes.rewriting import Rewriting, StepPass, memory_of, simplified
 from dmlgpu.compiler.plan import Convolve, Map, PlanTensor, Repeat, Role, Step
 from dmlgpu.compiler.plan.parts import read, replace_parts, written
 from dmlgpu.compiler.rewrites.sources import leaves
 from dmlgpu.compiler.rewrites.spaces import affine_between
-
-VIEWS = "views"
 
 
 def read_through_copies(rewriting: Rewriting) -> None:
@@ -36,7 +32,10 @@ def read_through_copies(rewriting: Rewriting) -> None:
             rewriting.replace(index, viewed)
             if tensor.binding.role is Role.TEMPORARY and not rewriting.readers(memory_of(tensor)):
                 rewriting.replace(copy, None)
-                rewriting.note(VIEWS, label, f"read as a view by {step.label}")
+                rewriting.note(label, f"read as a view by {step.label}")
+
+
+VIEWS = StepPass("views", read_through_copies)
 
 
 def _copied(rewriting: Rewriting, index: int, tensor: PlanTensor) -> PlanTensor | None:
@@ -67,21 +66,18 @@ def _reading(step: Step, tensor: PlanTensor, source: PlanTensor) -> Step:
     return replace_parts(step, PlanTensor, change)
 
 
-LAYOUTS = "layouts"
-
-Savings: TypeAlias = Callable[[Convolve], float]
-"""Time that a convolution saves if one side has channels innermost, in multiplications; negative for a loss."""
-
-
-def choose_layouts(rewriting: Rewriting, savings: Savings) -> None:
+def choose_layouts(rewriting: Rewriting) -> None:
     """Let convolutions write float32 with channels innermost (NHWC) if only convolutions read it, and these save more
     in total than they lose."""
     for index, step in rewriting.indexed():
         if isinstance(step, Convolve) and step.output.binding.role is Role.TEMPORARY:
-            _lay_out(rewriting, index, step, savings)
+            _lay_out(rewriting, index, step)
 
 
-def _lay_out(rewriting: Rewriting, index: int, step: Convolve, savings: Savings) -> None:
+LAYOUTS = StepPass("layouts", choose_layouts)
+
+
+def _lay_out(rewriting: Rewriting, index: int, step: Convolve) -> None:
     memory, written = memory_of(step.output), step.output
     if rewriting.producer(memory) != index or not _is_whole(written) or written.data_type is not DataType.FLOAT32:
         return
@@ -92,6 +88,7 @@ def _lay_out(rewriting: Rewriting, index: int, step: Convolve, savings: Savings)
         for tensor in read(reader)
         if memory_of(tensor) == memory
     }
+    savings = rewriting.capabilities.saved_by_channels_last
     saved = sum(savings(each) for each in (step, *readers.values()) if isinstance(each, Convolve))
     if saved <= 0 or None in places.values():
         return
@@ -100,7 +97,7 @@ def _lay_out(rewriting: Rewriting, index: int, step: Convolve, savings: Savings)
     for number_of_reader, reader in readers.items():
         rewriting.replace(number_of_reader, replace_parts(reader, PlanTensor, lambda tensor: moved.get(tensor, tensor)))
     rewriting.replace(index, replace(step, output=laid))
-    rewriting.note(LAYOUTS, step.label, "stored with channels innermost")
+    rewriting.note(step.label, "stored with channels innermost")
 
 
 def _inputs(step: Step) -> set[PlanTensor]:

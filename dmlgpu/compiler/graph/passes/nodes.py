@@ -18,7 +18,7 @@ from dmlgpu.common.errors import InvalidDescription, OutOfMemory
 from dmlgpu.common.symbols import SymbolicNumber
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.graph.network import Constant, Network, NetworkInput, NetworkNode, NodeResult, Value
-from dmlgpu.compiler.graph.passes.rewriting import Note
+from dmlgpu.compiler.graph.passes.rewriting import NodePass, NoteTaker
 
 AnyDesc = TypeVar("AnyDesc", bound=OperatorDesc)
 
@@ -78,7 +78,7 @@ ALWAYS_FOLDED_BYTES = 1 << 16
 """Maximum bytes of folded results that are larger than their inputs (fills, tiles)."""
 
 
-def fold_constants(network: Network, notes: list[Note]) -> Network:
+def fold_constants(network: Network, note: NoteTaker) -> Network:
     """Compute nodes that read only constants by the reference; their results become constants."""
     constants = list(network.constants)
     known: dict[Value, Value] = {}
@@ -97,8 +97,11 @@ def fold_constants(network: Network, notes: list[Note]) -> Network:
             if result is not None:
                 known[NodeResult(index, output)] = Constant(len(constants))
                 constants.append(result)
-        notes.append(Note("constants", node.name, "computed when the graph is compiled"))
+        note(node.name, "computed when the graph is compiled")
     return _replace_values(replace(network, constants=tuple(constants)), known) if known else network
+
+
+CONSTANTS = NodePass("constants", fold_constants)
 
 
 def _is_foldable(node: NetworkNode, data: Sequence[bytes | None]) -> bool:
@@ -126,7 +129,7 @@ MAX_COMPARED_BYTES = 1 << 12
 """Maximum bytes of constants that are compared."""
 
 
-def merge_duplicates(network: Network, notes: list[Note]) -> Network:
+def merge_duplicates(network: Network, note: NoteTaker) -> Network:
     """Merge nodes with equal descriptions that read the same values; small constants of equal bytes count as equal."""
     first: dict[tuple[type[OperatorDesc], tuple[Value | None, ...]], list[int]] = {}
     equal: dict[bytes, int] = {}
@@ -142,19 +145,22 @@ def merge_duplicates(network: Network, notes: list[Note]) -> Network:
             others.append(index)
         else:
             merged |= {NodeResult(index, output): NodeResult(other, output) for output in range(len(node.desc.outputs))}
-            notes.append(Note("duplicates", node.name, f"the same as {network.nodes[other].name}"))
+            note(node.name, f"the same as {network.nodes[other].name}")
     return _replace_values(network, merged) if merged else network
 
 
-def drop_dead(network: Network, notes: list[Note]) -> Network:
+DUPLICATES = NodePass("duplicates", merge_duplicates)
+
+
+def drop_dead(network: Network, note: NoteTaker) -> Network:
     """Remove nodes with unused outputs, and unused constants."""
     needed = {value.node for value in network.outputs if isinstance(value, NodeResult)}
     for index in reversed(range(len(network.nodes))):
         if index in needed:
             needed |= {value.node for value in network.nodes[index].inputs if isinstance(value, NodeResult)}
-    notes.extend(
-        Note("dead", node.name, "nothing reads it") for index, node in enumerate(network.nodes) if index not in needed
-    )
+    for index, node in enumerate(network.nodes):
+        if index not in needed:
+            note(node.name, "nothing reads it")
     nodes = [network.nodes[index] for index in sorted(needed)]
     read = {value.index for node in nodes for value in node.inputs if isinstance(value, Constant)}
     read |= {value.index for value in network.outputs if isinstance(value, Constant)}
@@ -178,6 +184,9 @@ def drop_dead(network: Network, notes: list[Note]) -> Network:
     )
 
 
+DEAD = NodePass("dead", drop_dead)
+
+
 def _replace_values(network: Network, known: Mapping[Value, Value]) -> Network:
     """Return a network in which values have other sources; unused nodes remain until ``drop_dead``."""
 
@@ -188,14 +197,12 @@ def _replace_values(network: Network, known: Mapping[Value, Value]) -> Network:
     return replace(network, nodes=nodes, outputs=tuple(map(of, network.outputs)))  # type: ignore[arg-type]
 
 
-INITIALIZATION = "initialization"
-
 MAX_BYTES = 1 << 16
 """Results larger than this and their inputs (4-bit integers as floats, tiles) are computed at each execution:
 storing them would take more memory and more time to read."""
 
 
-def initialize_early(network: Network, notes: list[Note]) -> Network:
+def initialize_early(network: Network, note: NoteTaker) -> Network:
     """Compute nodes that read only data and OWNED_BY_DML inputs at initialization.
 
     Readers of such values get OWNED_BY_DML: filters and matrices are repacked at initialization.
@@ -208,9 +215,12 @@ def initialize_early(network: Network, notes: list[Note]) -> Network:
         if _is_initial(network, index, known, ends):
             initial.add(index)
             known |= {NodeResult(index, output) for output in range(len(node.desc.outputs))}
-            notes.append(Note(INITIALIZATION, node.name, "computed when the graph is initialized"))
+            note(node.name, "computed when the graph is initialized")
     nodes = tuple(_marked(node, known) for node in network.nodes)
     return replace(network, nodes=nodes, initial=frozenset(initial))
+
+
+INITIALIZATION = NodePass("initialization", initialize_early)
 
 
 def _is_initial(network: Network, index: int, known: set[Value], ends: set[int]) -> bool:

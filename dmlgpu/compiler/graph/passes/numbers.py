@@ -7,17 +7,14 @@ one of a few instructions.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.compiler.graph.passes.rewriting import Note
-from dmlgpu.compiler.plan import Apply, Body, Plan, PlanTensor, Role, Source, Step, View, apply, constants
+from dmlgpu.compiler.graph.passes.rewriting import Rewriting, StepPass
+from dmlgpu.compiler.plan import Apply, Body, PlanTensor, Role, Source, View, apply, constants
 from dmlgpu.compiler.plan.parts import replace_parts
 from dmlgpu.compiler.rewrites.sources import rewrite
-
-NAME = "numbers"
 
 NUMBER = "elementwise/number"
 
@@ -32,17 +29,12 @@ _TYPES = frozenset(
 """Data types of WGSL, and those that it computes in a wider type."""
 
 
-def write_numbers(plan: Plan, data: Sequence[bytes], notes: list[Note]) -> Plan:
-    """Return a plan whose elementwise bodies contain the single-number constants that they read.
+def write_numbers(rewriting: Rewriting) -> None:
+    """Replace single-element constants that elementwise bodies read by literals.
 
-    This is the last pass: for others such a constant is a tensor.
-
-    Args:
-        plan: The plan.
-        data: Constants that its steps bind, by index.
-        notes: Notes, extended.
+    This is the last pass: for the others such a constant is a tensor.
     """
-
+    data = rewriting.network.bound_constants
     tensors: list[PlanTensor] = []
 
     def number(source: Source) -> Source:
@@ -61,15 +53,15 @@ def write_numbers(plan: Plan, data: Sequence[bytes], notes: list[Note]) -> Plan:
     def known(source: Source) -> Source:
         return source.over(map(number, source.children)) if isinstance(source, Apply) else source
 
-    def written(step: Step) -> Step:
+    for index, step in rewriting.indexed():
         tensors.clear()
         changed = replace_parts(step, Body, lambda body: rewrite(body, known))
         if tensors:
-            notes.append(Note(NAME, step.label, f"has {len(tensors)} numbers in its text"))
-            return changed
-        return step
+            rewriting.replace(index, changed)
+            rewriting.note(step.label, f"has {len(tensors)} numbers in its text")
 
-    return replace(plan, steps=tuple(map(written, plan.steps)), initialization=tuple(map(written, plan.initialization)))
+
+NUMBERS = StepPass("numbers", write_numbers)
 
 
 def _is_subnormal(value: float | int, data_type: DataType) -> bool:

@@ -7,7 +7,22 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from dmlgpu.compiler.plan import Affine, AffineView, Allocation, Apply, Body, Map, PlanTensor, Role, Sizes, Source, Step
+from dmlgpu.compiler.graph.network import Network
+from dmlgpu.compiler.plan import (
+    Affine,
+    AffineView,
+    Allocation,
+    Apply,
+    Body,
+    Contract,
+    Convolve,
+    Map,
+    PlanTensor,
+    Role,
+    Sizes,
+    Source,
+    Step,
+)
 from dmlgpu.compiler.plan.parts import read, written
 from dmlgpu.compiler.rewrites.sources import identity, is_elementwise, is_identity, rewrite
 from dmlgpu.compiler.rewrites.spaces import reindex
@@ -36,29 +51,91 @@ class Note:
     text: str
 
 
+NoteTaker: TypeAlias = Callable[[str, str], None]
+"""Records a note of the running pass: its subject, and its text."""
+
+
+@dataclass(frozen=True)
+class NodePass:
+    """A pass over the nodes of a network.
+
+    Attributes:
+        name: Name in notes, and to disable it.
+        run: Returns the network after the pass.
+    """
+
+    name: str
+    run: Callable[[Network, NoteTaker], Network]
+
+
+@dataclass(frozen=True)
+class StepPass:
+    """A pass over the steps of a plan.
+
+    Attributes:
+        name: Name in notes, and to disable it.
+        run: Changes the steps.
+        optional: Whether it can be disabled.
+    """
+
+    name: str
+    run: Callable[[Rewriting], None]
+    optional: bool = True
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """Properties of the kernels that a target has for a step, on which passes depend.
+
+    Attributes:
+        fits: Returns whether a step's kernels can bind all their buffers.
+        multiplies_integers: Returns whether the kernel of a product multiplies integers.
+        computes_pairs: Returns whether a kernel computes two columns of a product for each element.
+        saved_by_channels_last: Returns the time that a convolution saves if one side has channels innermost, in
+            multiplications; negative for a loss.
+    """
+
+    fits: Callable[[Step], bool]
+    multiplies_integers: Callable[[Contract], bool]
+    computes_pairs: Callable[[Contract], bool]
+    saved_by_channels_last: Callable[[Convolve], float]
+
+
 @dataclass
 class Rewriting:
     """Steps in order, some of which are removed.
 
     Attributes:
+        network: The network of the plan.
+        capabilities: Of the target.
         notes: Notes of the passes.
-        fits: Returns whether a step's kernels can bind all their buffers.
     """
 
+    network: Network
+    capabilities: Capabilities
     notes: list[Note]
-    fits: Callable[[Step], bool]
     _steps: list[Step | None]
+    _pass_name: str = ""
     _rejections: dict[str, str] = field(default_factory=dict)
     _writers: dict[Memory, list[int]] = field(default_factory=lambda: defaultdict(list))
     _readers: dict[Memory, set[int]] = field(default_factory=lambda: defaultdict(set))
 
     @classmethod
-    def of(cls, steps: Sequence[Step], notes: list[Note], fits: Callable[[Step], bool]) -> Rewriting:
+    def of(cls, steps: Sequence[Step], network: Network, capabilities: Capabilities, notes: list[Note]) -> Rewriting:
         """Return a rewriting without changes, which appends to the notes."""
-        rewriting = cls(notes, fits, list(steps))
+        rewriting = cls(network, capabilities, notes, list(steps))
         for index in range(len(steps)):
             rewriting._enter(index)
         return rewriting
+
+    def run(self, each: StepPass) -> None:
+        """Run a pass, whose notes get its name."""
+        self._pass_name = each.name
+        each.run(self)
+
+    def fits(self, step: Step) -> bool:
+        """Return whether a step's kernels can bind all their buffers."""
+        return self.capabilities.fits(step)
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -114,15 +191,15 @@ class Rewriting:
         settled = all(last < index for tensor in read(self.step(index)) for last in self._writers[memory_of(tensor)])
         return index if settled else None
 
-    def drop(self, pass_name: str, index: int, where: str) -> None:
+    def drop(self, index: int, where: str) -> None:
         """Remove a step that is computed elsewhere, unless its output is still used."""
         step = self.step(index)
         memories = [memory_of(tensor) for tensor in written(step)]
         if any(self.readers(memory) or memory[0] is Role.OUTPUT for memory in memories):
-            self.note(pass_name, step.label, f"recomputed in {where}")
+            self.note(step.label, f"recomputed in {where}")
         else:
             self.replace(index, None)
-            self.note(pass_name, step.label, f"computed in {where}")
+            self.note(step.label, f"computed in {where}")
 
     def reject(self, subject: str, reason: str) -> None:
         """Record the reason why a step is not fused into another, for ``explain``."""
@@ -132,11 +209,11 @@ class Rewriting:
         """Add a note to each remaining step with the reason, if known, why it was not fused."""
         for step in self.steps:
             if step.label in self._rejections:
-                self.note("kept", step.label, self._rejections[step.label])
+                self.notes.append(Note("kept", step.label, self._rejections[step.label]))
 
-    def note(self, pass_name: str, subject: str, text: str) -> None:
-        """Record a change by a pass."""
-        self.notes.append(Note(pass_name, subject, text))
+    def note(self, subject: str, text: str) -> None:
+        """Record a change by the running pass."""
+        self.notes.append(Note(self._pass_name, subject, text))
 
 
 def element_wise_leaves(root: Source) -> Iterator[PlanTensor]:
