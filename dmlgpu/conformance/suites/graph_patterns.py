@@ -470,3 +470,29 @@ PATTERNS: Mapping[str, tuple[Pattern, Types]] = {
     "scattered_pieces": (_scattered_pieces, SIGNED),
 }
 """Patterns by name, and for which types."""
+
+QUICK_PATTERNS = (
+    "pattern-quantized_product-float32-plain",
+    "pattern-gated_columns-float32-plain",
+    "pattern-quantized_rows-float32-plain",
+    "pattern-owned_columns-float32-plain",
+    "pattern-gated_owned_columns-float32-plain",
+    "pattern-cast_around-float16-odd",
+    "pattern-attention-float32-plain",
+    "pattern-quantized_cache-float32-plain",
+    "pattern-convolution_normalization_relu-float32-plain",
+    "pattern-quantized_and_back-float16-plain",
+    "pattern-updates_in_place-int32-odd",
+    "pattern-read_anew-float16-plain",
+    "pattern-padded_convolution-float32-odd",
+    "pattern-normalized_residual-float16-plain",
+    "pattern-strided_convolutions-float32-plain",
+    "pattern-grouped_convolutions-float32-odd",
+    "pattern-down_and_up-float32-plain",
+    "pattern-biased_convolutions-float32-odd",
+    "pattern-single_numbers-float16-plain",
+    "pattern-separable_convolution-float32-plain",
+    "pattern-dense_convolution-float16-plain",
+    "pattern-bare_attention-float32-plain",
+)
+"""Cases of patterns in the quick profile."""

@@ -50,7 +50,7 @@ from dmlgpu.conformance.running.runner import POISON, digest, kernels_of, run_gr
 from dmlgpu.conformance.suites.chains import LARGEST, Dispatch, DispatchGenerator, LiveTensor, Sizes
 from dmlgpu.conformance.suites.graph_bounds import output_bounds
 from dmlgpu.conformance.suites.graph_casts import INPUT, Casts, all_casts
-from dmlgpu.conformance.suites.graph_patterns import PATTERNS
+from dmlgpu.conformance.suites.graph_patterns import PATTERNS, QUICK_PATTERNS
 from dmlgpu.conformance.suites.graph_steps import ALL, CONSUMERS, PRODUCERS, Draft, Example
 from dmlgpu.conformance.suites.programs import Location
 from dmlgpu.conformance.suites.registry import Suite
@@ -150,28 +150,7 @@ QUICK = (
     "pair-scaled_product-join-float16-plain",
     "pair-gather-residual-float32-odd",
     "pair-convolution-padding-float32-plain",
-    "pattern-quantized_product-float32-plain",
-    "pattern-gated_columns-float32-plain",
-    "pattern-quantized_rows-float32-plain",
-    "pattern-owned_columns-float32-plain",
-    "pattern-gated_owned_columns-float32-plain",
-    "pattern-cast_around-float16-odd",
-    "pattern-attention-float32-plain",
-    "pattern-quantized_cache-float32-plain",
-    "pattern-convolution_normalization_relu-float32-plain",
-    "pattern-quantized_and_back-float16-plain",
-    "pattern-updates_in_place-int32-odd",
-    "pattern-read_anew-float16-plain",
-    "pattern-padded_convolution-float32-odd",
-    "pattern-normalized_residual-float16-plain",
-    "pattern-strided_convolutions-float32-plain",
-    "pattern-grouped_convolutions-float32-odd",
-    "pattern-down_and_up-float32-plain",
-    "pattern-biased_convolutions-float32-odd",
-    "pattern-single_numbers-float16-plain",
-    "pattern-separable_convolution-float32-plain",
-    "pattern-dense_convolution-float16-plain",
-    "pattern-bare_attention-float32-plain",
+    *QUICK_PATTERNS,
     "pair-nearest_resampling-join_of_channels-int8-plain",
     "pair-tile-join_of_channels-int8-odd",
     "cast-input-sum-uint8-int64-float32-plain",
