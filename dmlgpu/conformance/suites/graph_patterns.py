@@ -85,6 +85,18 @@ def _attention_with_scores(draft: Draft) -> tuple[Tensor, ...]:
     return f.gemm(weights, value), weights
 
 
+def _gathered_heads(draft: Draft) -> tuple[Tensor, ...]:
+    """Gather queries, keys, values and every second column by constant indices, which are slices."""
+    qkv = draft.input((3, *draft.sizes))
+
+    def gathered(x: Tensor, axis: int, *indices: int) -> Tensor:
+        where = draft.numbers(indices, DataType.INT32, (*(1,) * (len(x.sizes) - 1), len(indices)))
+        return f.gather(x, where, axis=axis, index_dimensions=1)
+
+    query, key, value = (gathered(qkv, 0, index).reinterpret(draft.sizes) for index in (0, 1, -1))
+    return (gathered(_attended(query, key, value, None), 3, -4, -2),)
+
+
 def _normalized_scores(draft: Draft) -> tuple[Tensor, ...]:
     """Normalize scores between two products in a way that is not a softmax."""
     query, key, value = (draft.input() for _ in range(3))
@@ -433,6 +445,7 @@ PATTERNS: Mapping[str, tuple[Pattern, Types]] = {
     "transposed_attention": (_transposed_attention, FLOATS),
     "attention_with_scores": (_attention_with_scores, FLOATS),
     "quantized_cache": (_quantized_cache, FLOATS),
+    "gathered_heads": (_gathered_heads, FLOATS),
     "normalized_scores": (_normalized_scores, FLOATS),
     "perceptron": (_perceptron, FLOATS),
     "convolution_normalization_relu": (_convolution_normalization_relu, FLOATS),
@@ -494,5 +507,6 @@ QUICK_PATTERNS = (
     "pattern-separable_convolution-float32-plain",
     "pattern-dense_convolution-float16-plain",
     "pattern-bare_attention-float32-plain",
+    "pattern-gathered_heads-float32-plain",
 )
 """Cases of patterns in the quick profile."""

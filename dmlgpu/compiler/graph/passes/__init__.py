@@ -10,6 +10,7 @@ from dmlgpu.compiler.graph.passes import (
     convolutions,
     epilogues,
     gates,
+    gathers,
     inlining,
     integers,
     layouts,
@@ -20,6 +21,7 @@ from dmlgpu.compiler.graph.passes import (
 NODE_PASSES = (
     nodes.CONSTANTS,
     nodes.DUPLICATES,
+    gathers.SLICES,
     convolutions.PADDING,
     convolutions.BIAS,
     convolutions.BATCH_NORMALIZATION,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 from dmlgpu import DataType, TensorDesc, descs
@@ -177,6 +178,36 @@ def test_transposes_and_slices_are_read_as_views(target: Target) -> None:
         {"turn": identity(turned, TURNED), "cut": cut, "rows": softmax}, "x>turn.0 turn>cut.0 cut>rows.0", "rows"
     )
     assert kernels(moved, target, "views", "element-wise", "epilogues", "prologues") - kernels(moved, target) == 2
+
+
+@pytest.mark.parametrize(
+    ("indices", "data_type", "is_slice"),
+    [
+        ([1], DataType.INT64, True),
+        ([-1], DataType.INT32, True),
+        ([0, 2], DataType.UINT32, True),
+        ([-4, -3, -2, -1], DataType.INT64, True),
+        ([1, 0], DataType.INT64, False),
+        ([2, 2], DataType.INT64, False),
+        ([0, 1, 3], DataType.INT64, False),
+        ([-1, 0], DataType.INT64, False),
+        ([2, 4], DataType.INT64, False),
+        ([-5], DataType.INT64, False),
+        ([(1 << 32) - 1], DataType.UINT32, False),
+    ],
+)
+def test_gathers_by_constants_in_even_steps_are_slices(
+    indices: list[int], data_type: DataType, is_slice: bool, target: Target
+) -> None:
+    where = TensorDesc(data_type, (1, 1, 1, len(indices)))
+    rows = TensorDesc(DataType.FLOAT32, (1, 2, len(indices), 4))
+    gather = descs.Gather(input_tensor=FLOATS, indices_tensor=where, output_tensor=rows, axis=2, index_dimensions=1)
+    softmax = descs.ActivationSoftmax1(input_tensor=rows, output_tensor=rows, axes=(3,))
+    data = where.encode(np.array(indices, data_type.numpy)).tobytes()
+    taken = graph({"where": data, "gather": gather, "rows": softmax}, "x>gather.0 where>gather.1 gather>rows.0", "rows")
+    notes = [note.subject for note in compile_network(resolve(taken), target).notes if note.pass_name == "slices"]
+    assert notes == ["gather"] * is_slice
+    assert kernels(taken, target, "slices") - kernels(taken, target) == is_slice
 
 
 def test_pieces_of_a_join_are_written_in_place(target: Target) -> None:
