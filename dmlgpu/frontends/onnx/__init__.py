@@ -5,18 +5,22 @@
 
 Needs the package ``onnx``: ``pip install dmlgpu[onnx]``.
 
-From file to result: ``model`` reads and checks the file, ``rewriting`` inlines functions and folds constants,
-``translate`` turns nodes into graphs for given input shapes, ``segments`` holds the compiled graphs and the host reads
-between them, ``runner`` caches these stages and executes them, ``session`` is the public API.
+From a model to its results:
 
-Around this path:
+1. ``model`` reads and checks a file, with the types of ``tensor_proto`` and ``containers``; ``rewriting`` inlines
+   functions and folds constants, ``merging`` joins quantized products.
+2. ``session`` is the public API: it checks the inputs of a run, which ``watching`` observes.
+3. ``runner`` runs the model: from cached stages, from ``patterns`` of other input shapes, or by a translation.
+4. ``translate`` turns nodes into graphs: ``registry`` finds the function in ``operators/``, ``signatures`` checks
+   types, ``host`` computes shapes, ``zero_size`` handles empty inputs, ``codes`` converts types that DirectML lacks.
+5. The function reads a ``node`` and returns ``values``, perhaps of ``symbolic`` sizes. Several functions share
+   ``expressions``, ``spatial``, ``attention``, and for ai.onnx.ml ``scores``, ``forest``, ``coupling``.
+6. ``segments`` compile the graphs and execute them, with the host reads between them; ``loops`` and ``device_loops``
+   execute Loop and Scan, ``replay`` repeats a run.
+7. ``placement`` says where each node ran, ``preview`` where it will, ``checking`` compares it with references.
 
-- Translation: ``operators/``, found through ``registry``, read a ``node`` and its ``values``; ``host`` computes shapes,
-  ``zero_size`` handles inputs without elements, ``signatures`` checks types, ``merging`` joins quantized products.
-- Other input shapes: ``patterns`` repeats a translation that was recorded on symbols (``symbolic``).
-- Running: ``loops`` and ``device_loops`` execute Loop and Scan, ``replay`` repeats a run, ``watching`` observes runs.
-- Reports: ``placement`` after a run, ``preview`` without one, ``checking`` against references.
-- Many batches: ``mapping``, ``map_worker``, ``map_cluster``.
+In addition, ``mapping`` runs many batches (``map_worker``, ``map_cluster``, ``input_files``), and ``backend`` runs
+ONNX's own tests.
 """
 
 from __future__ import annotations
