@@ -1,4 +1,4 @@
-"""Atomic writing of files, first records of JSON Lines, and reading of images."""
+"""Atomic writing of files, first records of JSON Lines, tables of TOML files, and reading of images."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dmlgpu.common.errors import ModelError
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -46,6 +49,54 @@ def first_record(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return record if isinstance(record, dict) else {}
+
+
+def toml_tables(
+    text: str, where: str, name: str, kinds: Mapping[str, type | tuple[type]], required: Collection[str]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the tables ``[[name]]`` of a TOML text, each with its place for messages.
+
+    Args:
+        text: The text, which has no other keys.
+        where: File, for messages.
+        name: Name of the tables.
+        kinds: Type of the value of each key. A tuple stands for a list of such values, or one of them.
+        required: Keys that must not be missing or empty.
+
+    Raises:
+        ModelError: If the text is malformed; the message names file, line and key.
+    """
+    try:
+        document = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ModelError(where, f"is not TOML: {error}") from error
+    for other in sorted(document.keys() - {name}):
+        raise ModelError(f"{where}: {other}", f"is unknown; the only key is [[{name}]]")
+    tables = document.get(name, [])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise ModelError(f"{where}: {name}", f"must be tables, as [[{name}]] writes them")
+    lines = [line for line, each in enumerate(text.splitlines(), 1) if each.startswith(f"[[{name}]]")]
+    for index, table in enumerate(tables):
+        line = f", line {lines[index]}" if len(lines) == len(tables) else ""
+        place = f"{where}{line}: {name}[{index}]"
+        for key in sorted(table.keys() - kinds.keys()):
+            raise ModelError(f"{place}.{key}", f"is unknown; there are {', '.join(kinds)}")
+        for key in required:
+            if not table.get(key):
+                raise ModelError(f"{place}.{key}", "is missing")
+        yield place, {key: _toml_value(f"{place}.{key}", kinds[key], value) for key, value in table.items()}
+
+
+_TOML_TYPES = {str: "a string", int: "an integer", bool: "true or false", dict: "a table"}
+
+
+def _toml_value(where: str, kind: type | tuple[type], value: Any) -> Any:
+    """Return a value of a TOML file if it is of a type."""
+    if isinstance(kind, tuple):
+        return tuple(_toml_value(where, kind[0], each) for each in (value if isinstance(value, list) else [value]))
+    if type(value) is not kind:
+        raise ModelError(where, f"must be {_TOML_TYPES[kind]}, got {value!r}")
+    return value
 
 
 def file_stem(text: str) -> str:

@@ -104,7 +104,8 @@ def _found_or_made(key: str, make: Callable[[], Program]) -> Program:
 
 def _text_of_target(target: Target) -> str:
     """Return a key that is the same for equal targets in any process."""
-    return f"{replace(target, features=frozenset())!r} {sorted(target.features)}"
+    listed = [sorted(names) for names in (target.features, target.overrides.excluded)]
+    return f"{replace(target, features=frozenset()).with_overrides(excluded=frozenset())!r} {listed}"
 
 
 def _text_of_network(network: Network) -> str:

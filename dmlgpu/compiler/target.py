@@ -261,10 +261,12 @@ class Overrides:
     Attributes:
         schedule: Schedule forced for operators with several (matrix products: see ``schedule.gemm_choice``), for tests
             and benchmarks. Empty selects automatically.
+        excluded: Schedules that are not taken, by kind and name: ``map/transpose``.
         tuned: Choices found fastest on the adapter; ``schedule`` takes precedence.
     """
 
     schedule: str = ""
+    excluded: frozenset[str] = frozenset()
     tuned: Tuned = UNTUNED
 
 

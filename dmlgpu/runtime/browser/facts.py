@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.compiler.quirks import with_quirks
 from dmlgpu.compiler.target import AdapterInfo, Policies, Profile, Target
 
 BACKEND: Final = "Browser"
@@ -81,7 +82,7 @@ def target_of(
 ) -> Target:
     """Return the target of a page's adapter; the arguments are those of ``Device``."""
     limits, features = info.limits, frozenset(info.features) - set(disabled_features)
-    return Target(
+    target = Target(
         name=info.name,
         profile=_PROFILES.get(info.kind, Profile.DISCRETE),
         features=features,
@@ -96,6 +97,7 @@ def target_of(
         max_binding_size=limits["max-storage-buffer-binding-size"],
         policies=Policies(deterministic, precise),
     )
+    return with_quirks(target)
 
 
 def _limits(limits: object) -> dict[str, int]:

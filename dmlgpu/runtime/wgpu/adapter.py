@@ -11,6 +11,7 @@ from typing import Any
 import wgpu
 
 from dmlgpu.common.errors import AdapterNotFound
+from dmlgpu.compiler.quirks import with_quirks
 from dmlgpu.compiler.target import MIN_LANES, PARAMETER_BYTES, AdapterInfo, Overrides, Policies, Profile, Target, Tuned
 from dmlgpu.compiler.tuned_files import tuned_for
 from dmlgpu.runtime.wgpu import forks, probes
@@ -147,4 +148,4 @@ def target_of(
         policies=Policies(deterministic, precise),
         overrides=Overrides(tuned=tuned_for(info) if tuned is None else tuned),
     )
-    return probes.with_facts(info, target)
+    return with_quirks(probes.with_facts(info, target))

@@ -12,6 +12,7 @@ import wgpu
 
 from dmlgpu.common.deferred import DeferredCalls
 from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidArgument, InvalidState, NotSupported, OutOfMemory
+from dmlgpu.compiler.quirks import with_quirks
 from dmlgpu.compiler.target import COOPERATIVE, AdapterInfo, Target
 from dmlgpu.runtime.wgpu import cooperative, forks, native, probes
 from dmlgpu.runtime.wgpu.adapter import describe, target_of, wgpu_adapter
@@ -170,7 +171,8 @@ def with_measured_facts(
     """Return the target with the facts of the adapter that only kernels can measure, measured if they are unknown."""
     matrices = {COOPERATIVE} & (set(device.features) - set(disabled_features))
     with OPENGL if info.backend == "OpenGL" else contextlib.nullcontext():
-        return probes.with_facts(info, replace(target, features=target.features | matrices), device)
+        measured = probes.with_facts(info, replace(target, features=target.features | matrices), device)
+    return with_quirks(measured)
 
 
 def why_unusable(info: AdapterInfo) -> str:

@@ -378,14 +378,11 @@ def _in_this_process(job, names, workers):
     return [suite_by_name(job.suite).run(name, Device(job.adapter_text.partition(":")[0])) for name in names]
 
 
-@pytest.mark.parametrize("missing", ["numpy", "packaging"])
-def test_it_runs_without_a_package_and_without_the_extra(missing):
-    hidden = f"import sys; sys.modules.update(dict.fromkeys(('{missing}', 'typer', 'rich')))"
+def test_it_runs_without_a_package_and_without_the_extra():
+    hidden = "import sys; sys.modules.update(dict.fromkeys(('numpy', 'packaging', 'typer', 'rich')))"
     done = command("doctor", "--json", setup=hidden)
     assert (done.returncode, done.stderr) == (1, "")
     document = json.loads(done.stdout)
-    assert f"adapters cannot be listed: {missing} is not installed" in [
-        finding["text"] for finding in document["findings"]
-    ]
+    assert "adapters cannot be listed: numpy is not installed" in [finding["text"] for finding in document["findings"]]
     assert "adapters" not in document
     assert document["format"] == doctor.FORMAT
