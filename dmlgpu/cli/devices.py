@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from dmlgpu.cli import tables
 from dmlgpu.common.errors import AdapterNotFound, InvalidArgument, NotSupported
+from dmlgpu.compiler.quirks import quirks_in_force
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter, all_drivers, of_drivers, process_adapters
 from dmlgpu.runtime.adapters import (
@@ -118,6 +119,7 @@ def facts_of(info: AdapterInfo) -> list[tuple[str, str]]:
         ("features", ", ".join(info.features)),
         ("data types", "\n".join([*types, *_half_precision(info)])),
         *_probed(info),
+        ("quirks", "\n".join(map(str, quirks_in_force(info)))),
         ("limits", "\n".join(", ".join(limits[first : first + 4]) for first in range(0, len(limits), 4))),
     ]
 
@@ -179,6 +181,7 @@ def as_json_of(index: int, info: AdapterInfo, is_default: bool | None = None) ->
         "driver": info.driver,
         **({} if is_default is None else {"default": is_default}),
         "features": list(info.features),
+        "quirks": [quirk.name for quirk in quirks_in_force(info)],
         "limits": info.limits,
         "data_types": data_type_support(info),
     }

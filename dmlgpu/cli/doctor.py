@@ -188,9 +188,6 @@ def _computation(outcome: dict[str, Any]) -> str:
     return f"{outcome['case']}: {outcome['status']}{message} ({outcome.get('seconds', 0):.2f} s)"
 
 
-FIRST_MESA_TO_TRUST = 25
-"""Major version of Mesa. Older ones silently truncate long loops on llvmpipe: docs/troubleshooting.md."""
-
 _PACKAGES = {
     "libvulkan.so.1": "the Vulkan loader: libvulkan1 (Debian, Ubuntu), vulkan-loader (Fedora), "
     "vulkan-icd-loader (Arch Linux)",
@@ -202,7 +199,6 @@ _VULKAN_DRIVERS = (
     "the graphics card's driver (NVIDIA's own; Mesa's for AMD and Intel), or Mesa's software driver: "
     "mesa-vulkan-drivers (Debian, Ubuntu, Fedora), vulkan-swrast (Arch Linux)"
 )
-_MESA = re.compile(r"\bMesa (\d+)\.")
 
 
 @dataclass(frozen=True)
@@ -320,13 +316,11 @@ def _findings_of_adapter(examined: ExaminedAdapter) -> Iterator[DoctorFinding]:
             text = f"{examined.located} fails {outcome.case}: {what}"
             again = f"reproduce with {' and '.join(examined.again)}; " if examined.again else ""
             yield DoctorFinding(True, text, f"{again}see docs/is-it-my-driver.md")
-    info = examined.located.info
-    mesa = _MESA.search(info.driver)
-    if mesa and "llvmpipe" in info.name and int(mesa[1]) < FIRST_MESA_TO_TRUST:
-        text = (
-            f"{examined.located} is from Mesa {mesa[1]}, which silently truncates long loops; dmlgpu works around that"
-        )
-        yield DoctorFinding(False, text, f"install Mesa {FIRST_MESA_TO_TRUST} or newer (Debian: the backports suite)")
+    from dmlgpu.compiler.quirks import are_ignored, quirks_of  # noqa: PLC0415 - see the module's docstring
+
+    how = "DMLGPU_QUIRKS=off ignores it" if are_ignored() else "dmlgpu's operators avoid it, your own kernels do not"
+    for quirk in quirks_of(examined.located.info):
+        yield DoctorFinding(False, f"{examined.located} has the quirk {quirk}; {how}", quirk.remedy or quirk.link)
 
 
 FOR_WORK = ("array-api-tests", "check", "check-onnx", "release", "test")

@@ -31,8 +31,6 @@ _KINDS = {"CPU": "cpu", "IntegratedGPU": "integrated", "DiscreteGPU": "discrete"
 _PROFILES = {"cpu": Profile.CPU, "integrated": Profile.INTEGRATED, "discrete": Profile.DISCRETE}
 _MIN_COPY = 64 << 10  # a copy between buffers ends a compute pass
 _MAX_CORES = 4  # beyond them, kernels of a software adapter copy faster than one thread, which makes its copies
-_LOOP_LIMIT = 65535
-_FIRST_MESA_WITHOUT_LOOP_LIMIT = 25
 
 
 def describe(info: Any, features: Collection[str], limits: dict[str, int]) -> AdapterInfo:
@@ -80,19 +78,6 @@ def wgpu_adapter(info: AdapterInfo) -> Any:
     raise AdapterNotFound(str(info), [str(known) for known in adapters()])
 
 
-def loop_limit(info: AdapterInfo) -> int | None:
-    """Return the number of loop iterations over the lifetime of a thread after which the driver silently ends it, or
-    None.
-
-    Mesa's llvmpipe does so in version 22 (Vulkan and OpenGL) and no longer in 25; versions between are untested and
-    treated like the older one, which costs speed at most.
-    """
-    version = re.search(r"\bMesa (\d+)\.", info.driver)
-    if "llvmpipe" not in info.name or version is None:
-        return None
-    return _LOOP_LIMIT if int(version[1]) < _FIRST_MESA_WITHOUT_LOOP_LIMIT else None
-
-
 def subgroup_lanes(info: AdapterInfo) -> int:
     """Return the minimum subgroup size: four, as WebGPU guarantees, or a value known from the adapter's name.
 
@@ -138,7 +123,6 @@ def target_of(
         vendor=info.vendor,
         driver=info.driver,
         least_copy=least_copy(info),
-        loop_limit=loop_limit(info),
         subgroup_lanes=subgroup_lanes(info),
         max_storage_buffers=info.limits["max-storage-buffers-per-shader-stage"],
         max_workgroups_per_dimension=info.limits["max-compute-workgroups-per-dimension"],

@@ -35,6 +35,22 @@ def environment(monkeypatch):
 # ---- the file
 
 
+@pytest.mark.parametrize(
+    ("name", "driver", "expected"),
+    [
+        (LLVMPIPE, "Mesa 22.3.6 (LLVM 15.0.6)", 65535),
+        (LLVMPIPE, "4.5 (Core Profile) Mesa 22.3.6", 65535),
+        (LLVMPIPE, "Mesa 24.2.1 (LLVM 18)", 65535),
+        (LLVMPIPE, "Mesa 25.0.7-2~bpo12+1 (LLVM 15.0.6)", None),
+        (LLVMPIPE, "4.5 (Core Profile) Mesa 26.1.6", None),
+        ("AMD Radeon RX (RADV)", "Mesa 22.3.6", None),
+        ("SwiftShader Device (Subzero)", "", None),
+    ],
+)
+def test_loops_of_mesas_before_25_are_limited(name: str, driver: str, expected: int | None) -> None:
+    assert with_quirks(Target(name, driver=driver)).loop_limit == expected
+
+
 def test_quirks_have_names_of_their_own_and_fit_their_shaders() -> None:
     names = [quirk.name for quirk in quirks.quirks()]
     assert len(set(names)) == len(names)
