@@ -10,7 +10,9 @@ import pytest
 
 from dmlgpu.common.errors import ShaderError
 from dmlgpu.compiler.program import Program, RenderedKernel
+from dmlgpu.compiler.quirks import quirks_of
 from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.conformance.running.expectations import with_expectation
 from dmlgpu.conformance.running.outcome import Status, Verdict
 from dmlgpu.conformance.suites.graphs import GraphExpectation, GraphSuite
 from dmlgpu.conformance.suites.registry import suite_by_name
@@ -41,6 +43,13 @@ def test_a_case_passes(backend: GpuBackend, name: str) -> None:
         assert all((SHADERS / f"{file}.wgsl").is_file() or (SHADERS / file).is_dir() for file in files.split(", ")), (
             files
         )
+
+
+@pytest.mark.parametrize("name", suite_by_name("quirks").names("quick"))
+def test_a_quirk_is_shown_on_its_adapters_only(backend: GpuBackend, name: str) -> None:
+    outcome = with_expectation(suite_by_name("dmlgpu").run(name, Device.from_backend(backend)), backend.info, ())
+    has_quirk = any(quirk.case == name for quirk in quirks_of(backend.info))
+    assert outcome.status is (Status.EXPECTED_FAIL if has_quirk else Status.PASS), outcome
 
 
 def test_a_wrong_graph_names_the_kernels_of_the_compilation_that_is_wrong(

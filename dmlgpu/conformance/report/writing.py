@@ -246,7 +246,7 @@ def _versions(report: Report) -> Iterator[str]:
         yield _escape(f"{name}: {rows[name][0] if len(said) == 1 else ', '.join(said)}")
 
 
-_VERSIONS = ("dmlgpu", "commit", "shaders", "wgpu", "numpy", "python", "os", "processor")
+_VERSIONS = ("quirks", "dmlgpu", "commit", "shaders", "wgpu", "numpy", "python", "os", "processor")
 
 
 def _cell(cell: Cell | None) -> str:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from dmlgpu.common.errors import ModelError
 from dmlgpu.common.files import toml_tables
-from dmlgpu.compiler.quirks import describes, in_versions
+from dmlgpu.compiler.quirks import Quirk, describes, in_versions, quirks_of
 from dmlgpu.compiler.target import AdapterInfo
-from dmlgpu.conformance.running.outcome import Outcome
+from dmlgpu.conformance.running.outcome import Outcome, Status
 
 BUILT_IN = (Path(__file__).with_name("expectations.toml"), Path(__file__).parents[1] / "mutation" / "survivors.toml")
 """Expectations of dmlgpu: failures of adapters, and faults in shaders that change no result."""
@@ -75,10 +75,38 @@ def _expectation(place: str, values: Mapping[str, Any]) -> ExpectedFailure:
 
 
 def with_expectation(outcome: Outcome, info: AdapterInfo, expectations: Iterable[ExpectedFailure]) -> Outcome:
-    """Return the result, marked if a failure was expected."""
+    """Return the result, marked if a failure was expected.
+
+    The case of a quirk of the adapter is expected to fail. If it passes, the result is good, and says so: the driver
+    may be newer than the quirk's versions suppose.
+    """
+    quirk = _quirk_of(outcome, info)
+    if quirk is not None and outcome.status is Status.PASS:
+        return replace(outcome, message=f"the quirk {quirk.name} of compiler/quirks.toml can go for {info.driver}")
+    if quirk is not None:
+        remedy = f"; {quirk.remedy}" if quirk.remedy else ""
+        return outcome.expected_to_fail(f"{quirk}{remedy} ({quirk.link})")
     expectation = next((entry for entry in expectations if entry.applies(outcome.case, info)), None)
     if expectation is None:
         return outcome
     return outcome.expected_to_fail(
         f"{expectation.reason} ({expectation.link})" if expectation.link else expectation.reason
     )
+
+
+def quirk_line(outcome: Outcome, info: AdapterInfo) -> str:
+    """Return the line that `dmlgpu test` prints for the case of a quirk of the adapter; empty for other results.
+
+    Args:
+        outcome: Result of ``with_expectation``.
+        info: The adapter.
+    """
+    quirk = _quirk_of(outcome, info)
+    if quirk is not None and outcome.status is Status.EXPECTED_FAIL:
+        return f"known: {quirk.name}, shown by {outcome.case}: {outcome.reason.removeprefix(f'{quirk.name}: ')}"
+    return f"{outcome.case} passes: {outcome.message}" if quirk is not None and outcome.status is Status.PASS else ""
+
+
+def _quirk_of(outcome: Outcome, info: AdapterInfo) -> Quirk | None:
+    """Return the quirk of the adapter that a case shows."""
+    return next((quirk for quirk in quirks_of(info) if quirk.case == outcome.case), None)

@@ -19,6 +19,7 @@ from typing import Any, TextIO
 
 import dmlgpu
 from dmlgpu.common.errors import ModelError
+from dmlgpu.compiler.quirks import quirks_in_force
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.conformance.drivers.discovery import Environment, LocatedAdapter
@@ -68,11 +69,13 @@ def facts(
         precise: Whether on a ``Device(precise=True)``.
         environment: Variables that select the adapter's driver.
     """
-    brought = {"environment": dict(environment)} if environment else {}
+    brought: dict[str, Any] = {"environment": dict(environment)} if environment else {}
+    quirks = [quirk.name for quirk in quirks_in_force(info)]
     return {
         "format": FORMAT,
         **machine(),
         "adapter": asdict(info),
+        **({"quirks": quirks} if quirks else {}),
         **brought,
         **_selection(suite, profile, pattern, names, precise=precise),
     }
@@ -274,7 +277,11 @@ _HEADERS: Mapping[str, Mapping[str, fields.Reader[Any]]] = {
 }
 """Required fields of the header of a section. Others are allowed."""
 
-_OPTIONAL: Mapping[str, fields.Reader[Any]] = {"environment": fields.mapping_of(fields.text), "precise": fields.flag}
+_OPTIONAL: Mapping[str, fields.Reader[Any]] = {
+    "environment": fields.mapping_of(fields.text),
+    "precise": fields.flag,
+    "quirks": fields.list_of(fields.text),
+}
 
 
 def _sections(path: Path) -> tuple[list[_Section], list[str]]:

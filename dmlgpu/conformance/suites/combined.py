@@ -16,6 +16,7 @@ from dmlgpu.conformance.suites.chains import ChainSuite
 from dmlgpu.conformance.suites.graphs import GraphSuite
 from dmlgpu.conformance.suites.hazards import HazardSuite
 from dmlgpu.conformance.suites.operators import OperatorSuite
+from dmlgpu.conformance.suites.quirks import QuirkSuite
 from dmlgpu.conformance.suites.registry import Suite
 from dmlgpu.conformance.suites.sizes import SizeSuite
 from dmlgpu.conformance.suites.special_values import HalvesSuite, SpecialValueSuite
@@ -39,6 +40,7 @@ class CombinedSuite(Suite):
             GraphSuite(),
             HazardSuite(),
             SizeSuite(),
+            QuirkSuite(),
             AccuracySuite(),
             OperatorAccuracySuite(),
         )

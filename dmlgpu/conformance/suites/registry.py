@@ -38,6 +38,7 @@ BUILT_IN = tuple(
         ("graphs", "graphs:GraphSuite"),
         ("hazards", "hazards:HazardSuite"),
         ("sizes", "sizes:SizeSuite"),
+        ("quirks", "quirks:QuirkSuite"),
         ("accuracy", "accuracy:AccuracySuite"),
         ("operator_accuracy", "accuracy:OperatorAccuracySuite"),
     )

@@ -11,7 +11,7 @@ from dmlgpu.common.errors import ModelError
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.conformance.cases.registry import case_names
 from dmlgpu.conformance.mutation.suite import MutantSuite
-from dmlgpu.conformance.running.expectations import BUILT_IN, ExpectedFailure, load, with_expectation
+from dmlgpu.conformance.running.expectations import BUILT_IN, ExpectedFailure, load, quirk_line, with_expectation
 from dmlgpu.conformance.running.outcome import Outcome, Status
 
 LAVAPIPE = AdapterInfo("llvmpipe (LLVM 15.0.6, 256 bits)", "Vulkan", "cpu", "Mesa", "llvmpipe Mesa 25.0.7-2~bpo12+1")
@@ -117,3 +117,28 @@ def test_files_that_cannot_be_parsed_are_rejected(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(ModelError, match=r"known\.toml: is not TOML: "):
         load(path)
+
+
+# ---- quirks
+
+OLD = replace(LAVAPIPE, driver="Mesa 22.3.6 (LLVM 15.0.6)")
+QUIRK = "quirk-mesa-loops"
+
+
+def test_the_case_of_a_quirk_may_fail_on_its_adapters() -> None:
+    known = with_expectation(Outcome(QUIRK, Status.FAIL), OLD, [])
+    assert known.status is Status.EXPECTED_FAIL
+    line = quirk_line(known, OLD)
+    assert line.startswith(f"known: mesa-loops, shown by {QUIRK}: the loops of an invocation end ")
+    assert "install Mesa 25" in line
+    failed = with_expectation(Outcome(QUIRK, Status.FAIL), LAVAPIPE, [])
+    assert (failed.status, quirk_line(failed, LAVAPIPE)) == (Status.FAIL, "")
+
+
+def test_the_case_of_a_quirk_says_that_it_can_go() -> None:
+    passed = with_expectation(Outcome(QUIRK, Status.PASS), OLD, [])
+    assert passed.status is Status.PASS
+    text = "the quirk mesa-loops of compiler/quirks.toml can go for Mesa 22.3.6 (LLVM 15.0.6)"
+    assert quirk_line(passed, OLD) == f"{QUIRK} passes: {text}"
+    assert quirk_line(Outcome("argmin-example1", Status.PASS), OLD) == ""
+    assert quirk_line(with_expectation(Outcome(QUIRK, Status.PASS), LAVAPIPE, []), LAVAPIPE) == ""

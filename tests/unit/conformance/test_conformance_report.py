@@ -233,6 +233,12 @@ def test_facts_stand_side_by_side(report):
     assert {"shaders", "case list", "commit", "wgpu", "os", "started", "suite", "profile"} <= rows.keys()
 
 
+def test_the_quirks_in_force_are_named():
+    report = Report((run(GOOD, name="llvmpipe (LLVM 15)", driver="Mesa 22.3.6"),))
+    assert run_facts(report).rows["quirks"] == ("mesa-loops",)
+    assert "- quirks: mesa-loops\n" in as_markdown(report) and "mesa-loops" in as_html(report)
+
+
 def test_an_adapter_of_two_suites_has_its_features_once():
     report = Report((run(GOOD), run(GOOD, suite="accuracy"), run(GOOD, name="that")))
     assert features(report).numbers == (0, 2)
