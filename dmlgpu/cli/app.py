@@ -17,6 +17,7 @@ from dmlgpu.cli.options import (
     CasePatterns,
     Drivers,
     Json,
+    NoQuirks,
     OperatorNames,
     Precise,
     Profile,
@@ -85,7 +86,7 @@ def devices(
 
 
 @app.command()
-def doctor(as_json: Json = False) -> None:
+def doctor(as_json: Json = False, no_quirks: NoQuirks = False) -> None:
     """Check the installation and every adapter, and suggest fixes.
 
     Computes a few test cases on each adapter. Paste the output into a bug report: it is complete. Exit code 1 if there
@@ -142,6 +143,7 @@ def show(
     full: Annotated[bool, typer.Option("--full", help="For graphs, also print plan, schedule and program.")] = False,
     schedules: Annotated[str | None, schedules_option("Show CPU or GPU schedules, for any adapter.")] = None,
     precise: Precise = False,
+    no_quirks: NoQuirks = False,
     without: Without = None,
     shapes: Annotated[list[str] | None, shape_option("Shape of an input of an ONNX model; repeatable.")] = None,
     as_json: Json = False,
@@ -222,6 +224,7 @@ def test(
         int, typer.Option("--repeat", min=1, help="Run each case N times; the results must be identical.")
     ] = 1,
     precise: Precise = False,
+    no_quirks: NoQuirks = False,
     drivers: Drivers = None,
     pairwise: Annotated[
         bool, typer.Option("--pairwise", help="Compare adapters with each other instead of with the reference.")

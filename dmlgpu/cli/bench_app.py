@@ -14,6 +14,7 @@ from dmlgpu.cli.options import (
     MAX_SECONDS,
     Drivers,
     Json,
+    NoQuirks,
     Sizes,
     Types,
     complete_measured,
@@ -123,6 +124,7 @@ def run(
         ),
     ] = None,
     drivers: Drivers = None,
+    no_quirks: NoQuirks = False,
     precision: Annotated[
         float,
         typer.Option(

@@ -22,7 +22,7 @@ from dmlgpu.common.dask_client import connect
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.common.files import NamedFile, growing_file
 from dmlgpu.conformance.cluster import Cluster, ClusterAdapter, ClusterJob, is_lost
-from dmlgpu.conformance.drivers.discovery import LocatedAdapter, with_labels
+from dmlgpu.conformance.drivers.discovery import LocatedAdapter, in_environment, kernel_environment, with_labels
 from dmlgpu.conformance.running.expectations import quirk_line, with_expectation
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job
@@ -50,7 +50,7 @@ def test(request: ConformanceRequest, scheduler: str, patience: float) -> bool:
         raise InvalidArgument(
             "--drivers cannot be combined with --scheduler: the workers of a cluster have their own drivers"
         )
-    job = Job(request.suite, 0, request.time_limit, request.repeat, precise=request.precise)
+    job = Job(request.suite, 0, request.time_limit, request.repeat, dict(kernel_environment()), precise=request.precise)
     with connect(scheduler) as client:
         cluster_job = ClusterJob(job, request.profile, request.selecting, request.names, request.workers or 1, patience)
         cluster = Cluster(client, cluster_job, _warn)
@@ -103,7 +103,8 @@ def _run(
 def reproduce(outcome: Outcome, adapter: LocatedAdapter, request: ConformanceRequest, scheduler: str) -> str:
     """Return the command that runs one case again."""
     where = ["--scheduler", scheduler, "--adapter", adapter.label, *(["--precise"] if request.precise else [])]
-    return shlex.join([*invocation(), "test", *suite_option(request.suite), *where, "-k", outcome.case])
+    command = [*invocation(), "test", *suite_option(request.suite), *where, "-k", outcome.case]
+    return in_environment(shlex.join(command), dict(kernel_environment()))
 
 
 def _warn(text: str) -> None:

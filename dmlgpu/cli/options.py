@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any
@@ -77,6 +78,22 @@ Adapter = Annotated[
     ),
 ]
 Precise = Annotated[bool, typer.Option("--precise", help="Never trade accuracy for speed, as Device(precise=True).")]
+
+
+def _ignore_quirks(requested: bool) -> None:
+    """Ignore quirks in this process and its children."""
+    if requested:
+        os.environ["DMLGPU_QUIRKS"] = "off"
+
+
+NoQuirks = Annotated[
+    bool,
+    typer.Option(
+        "--no-quirks",
+        callback=_ignore_quirks,
+        help="Do not avoid known faults of drivers, as with DMLGPU_QUIRKS=off (docs/adapters.md).",
+    ),
+]
 Drivers = Annotated[
     list[str] | None,
     typer.Option(

@@ -24,7 +24,7 @@ from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.common.files import growing_file, whole_file
 from dmlgpu.common.memory import host_memory
 from dmlgpu.compiler.target import AdapterInfo
-from dmlgpu.conformance.drivers.discovery import LocatedAdapter, in_environment
+from dmlgpu.conformance.drivers.discovery import LocatedAdapter, in_environment, kernel_environment
 from dmlgpu.conformance.drivers.pairwise import AdapterPair, Agreement, Comparison, expected_to_disagree, outlier
 from dmlgpu.conformance.drivers.pairwise_run import as_output_suite, run_pairwise
 from dmlgpu.conformance.report.junit import as_junit
@@ -141,7 +141,7 @@ class ConformanceRequest:
 
     def job(self, adapter: LocatedAdapter) -> Job:
         """Return the job that child processes run on an adapter."""
-        environment = dict(adapter.environment)
+        environment = dict(adapter.environment + kernel_environment())
         return Job(
             self.suite, adapter.index, self.time_limit, self.repeat, environment, str(adapter.info), self.precise
         )
@@ -258,7 +258,7 @@ def test(request: ConformanceRequest) -> bool:
             outcomes = _noting_unusable(_with_expected(ran, adapter.info, expected), adapter, unusable)
             if file is not None:
                 outcomes = write_run(
-                    file, facts(adapter.info, environment=adapter.environment, **request.selection), outcomes
+                    file, facts(adapter.info, environment=tuple(job.environment.items()), **request.selection), outcomes
                 )
             counted[adapter] = _report(outcomes, adapter, job, progress, where)
     summarize(counted)
@@ -341,7 +341,7 @@ def reproduce(outcome: Outcome, job: Job, adapter: LocatedAdapter) -> str:
     target = "numpy" if adapter.info == NUMPY_ADAPTER else BROWSER if is_page else str(adapter.index)
     precise = ["--precise"] if job.precise else []
     command = [*invocation(), "test", *suite_option(job.suite), "--adapter", target, *precise, "-k", outcome.case]
-    return in_environment(shlex.join(command), dict(adapter.environment))
+    return in_environment(shlex.join(command), job.environment)
 
 
 def summarize(counted: Mapping[LocatedAdapter, Counter[Status]]) -> None:

@@ -136,7 +136,7 @@ def run_shard(job: Job, resource: str, names: Sequence[str], workers: int) -> tu
         LookupError: If this worker has not announced the adapter.
     """
     with reserved(resource) as adapter:
-        there = replace(job, adapter=adapter.index, environment=dict(adapter.environment))
+        there = replace(job, adapter=adapter.index, environment={**job.environment, **dict(adapter.environment)})
         return tuple(run_cases(there, names, workers))
 
 

@@ -103,6 +103,16 @@ DRIVER_VARIABLES = (
 )
 """Variables that decide which drivers a process gets."""
 
+KERNEL_VARIABLES = (
+    "DMLGPU_CHECKS",
+    "DMLGPU_DIVISION",
+    "DMLGPU_FLOAT16",
+    "DMLGPU_QUIRKS",
+    "DMLGPU_SPECIALIZE",
+    "DMLGPU_SUBGROUPS",
+)
+"""Variables that decide which kernels an adapter gets."""
+
 OWN_DRIVERS = "this process's drivers"
 """Name of the drivers of this process in messages."""
 
@@ -194,7 +204,16 @@ def of_drivers(paths: Sequence[Path]) -> Discovery:
 
 def _own_environment() -> Environment:
     """Return the variables of this environment that affect which drivers are loaded."""
-    return tuple((name, os.environ[name]) for name in DRIVER_VARIABLES if name in os.environ)
+    return _set(DRIVER_VARIABLES)
+
+
+def kernel_environment() -> Environment:
+    """Return the variables of this environment that affect which kernels run."""
+    return _set(KERNEL_VARIABLES)
+
+
+def _set(names: Iterable[str]) -> Environment:
+    return tuple((name, os.environ[name]) for name in names if name in os.environ)
 
 
 # ---- asking drivers --------------------------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ def facts(
         info: The adapter.
         suite, profile, pattern, names: Selected cases.
         precise: Whether on a ``Device(precise=True)``.
-        environment: Variables that select the adapter's driver.
+        environment: Variables that select the adapter's driver, and those of ``KERNEL_VARIABLES``.
     """
     brought: dict[str, Any] = {"environment": dict(environment)} if environment else {}
     quirks = [quirk.name for quirk in quirks_in_force(info)]

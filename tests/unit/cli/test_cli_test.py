@@ -360,6 +360,16 @@ def test_names_are_quoted_in_commands():
     assert precise == "dmlgpu test --adapter 2 --precise -k a"
 
 
+@pytest.mark.slow
+def test_a_failure_without_quirks_is_repeated_without_them(misbehaving, monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("DMLGPU_QUIRKS", "")
+    path = tmp_path / "runs.jsonl"
+    assert main(["test", "-a", "numpy", "--suite", "misbehaving", "-k", "bad-1", "--no-quirks", "-o", str(path)]) == 1
+    assert "again: DMLGPU_QUIRKS=off dmlgpu test " in capsys.readouterr().out
+    (run,) = read_runs(path)
+    assert run.facts["environment"] == {"DMLGPU_QUIRKS": "off"}
+
+
 # ---- without a GPU
 
 
