@@ -26,7 +26,7 @@ _HOMES = {
     "common.cache": ("CacheInfo", "CacheLimits"),
     "common.memory": ("MemoryInfo",),
     "compiler.target": ("AdapterInfo",),
-    "runtime.adapters": ("SoftwareAdapterWarning", "adapters"),
+    "runtime.adapters": ("DriverFaultWarning", "SoftwareAdapterWarning", "adapters"),
     "runtime.binding": ("BindingTable", "BufferArrayBinding", "BufferBinding"),
     "runtime.buffer": ("Buffer", "Readback"),
     "runtime.commands": ("CommandList", "CommandRecorder", "Fence", "Queue"),

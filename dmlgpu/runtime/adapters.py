@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dmlgpu.common.coercion import as_index
 from dmlgpu.common.errors import AdapterNotFound, InvalidArgument, shown, warn_caller
+from dmlgpu.compiler.quirks import quirks_in_force
 from dmlgpu.compiler.target import AdapterInfo, Target
 from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 from dmlgpu.runtime.specialization import Specialize
@@ -56,6 +57,13 @@ class SoftwareAdapterWarning(UserWarning):
             f"{self.why}: dmlgpu computes on '{self.info.short_name}', in software; {cure.format(name)} or "
             f"{ADAPTER_VARIABLE}={name} silences this"
         )
+
+
+class DriverFaultWarning(RuntimeWarning):
+    """A device is opened on a driver with a known fault, which a newer one lacks.
+
+    dmlgpu's operators avoid the fault; kernels in WGSL that a program brings do not.
+    """
 
 
 def adapters() -> tuple[AdapterInfo, ...]:
@@ -255,7 +263,7 @@ def _browser() -> ModuleType:
 
 
 announced: set[str] = set()
-"""Adapters for which this process has issued a warning."""
+"""Adapters for which this process has issued a warning, and their quirks."""
 
 
 def _announce(info: AdapterInfo, known: Sequence[AdapterInfo]) -> None:
@@ -267,3 +275,12 @@ def _announce(info: AdapterInfo, known: Sequence[AdapterInfo]) -> None:
     if unusable:
         why = f"no usable hardware adapter was found ({'; '.join(unusable)})"
     warn_caller(SoftwareAdapterWarning(why_no_gpu() or why, info))
+
+
+def announce_faults(info: AdapterInfo) -> None:
+    """Warn of the faults of an adapter's driver that a newer one lacks, once per process: a ``DriverFaultWarning``."""
+    for quirk in quirks_in_force(info):
+        if quirk.remedy and (key := f"{info} {quirk.name}") not in announced:
+            announced.add(key)
+            avoided = "dmlgpu's operators avoid it, kernels of your own do not"
+            warn_caller(f"{info}: {quirk.why}; {avoided}: {quirk.remedy}", DriverFaultWarning)

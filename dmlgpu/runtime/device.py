@@ -21,7 +21,7 @@ from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.compiler.graph.resolve import check_nodes, resolve
 from dmlgpu.compiler.graph.structures import SizedNetwork
 from dmlgpu.compiler.target import AdapterInfo
-from dmlgpu.runtime.adapters import Choice, choose, open_executor, wrap_executor
+from dmlgpu.runtime.adapters import Choice, announce_faults, choose, open_executor, wrap_executor
 from dmlgpu.runtime.binding import BindingTable
 from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.child import NAME, DeviceChild, DmlObject, as_tuple, expect_child
@@ -105,6 +105,7 @@ class Device(DmlObject):
         policy = Specialize.of(specialize)
         is_checked = coercion.argument("Device", "checked", coercion.boolean, checked)
         backend = open_executor(choose(adapter), options)
+        announce_faults(backend.info)
         if is_checked:
             backend.target = backend.target.with_policies(checked=True)
         is_fixed = deterministic and policy is Specialize.AUTO
@@ -142,7 +143,9 @@ class Device(DmlObject):
         caller = "Device.from_wgpu"
         level = coercion.argument(caller, "feature_level", _FEATURE_LEVEL, feature_level)
         options = _options(caller, deterministic, precise, memory_budget, disabled_features)
-        return cls.from_backend(wrap_executor(wgpu_device, options), feature_level=level)
+        backend = wrap_executor(wgpu_device, options)
+        announce_faults(backend.info)
+        return cls.from_backend(backend, feature_level=level)
 
     @classmethod
     def from_backend(cls, backend: Backend, *, feature_level: FeatureLevel = FeatureLevel.LEVEL_6_4) -> Self:

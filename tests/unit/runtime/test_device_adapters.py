@@ -5,7 +5,7 @@ import warnings
 import pytest
 
 import dmlgpu
-from dmlgpu import AdapterInfo, AdapterNotFound, Device, SoftwareAdapterWarning, ops
+from dmlgpu import AdapterInfo, AdapterNotFound, Device, DriverFaultWarning, SoftwareAdapterWarning, ops
 from dmlgpu.runtime import adapters
 from dmlgpu.runtime import device as devices
 from dmlgpu.runtime import wgpu as gpu
@@ -172,3 +172,18 @@ def test_the_default_device_is_kept_until_it_is_removed(monkeypatch):
 
 def test_numpy_has_no_wgpu_device():
     assert Device("numpy").parent is None
+
+
+# ---- known faults
+
+
+def test_opening_a_driver_with_a_known_fault_warns_once(monkeypatch):
+    old = AdapterInfo("llvmpipe (LLVM 15)", "Vulkan", "cpu", "llvmpipe", "Mesa 22.3.6")
+    backend = Device("numpy").backend
+    monkeypatch.setattr(backend, "info", old)
+    monkeypatch.setattr(devices, "open_executor", lambda info, options: backend)
+    with pytest.warns(DriverFaultWarning, match=r"end after 65,535 iterations .* install Mesa 25") as caught:
+        Device(old)
+        Device(old)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
