@@ -151,15 +151,20 @@ add_backports() {
 
 # ---- Drivers ----------------------------------------------------------------------------------------------------
 
-# Succeeds if there is a Vulkan, Metal or Direct3D 12 adapter.
+# Succeeds if there is a Vulkan, Metal or Direct3D 12 adapter. If the drivers of all have a fault that a newer one lacks
+# (dmlgpu/compiler/quirks.toml), prints it with the remedy.
 has_adapter() {
     "$PYTHON" - 2>/dev/null <<'PYTHON_END'
 import sys
 
-import wgpu
+from dmlgpu.compiler.quirks import quirks_of
+from dmlgpu.runtime.adapters import adapters
 
-backends = {adapter.info["backend_type"] for adapter in wgpu.gpu.enumerate_adapters_sync()}
-sys.exit(not backends & {"Vulkan", "Metal", "D3D12"})
+infos = [info for info in adapters() if info.backend in ("Vulkan", "Metal", "D3D12")]
+faults = {info: [f"{quirk.why}; {quirk.remedy}" for quirk in quirks_of(info) if quirk.remedy] for info in infos}
+if all(faults.values()):
+    print("\n".join(f"{info}: {fault}" for info in infos for fault in faults[info]))
+sys.exit(not infos)
 PYTHON_END
 }
 
@@ -176,13 +181,23 @@ install_mesa() {
     apt_install "${packages[@]}"
 }
 
-# ensure_adapter: installs a driver if there is none and apt is available; sets ADAPTER_FOUND to yes or no.
+# ensure_adapter: installs a driver if there is none, or only one with a known fault, and apt is available; sets
+# ADAPTER_FOUND to yes or no.
 ensure_adapter() {
+    local fault
     ADAPTER_FOUND=yes
-    has_adapter && return 0
+    if fault=$(has_adapter); then
+        [ -n "$fault" ] || return 0
+        say "$fault"
+        # Other releases have no newer Mesa of their own.
+        if [ "$(os_release VERSION_CODENAME)" = bookworm ]; then
+            install_mesa || say 'Mesa could not be replaced: continuing with this driver'
+        fi
+        return 0
+    fi
     if command -v apt-get >/dev/null; then
         say 'no Vulkan adapter found: installing Mesa, which runs on the CPU'
-        install_mesa && has_adapter && return 0
+        install_mesa && has_adapter >/dev/null && return 0
     fi
     ADAPTER_FOUND=no
     say 'no GPU adapter, and a software one could not be installed: continuing with the numpy adapter'

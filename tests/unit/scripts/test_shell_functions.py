@@ -98,6 +98,22 @@ def test_an_interpreter_is_found_that_is_new_enough():
     assert subprocess.run([python, "-c", check], capture_output=True, text=True, check=True).stdout == "True\n"
 
 
+@pytest.mark.parametrize(
+    ("fault", "codename", "said"),
+    [
+        ("", "bookworm", ""),
+        ("wrong; install Mesa 25", "bookworm", "==> wrong; install Mesa 25\nreplaced\n"),
+        ("wrong; install Mesa 25", "jammy", "==> wrong; install Mesa 25\n"),
+    ],
+)
+def test_a_driver_with_a_known_fault_is_replaced_where_there_is_a_newer_one(fault, codename, said):
+    stubs = f"has_adapter() {{ echo '{fault}'; }}; os_release() {{ echo {codename}; }}"
+    replacing = "install_mesa() { echo replaced >&2; }; ensure_adapter; echo $ADAPTER_FOUND"
+    script = f". scripts/lib/environment.sh; {stubs}; {replacing}"
+    finished = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert (finished.stdout, finished.stderr) == ("yes\n", said)
+
+
 def test_scripts_are_valid_bash_and_executable():
     for name in ("scripts/check", "scripts/demo", "scripts/test", ".ci/run"):
         assert (ROOT / name).stat().st_mode & 0o111, f"{name} has no run bit"
