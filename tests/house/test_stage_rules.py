@@ -65,13 +65,13 @@ def imported(source: str, package: str) -> set[str]:
 
 
 def read_of_targets(source: str) -> set[str]:
-    """Return the attributes that a module reads from variables called ``target``."""
+    """Return the attributes that a module reads from variables called ``target``, and from their policies."""
     owners = (
         (node.value.id if isinstance(node.value, ast.Name) else getattr(node.value, "attr", ""), node.attr)
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Attribute)
     )
-    return {attribute for owner, attribute in owners if owner in ("target", "_target")}
+    return {attribute for owner, attribute in owners if owner in ("target", "_target", "policies")}
 
 
 def test_rendering_imports_only_data_from_schedules():
@@ -92,10 +92,11 @@ def test_rendering_reads_only_features_and_binding_limits_of_targets():
         "bindings",
         "max_binding_size",
         "general",
-        "specialized",
         "float16",
         "division",
-        "trusted",
+        "policies",
+        "checked",
+        "specialized",
     }
 
 
