@@ -232,6 +232,23 @@ class Facts:
         component at a time."""
         return self.profile is Profile.CPU and self.has("shader-int64")
 
+    @property
+    def needs_many_invocations(self) -> bool:
+        """Whether only many thousand invocations keep the adapter busy: GPUs wait for memory with some while others
+        compute. CPU adapters have one thread per core, and gain by invocations that do more each."""
+        return self.profile is not Profile.CPU
+
+    @property
+    def runs_in_lockstep(self) -> bool:
+        """Whether a workgroup runs on the lanes of a vector unit, one step after the other: lanes should do the same,
+        and read adjacent memory. CPU adapters do so; GPUs have many subgroups per workgroup, each for itself."""
+        return self.profile is Profile.CPU
+
+    @property
+    def has_workgroup_memory(self) -> bool:
+        """Whether workgroup memory is faster than other memory, as on GPUs; on CPU adapters both are in caches."""
+        return self.profile is not Profile.CPU
+
 
 @dataclass(frozen=True)
 class Policies:
@@ -259,8 +276,8 @@ class Overrides:
     """Choices that override those of the cost model.
 
     Attributes:
-        schedule: Schedule forced for operators with several (matrix products: see ``schedule.gemm_choice``), for tests
-            and benchmarks. Empty selects automatically.
+        schedule: Name of a schedule (``transpose``, or ``map/transpose`` with the kind of step) that is taken for every
+            step of a kind that has it, for tests and benchmarks. Empty selects automatically.
         excluded: Schedules that are not taken, by kind and name: ``map/transpose``.
         tuned: Choices found fastest on the adapter; ``schedule`` takes precedence.
     """

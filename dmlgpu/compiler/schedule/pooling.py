@@ -13,18 +13,12 @@ from dmlgpu.compiler.plan.windows import Windows
 from dmlgpu.compiler.rewrites.packing import UNIT, packs_tensor
 from dmlgpu.compiler.rewrites.windows import largest_places, taken_from_places
 from dmlgpu.compiler.schedule.launch import light_tile_launch, tile_launch
-from dmlgpu.compiler.schedule.scheduling import (
-    Candidate,
-    StepProblem,
-    first_fitting,
-    plain_steps,
-    schedule_step,
-    schedule_steps,
-)
+from dmlgpu.compiler.schedule.registry import YES, Schedule, Verdict, at_most, choose, only_if, register
+from dmlgpu.compiler.schedule.scheduling import StepProblem, plain_steps, schedule_step, schedule_steps
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.products import Patch
 from dmlgpu.compiler.schedule.tiles import MAX_ACROSS, packed_patch, tile_columns, tile_rows, tiles, unchanged
-from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.target import Target
 
 SPATIAL = 2
 """First spatial dimension of input and output."""
@@ -41,19 +35,41 @@ _UNSIGNED = {8: DataType.UINT8, 16: DataType.UINT16, 32: DataType.UINT32}
 
 @plain_steps.register
 def _plain_pool(step: Pool, target: Target) -> Sequence[Step]:
-    """Return a reduction to indices and a map, unless the pool is computed in tiles."""
-    return (step,) if _is_tiled(step, target) else _by_places(step)
+    """Return the pool itself if it is computed in tiles, else a reduction to indices and a map."""
+    return choose(POOL_SCHEDULES, StepProblem(step, target))
 
 
-def _is_tiled(step: Pool, target: Target) -> bool:
-    """Return whether an invocation can choose the elements of many positions at once, and gains by it: for windows that
-    are short enough to be written out and for loops. On GPUs few invocations would iterate over large windows, and
-    compare-exchange would store elements below a word."""
-    taps, limit, output = math.prod(axis.size for axis in step.windows), target.loop_limit, step.output
-    if output.data_type.bits > WORD_BITS or step.windows[-1].size > MAX_ACROSS or not (limit is None or taps < limit):
-        return False
+@schedule_step.register
+def _pool(step: Pool, target: Target) -> ScheduledSteps:
+    plain = plain_steps(step, target)
+    return _in_tiles(step, target) if plain == (step,) else schedule_steps(plain, target)
+
+
+def _can_be_tiled(problem: StepProblem[Pool]) -> Verdict:
+    """Return whether an invocation can choose the elements of many positions at once: for windows that are short enough
+    to be written out and for loops."""
+    step, limit = problem.step, problem.target.loop_limit
+    taps = _taps(problem)
+    return (
+        at_most(step.output.data_type.bits, WORD_BITS, "bits of an element")
+        and at_most(step.windows[-1].size, MAX_ACROSS, "elements in a row of a window")
+        and only_if(limit is None or taps < limit, "the driver stops loops of {} elements of a window", taps)
+    )
+
+
+def _pays_in_tiles(problem: StepProblem[Pool]) -> Verdict:
+    """Return whether tiles gain: on GPUs few invocations would iterate over large windows, and compare-exchange would
+    store elements below a word."""
+    output = problem.step.output
     is_whole = output.data_type.bits == WORD_BITS or packs_tensor(output, output.rank - 1, UNIT)
-    return target.profile is Profile.CPU or (taps <= MAX_TAPS_ON_GPU and is_whole)
+    if not problem.target.needs_many_invocations:
+        return YES
+    few = at_most(_taps(problem), MAX_TAPS_ON_GPU, "elements of a window")
+    return few and only_if(is_whole, "elements below a word in rows of no whole units")
+
+
+def _taps(problem: StepProblem[Pool]) -> int:
+    return math.prod(axis.size for axis in problem.step.windows)
 
 
 def _by_places(step: Pool) -> tuple[Step, Step]:
@@ -61,11 +77,8 @@ def _by_places(step: Pool) -> tuple[Step, Step]:
     return replace(finding, label=step.label), taken_from_places(step, places)
 
 
-def _in_tiles(problem: StepProblem[Pool]) -> ScheduledSteps | None:
+def _in_tiles(step: Pool, target: Target) -> ScheduledSteps:
     """Return a single kernel, which treats elements as unsigned integers."""
-    step, target = problem.step, problem.target
-    if not _is_tiled(step, target):
-        return None
     windows, output = step.windows, _bits(step.output)
     is_light = _is_light(windows)
     if is_light:
@@ -93,24 +106,23 @@ def _in_tiles(problem: StepProblem[Pool]) -> ScheduledSteps | None:
     )
 
 
-POOL_SCHEDULES: tuple[Candidate[StepProblem[Pool], ScheduledSteps], ...] = (
-    Candidate(
+POOL_SCHEDULES: tuple[Schedule[StepProblem[Pool], Sequence[Step]], ...] = register(
+    Schedule(
+        "pool",
         "tiles",
+        lambda problem: (problem.step,),
         "short windows: an invocation chooses for a tile of positions, from rows that it reads once",
-        _in_tiles,
+        fits=_can_be_tiled,
+        pays=_pays_in_tiles,
     ),
-    Candidate(
+    Schedule(
+        "pool",
         "places",
+        lambda problem: _by_places(problem.step),
         "everything else: a reduction to the place of the largest element, and a map that takes it from there",
-        lambda problem: schedule_steps(_by_places(problem.step), problem.target),
     ),
 )
 """Schedules of maximum pooling, in the order in which they are tried."""
-
-
-@schedule_step.register
-def _pool(step: Pool, target: Target) -> ScheduledSteps:
-    return first_fitting(POOL_SCHEDULES, StepProblem(step, target))
 
 
 def _is_light(windows: Windows) -> bool:

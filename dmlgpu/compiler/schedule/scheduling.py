@@ -174,6 +174,11 @@ class StepProblem(Generic[AnyStep]):
     step: AnyStep
     target: Target
 
+    @property
+    def label(self) -> str:
+        """Label of the step."""
+        return self.step.label
+
 
 @dataclass(frozen=True)
 class Candidate(Generic[Problem, Built]):
