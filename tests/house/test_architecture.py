@@ -194,9 +194,10 @@ def test_the_page_names_every_list_of_schedules() -> None:
     rows = re.findall(r"^\| [^|]+ \| (`\w+_SCHEDULES`[^|]*) \| `(\S+)` \|$", page, re.MULTILINE)
     named = {(name, file) for names, file in rows for name in re.findall(r"\w+_SCHEDULES", names)}
     files = sorted((ROOT / "dmlgpu/compiler/schedule").rglob("*.py"))
+    pattern = re.compile(r"^(\w+_SCHEDULES)\b.* = (?:register)?\($", re.MULTILINE)
     listed = {
         (name, f"compiler/schedule/{file.name}")
         for file in files
-        for name in re.findall(r"^(\w+_SCHEDULES)\b.* = (?:register)?\($", file.read_text(encoding="utf-8"), re.MULTILINE)
+        for name in pattern.findall(file.read_text(encoding="utf-8"))
     }
     assert len(listed) == 12 and named == listed

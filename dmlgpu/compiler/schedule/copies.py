@@ -23,6 +23,7 @@ from dmlgpu.compiler.plan import Body, Lookup, Map, PlanTensor, Source, View, ro
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_tensor, packs_tensor, running_dimension
 from dmlgpu.compiler.rewrites.sources import is_identity
 from dmlgpu.compiler.schedule.launch import choose_walk, item_launch, loop_launch, map_launch
+from dmlgpu.compiler.schedule.registry import Verdict, at_least, at_most, no, only_if
 from dmlgpu.compiler.schedule.splitting import tightened
 from dmlgpu.compiler.schedule.steps.maps import (
     WORDS,
@@ -32,17 +33,20 @@ from dmlgpu.compiler.schedule.steps.maps import (
     ScheduledWordRows,
     TileDigit,
 )
-from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.target import Target
 
 SQUARE = 8
 """Tiles along each side of the square of tiles that adjacent invocations handle."""
 
 _LANES = {8: 4, 16: 4, 32: 4, 64: 2}
 
+NO_COPY = no("it is no plain copy of a tensor")
+NOT_TRANSPOSED = no("both sides are contiguous along the same dimension, or along none")
+
 
 def find_transpose(
     label: str, body: Body, output: PlanTensor, target: Target, *, keeps_ones: bool = False
-) -> ScheduledTranspose | None:
+) -> ScheduledTranspose | Verdict:
     """Return the copy as tiles, if it is a plain one whose two running dimensions differ and divide into tiles.
 
     Args:
@@ -50,13 +54,13 @@ def find_transpose(
         keeps_ones: whether its kernel has the same source where a dimension has a single tile.
     """
     if not is_identity(body) or not isinstance(source := body.inputs[0][1], PlanTensor) or source.view is not View.RAW:
-        return None
+        return NO_COPY
     lanes = _LANES.get(output.data_type.bits)
     inner, outer = running_dimension(output), running_dimension(source)
     if lanes is None or inner is None or outer is None or inner == outer:
-        return None
+        return NOT_TRANSPOSED
     if not packs_tensor(source, outer, lanes) or not packs_tensor(output, inner, lanes):
-        return None
+        return no("rows are no whole units of {} elements", lanes)
     tiles = {d: size // lanes if d in (inner, outer) else size for d, size in enumerate(output.sizes)}
     launch = item_launch(math.prod(tiles.values()), target)
     packed = replace(pack_tensor(output, inner, lanes), view=View.RAW)
@@ -84,13 +88,13 @@ MAX_PLANES = 8
 lavapipe, for elements of 8 to 64 bits."""
 
 
-def find_interleave(label: str, body: Body, output: PlanTensor, target: Target) -> ScheduledInterleave | None:
+def find_interleave(label: str, body: Body, output: PlanTensor, target: Target) -> ScheduledInterleave | Verdict:
     """Return the copy in whole units, if it is a plain one between planes and dense groups of one element per plane."""
     if not is_identity(body) or not isinstance(source := body.inputs[0][1], PlanTensor) or source.view is not View.RAW:
-        return None
+        return NO_COPY
     inner, outer, lanes = running_dimension(output), running_dimension(source), _LANES.get(output.data_type.bits)
     if lanes is None or inner is None or outer is None or inner == outer:
-        return None
+        return NOT_TRANSPOSED
     for splits, planar, grouped, dimension, planes in (
         (True, output, source, inner, outer),
         (False, source, output, outer, inner),
@@ -106,7 +110,7 @@ def find_interleave(label: str, body: Body, output: PlanTensor, target: Target) 
             why = f"a plain copy, {what}: an invocation reads and writes {count} whole units"
             launch = item_launch(walk.count, target)
             return ScheduledInterleave(label, launch, written, read, walk, dimension, planes, count, splits, reason=why)
-    return None
+    return no("neither side is dense groups of at most {} elements in whole units of {}", MAX_PLANES, lanes)
 
 
 def _joined(grouped: PlanTensor, dimension: int, planes: int) -> PlanTensor:
@@ -125,19 +129,39 @@ MIN_BLOCKS = 256
 """Number of blocks that keep all threads and lanes of an adapter busy."""
 
 
-def find_blocks(label: str, body: Body, output: PlanTensor, target: Target) -> ScheduledBlocks | None:
-    """Return the blocks that a packed body copies as a whole; None if that does not pay."""
-    if target.profile is not Profile.CPU or not isinstance(body, Lookup) or output.unit_bits < WORD_BITS:
-        return None
+def has_blocks(body: Body, output: PlanTensor) -> Verdict:
+    """Return whether a packed body copies blocks as a whole."""
+    if not isinstance(body, Lookup) or output.unit_bits < WORD_BITS:
+        return no("it is no lookup of whole words")
+    return only_if(body.follows[0][_innermost(output)] is not None, "elements are looked up one by one")
+
+
+def blocks_pay(output: PlanTensor) -> Verdict:
+    """Return whether blocks are so long that a single lookup gains, and enough."""
+    inner = _innermost(output)
+    units, count = output.sizes[inner], math.prod(row_sizes(output.sizes, (inner,)))
+    return (
+        at_least(units, SHORTEST_BLOCK, "units of a block")
+        and at_most(units, LONGEST_BLOCK, "units of a block")
+        and at_least(count, MIN_BLOCKS, "blocks")
+    )
+
+
+def _innermost(output: PlanTensor) -> int:
     wide = [dimension for dimension in range(output.rank) if output.sizes[dimension] > 1]
-    inner = min(wide, key=lambda dimension: output.strides[dimension], default=0)
-    followed, units = body.follows[0][inner], output.sizes[inner]
-    if followed is None or not SHORTEST_BLOCK <= units <= LONGEST_BLOCK:
-        return None
+    return min(wide, key=lambda dimension: output.strides[dimension], default=0)
+
+
+def schedule_blocks(label: str, body: Body, output: PlanTensor, target: Target) -> ScheduledBlocks:
+    """Return the blocks that a packed body copies."""
+    assert isinstance(body, Lookup)
+    inner = _innermost(output)
+    followed = body.follows[0][inner]
+    assert followed is not None
     walk = choose_walk(replace(output, sizes=row_sizes(output.sizes, (inner,))))
-    if walk.count < MIN_BLOCKS:
-        return None
-    reason = f"{walk.count:,} blocks of {units} units, on a CPU adapter: where a block lies is looked up once"
+    reason = (
+        f"{walk.count:,} blocks of {output.sizes[inner]} units, on a CPU adapter: where a block lies is looked up once"
+    )
     launch = loop_launch(walk.count, target)
     return ScheduledBlocks(label, launch, output, body, walk, inner, followed, reason=reason)
 
@@ -149,30 +173,30 @@ SHORTEST_WORD_RUN = 8
 """Minimum words of a run, so that few of them are at its ends."""
 
 
-def run_of_words(body: Body, output: PlanTensor, target: Target) -> int | None:
-    """Return the dimension along which a copy of bytes can move whole words; None if there are few, for 16-bit
-    elements, which gain nothing, and on GPUs."""
+def run_of_words(body: Body, output: PlanTensor) -> int | Verdict:
+    """Return the dimension along which a copy of bytes can move whole words, if there are enough. 16-bit elements gain
+    nothing."""
     run, is_bytes = running_dimension(output), WORD_BITS // output.unit_bits == UNIT
-    if target.profile is not Profile.CPU or not is_bytes or run is None or not is_identity(body):
-        return None
+    if not is_bytes or run is None or not is_identity(body):
+        return no("it is no copy of contiguous bytes")
     source = body.children[0]
     if not isinstance(source, PlanTensor) or source.strides[run] != 1 or source.unit_bits != output.unit_bits:
-        return None
-    return run if output.sizes[run] >= SHORTEST_WORD_RUN * UNIT else None
+        return no("bytes are not contiguous on both sides")
+    return at_least(output.sizes[run], SHORTEST_WORD_RUN * UNIT, "bytes of a row") and run
 
 
 def find_word_rows(
-    step: Map, body: Body, output: PlanTensor, run: int | None, target: Target
-) -> ScheduledWordRows | None:
-    """Return the copy row by row; None if there are no such rows, or they share words. It touches no word that is not
-    its own, regardless of the distance between rows."""
-    if run is None:
-        return None
+    step: Map, body: Body, output: PlanTensor, run: int | Verdict, target: Target
+) -> ScheduledWordRows | Verdict:
+    """Return the copy row by row, if no rows share words. It touches no word that is not its own, regardless of the
+    distance between rows."""
+    if isinstance(run, Verdict):
+        return run
     blocks, words = _own_blocks(output, run, WORDS * UNIT), _own_blocks(output, run, UNIT)
     wide = blocks is not None and target.has("shader-int64") and _ends_in_blocks(body.children[0], output)
     walked = blocks if wide else words
     if walked is None:
-        return None
+        return no("rows share words")
     units = WORDS * UNIT if wide else UNIT
     sizes = walked.sizes if wide else tuple(-(-n // WORDS) if d == run else n for d, n in enumerate(walked.sizes))
     walk = choose_walk(replace(walked, sizes=sizes))

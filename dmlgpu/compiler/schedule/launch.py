@@ -9,7 +9,8 @@ from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.common import symbols
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.plan import PlanTensor
-from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.schedule.registry import by_profile
+from dmlgpu.compiler.target import Target
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,27 @@ def fold(groups: int, target: Target) -> tuple[int, int, int]:
     return -(-groups // rows), rows, 1
 
 
+@dataclass(frozen=True)
+class LaunchSizes:
+    """Sizes by which launches differ.
+
+    Attributes:
+        adjacent: Adjacent items per invocation of a map.
+        item, loop, tile: Maximum invocations of a workgroup, by kind of launch.
+    """
+
+    adjacent: int
+    item: int
+    loop: int
+    tile: int
+
+
+_SIZES = by_profile(cpu=LaunchSizes(4, 64, 8, 32), gpus=LaunchSizes(1, 256, 64, 64))
+
+
 def map_launch(total: int, target: Target) -> Launch:
     """Return one invocation per few items: several adjacent ones on CPU adapters, one on GPUs."""
-    items, workgroup = 4 if target.profile is Profile.CPU else 1, min(256, target.max_workgroup_invocations)
+    items, workgroup = _SIZES[target.profile].adjacent, min(256, target.max_workgroup_invocations)
     return Launch(workgroup, items, fold(-(-total // (workgroup * items)), target), total)
 
 
@@ -63,30 +82,27 @@ FULL_CARD = 1 << 18
 
 
 def strided_launch(total: int, items: int, target: Target) -> Launch:
-    """Return one invocation for several items, a workgroup apart, if the invocations then still fill a GPU."""
-    launch = map_launch(total, target)
-    if items == 1 or target.profile is Profile.CPU or total < FULL_CARD * items:
-        return launch
-    grid = fold(-(-total // (launch.workgroup * items)), target)
-    return replace(launch, items_per_invocation=items, grid=grid, strided=True)
+    """Return one invocation for several items, a workgroup apart."""
+    workgroup = min(256, target.max_workgroup_invocations)
+    return Launch(workgroup, items, fold(-(-total // (workgroup * items)), target), total, strided=True)
 
 
 def item_launch(total: int, target: Target) -> Launch:
     """Return one invocation per item, on all adapters."""
-    workgroup = 64 if target.profile is Profile.CPU else min(256, target.max_workgroup_invocations)
+    workgroup = min(_SIZES[target.profile].item, target.max_workgroup_invocations)
     return Launch(workgroup, 1, fold(-(-total // workgroup), target), total)
 
 
 def loop_launch(total: int, target: Target) -> Launch:
     """Return one invocation per item for bodies with loops, in small workgroups on CPU adapters, which run a workgroup
     in lockstep."""
-    workgroup = 8 if target.profile is Profile.CPU else 64
+    workgroup = _SIZES[target.profile].loop
     return Launch(workgroup, 1, fold(-(-total // workgroup), target), total)
 
 
 def tile_launch(total: int, target: Target) -> Launch:
     """Return one invocation per item for bodies that use many registers."""
-    workgroup = 32 if target.profile is Profile.CPU else 64
+    workgroup = _SIZES[target.profile].tile
     return Launch(workgroup, 1, fold(-(-total // workgroup), target), total)
 
 
@@ -105,7 +121,7 @@ def shuffling_lanes(target: Target) -> int:
 
     On CPU adapters, one invocation takes a row, or one subgroup.
     """
-    return target.subgroup_lanes if target.has("subgroup") and target.profile is not Profile.CPU else 0
+    return target.subgroup_lanes if target.has("subgroup") and target.needs_many_invocations else 0
 
 
 def row_launch(rows: int, units: int, target: Target) -> Launch:

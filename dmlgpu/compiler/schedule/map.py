@@ -26,28 +26,49 @@ from dmlgpu.compiler.rewrites.sources import (
 )
 from dmlgpu.compiler.rewrites.windows import WINDOW_SUM
 from dmlgpu.compiler.schedule.copies import (
-    find_blocks,
+    blocks_pay,
     find_interleave,
     find_transpose,
     find_word_rows,
+    has_blocks,
     run_of_words,
+    schedule_blocks,
     tighten_binding,
 )
-from dmlgpu.compiler.schedule.launch import Launch, Walk, choose_walk, loop_launch, map_launch, strided_launch
+from dmlgpu.compiler.schedule.launch import (
+    FULL_CARD,
+    Launch,
+    Walk,
+    choose_walk,
+    loop_launch,
+    map_launch,
+    strided_launch,
+)
 from dmlgpu.compiler.schedule.quantized import find_dequantized
+from dmlgpu.compiler.schedule.registry import (
+    CPU,
+    GPUS,
+    Schedule,
+    Verdict,
+    at_least,
+    choose,
+    found,
+    only_if,
+    register,
+)
 from dmlgpu.compiler.schedule.resampling import find_antialiased, find_downsample, find_upsample
-from dmlgpu.compiler.schedule.runs import find_runs
-from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_step
+from dmlgpu.compiler.schedule.runs import can_run, runs_pay, schedule_runs
+from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import KernelStep, ScheduledSteps
 from dmlgpu.compiler.schedule.steps.maps import WORDS, ScheduledMap
-from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.target import Target
 
 
 class MapProblem:
     """A map and its target, in the forms that schedules inspect."""
 
     def __init__(self, step: Map, target: Target):
-        self.step, self.target = step, target
+        self.step, self.target, self.label = step, target, step.label
 
     @functools.cached_property
     def merged(self) -> tuple[Body, PlanTensor]:
@@ -63,68 +84,150 @@ class MapProblem:
         return body, replace(output, view=View.RAW if body.moves else View.COMPUTE)
 
     @functools.cached_property
-    def run(self) -> int | None:
+    def run(self) -> int | Verdict:
         """Dimension along which a copy of bytes can move whole words."""
-        return run_of_words(*self.packed, self.target)
+        return run_of_words(*self.packed)
+
+    @functools.cached_property
+    def walk(self) -> Walk:
+        """Order in which the units of the output are visited."""
+        return choose_walk(self.packed[1], self.step.keeps_neighbors)
+
+    @property
+    def items(self) -> int:
+        """Number of words or units of the output."""
+        return self.walk.items(self.packed[1])
+
+    @functools.cached_property
+    def is_light(self) -> bool:
+        """Whether an invocation may take several units, which are compiled one by one: not if the map runs once, or
+        sums in a loop."""
+        body = self.packed[0]
+        merges = any(isinstance(node, Body) and node.file == MERGE for node in nodes(body))
+        return not (self.step.is_once or is_costly(body) or merges)
+
+    def launch(self, items: int) -> Launch:
+        """Return the launch for a number of words or units."""
+        return (map_launch if self.is_light else loop_launch)(items, self.target)
+
+    @property
+    def strided(self) -> int:
+        """Number of units of narrow types that an invocation takes at once."""
+        widest = max((tensor.unit_bits for tensor in leaves(self.packed[0])), default=WIDEST_UNIT_BITS)
+        return max(1, WIDEST_UNIT_BITS // widest)
 
 
-def _single(kernel: KernelStep | None) -> ScheduledSteps | None:
-    return None if kernel is None else ScheduledSteps((kernel,))
+def _single(kernel: KernelStep | Verdict) -> ScheduledSteps | Verdict:
+    return kernel if isinstance(kernel, Verdict) else ScheduledSteps((kernel,))
 
 
-MAP_SCHEDULES: tuple[Candidate[MapProblem, ScheduledSteps], ...] = (
-    Candidate(
+def _owns_all_bits(problem: MapProblem) -> Verdict:
+    return only_if(not problem.step.keeps_neighbors, "bits between its elements belong to other steps")
+
+
+def _can_be_strided(problem: MapProblem) -> Verdict:
+    """Return whether invocations may take units a workgroup apart."""
+    is_dense = problem.packed[1].unit_bits >= WORD_BITS and not problem.walk.exchange
+    return only_if(problem.is_light, "it runs once, or sums in a loop") and only_if(is_dense, "units share words")
+
+
+def _pays_strided(problem: MapProblem) -> Verdict:
+    """Return whether invocations with several units read them faster, and still fill a GPU."""
+    return (
+        only_if(is_cheap(problem.packed[0]), "elements are expensive")
+        and at_least(problem.strided, 2, "units of 16 bytes")
+        and at_least(problem.items, FULL_CARD * problem.strided, "units")
+    )
+
+
+MAP_SCHEDULES: tuple[Schedule[MapProblem, ScheduledSteps], ...] = register(
+    Schedule(
+        "map",
         "upsample",
-        "resampling by whole factors: every output element of an input element has constant weights",
         lambda problem: _single(find_upsample(problem.step, problem.target)),
+        "resampling by whole factors: every output element of an input element has constant weights",
     ),
-    Candidate(
+    Schedule(
+        "map",
         "downsample",
-        "antialiased resampling by a whole factor: all output elements have the same weights",
         lambda problem: _single(find_downsample(problem.step, problem.target)),
+        "antialiased resampling by a whole factor: all output elements have the same weights",
     ),
-    Candidate(
+    Schedule(
+        "map",
         "antialiased",
-        "other antialiased resampling on CPU adapters: weights are computed once for several elements",
         lambda problem: find_antialiased(problem.step, problem.target),
+        "other antialiased resampling: weights are computed once for several elements",
+        profiles=CPU,
     ),
-    Candidate(
+    Schedule(
+        "map",
         "transpose",
-        "plain copies between memory along different dimensions: square tiles in registers",
         lambda problem: _single(
-            find_transpose(problem.step.label, *problem.merged, problem.target, keeps_ones=problem.step.is_once)
+            find_transpose(problem.label, *problem.merged, problem.target, keeps_ones=problem.step.is_once)
         ),
+        "plain copies between memory along different dimensions: square tiles in registers",
     ),
-    Candidate(
+    Schedule(
+        "map",
         "interleave",
+        lambda problem: _single(find_interleave(problem.label, *problem.merged, problem.target)),
         "plain copies between planes and groups of few elements: whole units on both sides",
-        lambda problem: _single(find_interleave(problem.step.label, *problem.merged, problem.target)),
     ),
-    Candidate(
+    Schedule(
+        "map",
         "dequantize",
-        "words of quantized columns into memory contiguous across columns: each word is read once",
         lambda problem: _single(find_dequantized(problem.step, problem.target)),
+        "words of quantized columns into memory contiguous across columns: each word is read once",
     ),
-    Candidate(
+    Schedule(
+        "map",
         "blocks",
-        "lookups of whole blocks on CPU adapters: where a block lies is computed once",
-        lambda problem: _single(find_blocks(problem.step.label, *problem.packed, problem.target)),
+        lambda problem: _single(schedule_blocks(problem.label, *problem.packed, problem.target)),
+        "lookups of whole blocks: where a block lies is computed once",
+        fits=lambda problem: has_blocks(*problem.packed),
+        pays=lambda problem: blocks_pay(problem.packed[1]),
+        profiles=CPU,
     ),
-    Candidate(
+    Schedule(
+        "map",
         "runs",
-        "arithmetic on CPU adapters with operands that are the same along a dimension: these are read once",
-        lambda problem: (
-            None
-            if problem.step.keeps_neighbors
-            else _single(find_runs(problem.step.label, *problem.packed, problem.target))
-        ),
+        lambda problem: _single(schedule_runs(problem.label, *problem.packed, problem.target)),
+        "arithmetic with operands that are the same along a dimension: these are read once",
+        fits=lambda problem: _owns_all_bits(problem) and can_run(*problem.packed),
+        pays=lambda problem: runs_pay(*problem.packed),
+        profiles=CPU,
     ),
-    Candidate(
-        "word rows",
-        "copies of bytes on CPU adapters in rows that have words of their own: whole words are copied",
+    Schedule(
+        "map",
+        "word-rows",
         lambda problem: _single(find_word_rows(problem.step, *problem.packed, problem.run, problem.target)),
+        "copies of bytes in rows that have words of their own: whole words are copied",
+        profiles=CPU,
     ),
-    Candidate("map", "everything else: every unit by itself", lambda problem: ScheduledSteps((_units(problem),))),
+    Schedule(
+        "map",
+        "words",
+        lambda problem: _units(problem, problem.launch(-(-problem.items // WORDS)), by_words=True),
+        "copies of bytes whose rows share words: an invocation copies several whole words",
+        fits=lambda problem: found(problem.run) and only_if(problem.walk.by_words, "words are far apart"),
+        profiles=CPU,
+    ),
+    Schedule(
+        "map",
+        "strided",
+        lambda problem: _units(problem, strided_launch(problem.items, problem.strided, problem.target)),
+        "cheap arithmetic on narrow types: an invocation reads several units before it writes one, and waits once",
+        fits=_can_be_strided,
+        pays=_pays_strided,
+        profiles=GPUS,
+    ),
+    Schedule(
+        "map",
+        "map",
+        lambda problem: _units(problem, problem.launch(problem.items)),
+        "everything else: every unit by itself",
+    ),
 )
 """Schedules of maps, in the order in which they are tried."""
 
@@ -133,7 +236,7 @@ MAP_SCHEDULES: tuple[Candidate[MapProblem, ScheduledSteps], ...] = (
 def _map(step: Map, target: Target) -> ScheduledSteps:
     _check_loops(step.body, target)
     body, output = _flat_hardmax(step.body, step.output)
-    return first_fitting(MAP_SCHEDULES, MapProblem(replace(step, body=body, output=output), target))
+    return choose(MAP_SCHEDULES, MapProblem(replace(step, body=body, output=output), target))
 
 
 def _check_loops(body: Body, target: Target) -> None:
@@ -168,31 +271,18 @@ def _flat_hardmax(body: Body, output: PlanTensor) -> tuple[Body, PlanTensor]:
     return apply(CONVERT, output.data_type, flat.sizes, portable=True, input=ones), flat
 
 
-def _units(problem: MapProblem) -> ScheduledMap:
+def _units(problem: MapProblem, launch: Launch, *, by_words: bool = False) -> ScheduledSteps:
     """Return the map unit by unit."""
-    step, target, (body, output) = problem.step, problem.target, problem.packed
-    walk, costly = choose_walk(output, step.keeps_neighbors), is_costly(body)
-    run = problem.run if walk.by_words else None
-    items = walk.items(output)
-    launch = _launch(step, walk, (body, output), items if run is None else -(-items // WORDS), target)
+    step, (body, output), walk = problem.step, problem.packed, problem.walk
+    run = problem.run if by_words else None
+    assert not isinstance(run, Verdict)
     together = "an invocation reads several units before it writes one, so that it waits once" * launch.strided
     reason = "; ".join(filter(None, (_why_units(output), walk.reason, together)))
-    return ScheduledMap(
-        step.label, launch, output, body, walk, costly, run, least_copy=target.least_copy, reason=reason
+    least_copy = problem.target.least_copy
+    kernel = ScheduledMap(
+        step.label, launch, output, body, walk, is_costly(body), run, least_copy=least_copy, reason=reason
     )
-
-
-def _launch(step: Map, walk: Walk, packed: tuple[Body, PlanTensor], items: int, target: Target) -> Launch:
-    """Return the launch of a map; GPUs take several units of narrow types at once, if computing on them is cheap. A map
-    that runs once, or sums in a loop, takes one unit at a time: several would be compiled one by one."""
-    body, output = packed
-    if step.is_once or is_costly(body) or any(isinstance(node, Body) and node.file == MERGE for node in nodes(body)):
-        return loop_launch(items, target)
-    is_dense = output.unit_bits >= WORD_BITS and not walk.exchange
-    if target.profile is Profile.CPU or not is_dense or not is_cheap(body):
-        return map_launch(items, target)
-    widest = max((tensor.unit_bits for tensor in leaves(body)), default=WIDEST_UNIT_BITS)
-    return strided_launch(items, max(1, WIDEST_UNIT_BITS // widest), target)
+    return ScheduledSteps((kernel,))
 
 
 def _why_units(output: PlanTensor) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
@@ -33,7 +33,8 @@ from dmlgpu.compiler.schedule.launch import (
     map_launch,
     shuffling_lanes,
 )
-from dmlgpu.compiler.schedule.scheduling import Candidate, StepProblem, first_fitting, schedule_step
+from dmlgpu.compiler.schedule.registry import GPUS, Schedule, Verdict, at_least, choose, no, only_if, register
+from dmlgpu.compiler.schedule.scheduling import StepProblem, schedule_step
 from dmlgpu.compiler.schedule.steps.base import KernelStep, ScheduledSteps
 from dmlgpu.compiler.schedule.steps.ordering import (
     ScatterSchedule,
@@ -43,7 +44,7 @@ from dmlgpu.compiler.schedule.steps.ordering import (
     ScheduledSort,
     SortSchedule,
 )
-from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.target import Target
 
 SHARE = 16
 """Records of a merged run per invocation: enough to amortize the preceding bisection."""
@@ -62,13 +63,18 @@ class SortProblem(StepProblem[Sort]):
         """Number of requested elements of a line."""
         return self.step.output.sizes[-1]
 
+    @property
+    def group(self) -> int:
+        """Elements of a group; 1 if all elements are sorted at once."""
+        tile = choose_tile(self.length, self.step.source.data_type, self.target)[1]
+        return choose_group(self.length, self.count, tile)
 
-def _best_first(problem: SortProblem) -> ScheduledSteps | None:
+
+def _best_first(problem: SortProblem) -> ScheduledSteps | Verdict:
     """Return the kernels that sort the groups of a line with the best records."""
-    length, count, chain = problem.length, problem.count, _SortChain(problem)
-    group = choose_group(length, count, choose_tile(length, chain.source.data_type, problem.target)[1])
+    length, count, chain, group = problem.length, problem.count, _SortChain(problem), problem.group
     if group == 1:
-        return None
+        return no("{:,} of {:,} elements are too many", count, length)
     chain.find_best(group)
     chain.sort(_as_line(chain.last), count)
     chain.sort(chain.candidates(group), count)
@@ -83,9 +89,14 @@ def _in_tiles(problem: SortProblem) -> ScheduledSteps:
     return chain.stored().because(f"{problem.length:,} elements in a line, sorted in tiles that are merged two by two")
 
 
-SORT_SCHEDULES: tuple[Candidate[SortProblem, ScheduledSteps], ...] = (
-    Candidate("best first", "few of many elements: most of them are never sorted", _best_first),
-    Candidate("tiles", "everything else: tiles are sorted in registers or workgroups, and merged", _in_tiles),
+SORT_SCHEDULES: tuple[Schedule[SortProblem, ScheduledSteps], ...] = register(
+    Schedule(
+        "sort",
+        "best-first",
+        _best_first,
+        "few of many elements: most of them are never sorted",
+    ),
+    Schedule("sort", "tiles", _in_tiles, "everything else: tiles are sorted in registers or workgroups, and merged"),
 )
 """Schedules of sorting, in the order in which they are tried."""
 
@@ -95,7 +106,7 @@ def _sort(step: Sort, target: Target) -> ScheduledSteps:
     problem = SortProblem(step, target)
     if problem.length > MAX_IN_LINE:
         raise NotSupported(f"sorts axes of at most {MAX_IN_LINE:,} elements, got {problem.length:,}")
-    return first_fitting(SORT_SCHEDULES, problem)
+    return choose(SORT_SCHEDULES, problem)
 
 
 class _SortChain:
@@ -228,12 +239,66 @@ WORTH_IT = 2
 
 def choose_tile(length: int, data_type: DataType, target: Target) -> tuple[SortSchedule, int]:
     """Return the schedule of the tiles of a line, and their size."""
-    lanes = record_lanes(data_type)
-    if target.profile is Profile.CPU or length * lanes <= REGISTERS:
-        return SortSchedule.REGISTERS, min(length, REGISTERS // lanes)
-    room = min(MAX_IN_WORKGROUP, _power_of_two(target.max_workgroup_storage // (4 * lanes)))
-    schedule = SortSchedule.SUBGROUPS if shuffling_lanes(target) else SortSchedule.WORKGROUP
-    return schedule, min(1 << (length - 1).bit_length(), room)
+    problem = SortTileProblem(length, record_lanes(data_type), target)
+    schedule = choose(SORT_TILE_SCHEDULES, problem)
+    return schedule, problem.in_registers if schedule is SortSchedule.REGISTERS else problem.in_workgroup
+
+
+@dataclass(frozen=True)
+class SortTileProblem:
+    """The records of a line, which are sorted tile by tile.
+
+    Attributes:
+        length: Number of records.
+        lanes: Words of a record.
+    """
+
+    length: int
+    lanes: int
+    target: Target
+    label: str = "sort"
+
+    @property
+    def in_registers(self) -> int:
+        """Records of a tile in the registers of one invocation."""
+        return min(self.length, REGISTERS // self.lanes)
+
+    @property
+    def in_workgroup(self) -> int:
+        """Records of a tile of a workgroup."""
+        room = min(MAX_IN_WORKGROUP, _power_of_two(self.target.max_workgroup_storage // (4 * self.lanes)))
+        return min(1 << (self.length - 1).bit_length(), room)
+
+
+def _exceeds_registers(problem: SortTileProblem) -> Verdict:
+    return at_least(problem.length * problem.lanes, REGISTERS + 1, "words in a line")
+
+
+SORT_TILE_SCHEDULES: tuple[Schedule[SortTileProblem, SortSchedule], ...] = register(
+    Schedule(
+        "sort-tile",
+        "subgroups",
+        lambda problem: SortSchedule.SUBGROUPS,
+        "workgroups hold a tile in registers, and exchange records by subgroup operations",
+        fits=lambda problem: (
+            only_if(shuffling_lanes(problem.target), "no subgroups that exchange values")
+            and _exceeds_registers(problem)
+        ),
+        profiles=GPUS,
+    ),
+    Schedule(
+        "sort-tile",
+        "workgroup",
+        lambda problem: SortSchedule.WORKGROUP,
+        "workgroups sort a tile in their memory",
+        fits=_exceeds_registers,
+        profiles=GPUS,
+    ),
+    Schedule(
+        "sort-tile", "registers", lambda problem: SortSchedule.REGISTERS, "an invocation sorts a tile in its registers"
+    ),
+)
+"""Schedules of the tiles of a line, in the order in which they are tried."""
 
 
 def choose_group(length: int, count: int, tile: int) -> int:
@@ -288,11 +353,9 @@ MAX_UPDATES, MIN_WORKGROUPS = 16, 32
 CPUs busy."""
 
 
-def _stored_at_once(problem: StepProblem[Scatter]) -> ScheduledSteps | None:
-    """Return a single kernel, unless results would depend on the order of invocations."""
+def _stored_at_once(problem: StepProblem[Scatter]) -> ScheduledSteps:
+    """Return a single kernel."""
     step, target = problem.step, problem.target
-    if target.policies.deterministic and not step.distinct:
-        return None
     why = "no two elements go to one place" if step.distinct else "of elements that go to one place any one may win"
     return _scatter_kernel(step, step.label, ScatterSchedule.STORE, target).because(why)
 
@@ -311,16 +374,25 @@ def _marked(problem: StepProblem[Scatter]) -> ScheduledSteps:
     return steps.because("a deterministic device: the last element of a place wins, and is marked first")
 
 
-SCATTER_SCHEDULES: tuple[Candidate[StepProblem[Scatter], ScheduledSteps], ...] = (
-    Candidate("store", "places that are distinct, or of whose elements any one may win: one kernel", _stored_at_once),
-    Candidate("mark", "deterministic devices: the last update of each element is marked first", _marked),
+SCATTER_SCHEDULES: tuple[Schedule[StepProblem[Scatter], ScheduledSteps], ...] = register(
+    Schedule(
+        "scatter",
+        "store",
+        _stored_at_once,
+        "places that are distinct, or of whose elements any one may win: one kernel",
+        fits=lambda problem: only_if(
+            problem.step.distinct or not problem.target.policies.deterministic,
+            "on a deterministic device, the last of several elements of a place wins",
+        ),
+    ),
+    Schedule("scatter", "mark", _marked, "deterministic devices: the last update of each element is marked first"),
 )
 """Schedules of scatters, in the order in which they are tried."""
 
 
 @schedule_step.register
 def _scatter(step: Scatter, target: Target) -> ScheduledSteps:
-    return first_fitting(SCATTER_SCHEDULES, StepProblem(_packed_scatter(step), target))
+    return choose(SCATTER_SCHEDULES, StepProblem(_packed_scatter(step), target))
 
 
 def _scatter_kernel(step: Scatter, label: str, schedule: ScatterSchedule, target: Target) -> ScheduledSteps:
@@ -333,7 +405,7 @@ def _scatter_launch(total: int, target: Target) -> Launch:
     """Return one invocation per few updates; on CPU adapters for more than in maps if there are many."""
     launch = map_launch(total, target)
     groups = -(-total // (launch.workgroup * MAX_UPDATES))
-    if target.profile is not Profile.CPU or groups < MIN_WORKGROUPS:
+    if target.needs_many_invocations or groups < MIN_WORKGROUPS:
         return launch
     return replace(launch, items_per_invocation=MAX_UPDATES, grid=fold(groups, target))
 

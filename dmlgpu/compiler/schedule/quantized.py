@@ -35,6 +35,7 @@ from dmlgpu.compiler.rewrites.sources import CONVERT, is_plain, leaves, rewrite,
 from dmlgpu.compiler.schedule.gemm_choice import longest
 from dmlgpu.compiler.schedule.launch import Launch, choose_walk, fold, tile_launch
 from dmlgpu.compiler.schedule.panels import panel_steps, takes_panels
+from dmlgpu.compiler.schedule.registry import Verdict, no
 from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.quantized import (
@@ -392,14 +393,13 @@ def _by_lanes(step: Contract, columns: QuantizedColumns, rows: int, sums: int, t
 # ---- columns as floats
 
 
-def find_dequantized(step: Map, target: Target) -> ScheduledDequantize | None:
-    """Return the kernel that dequantizes words of one dimension into memory that is contiguous along another; None for
-    other maps."""
+def find_dequantized(step: Map, target: Target) -> ScheduledDequantize | Verdict:
+    """Return the kernel that dequantizes words of one dimension into memory that is contiguous along another."""
     output, column = step.output, running_dimension(step.output)
     if output.data_type is not DataType.FLOAT32 or column is None or step.keeps_neighbors:
-        return None
+        return no("the output is not contiguous float32")
     if not packs_tensor(output, column, UNIT):
-        return None
+        return no("the output has no whole units of {} elements", UNIT)
     for inner in range(output.rank):
         columns = quantized_columns(step.body, inner) if inner != column and output.sizes[inner] > 1 else None
         if columns is None:
@@ -410,4 +410,4 @@ def find_dequantized(step: Map, target: Target) -> ScheduledDequantize | None:
         reason = f"integers of {columns.bits} bits: words of {UNIT} columns become {lanes} units of {UNIT} floats"
         launch = tile_launch(walk.count, target)
         return ScheduledDequantize(step.label, launch, written, columns, walk, inner, column, reason=reason)
-    return None
+    return no("it does not dequantize words along another dimension")

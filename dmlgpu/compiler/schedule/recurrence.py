@@ -10,7 +10,8 @@ from dmlgpu.compiler.plan import PlanTensor, Recurrence
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_tensor, packs_tensor
 from dmlgpu.compiler.schedule.gemm import CHUNK
 from dmlgpu.compiler.schedule.launch import Launch, fold
-from dmlgpu.compiler.schedule.scheduling import Candidate, StepProblem, first_fitting, schedule_step
+from dmlgpu.compiler.schedule.registry import GPUS, Schedule, Verdict, by_profile, choose, no, register
+from dmlgpu.compiler.schedule.scheduling import StepProblem, schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.products import ScheduledRecurrence
 from dmlgpu.compiler.target import Profile, Target
@@ -24,6 +25,9 @@ MAX_ROWS = 8
 
 BUSY = {Profile.CPU: 64, Profile.INTEGRATED: 1 << 12, Profile.DISCRETE: 1 << 14}
 """Number of invocations that keep an adapter busy."""
+
+WORKGROUP = by_profile(cpu=8, gpus=64)
+"""Maximum invocations of a workgroup that compute whole sums."""
 
 MAX_PARTS = 16
 """Number of invocations that share the products of a unit: each adds one vector per sum to workgroup memory."""
@@ -102,7 +106,7 @@ class Layout:
         )
 
 
-def _split(problem: StepProblem[Recurrence]) -> ScheduledSteps | None:
+def _split(problem: StepProblem[Recurrence]) -> ScheduledSteps | Verdict:
     """Return the kernel that divides sums among invocations, on GPUs that one invocation per unit would leave idle."""
     step, target = problem.step, problem.target
     layout = Layout.of(step, target, wide=True)
@@ -111,14 +115,14 @@ def _split(problem: StepProblem[Recurrence]) -> ScheduledSteps | None:
     rows = layout.rows(MAX_ROWS // 2, MAX_PARTS)
     invocations = math.prod(step.output.sizes[1:]) // (layout.unit * rows)
     max_parts = min(MAX_PARTS, layout.hidden.sizes[STATE] // 2, BUSY[target.profile] // max(invocations, 1))
-    if target.profile is Profile.CPU or max_parts < 2:
-        return None
+    if max_parts < 2:
+        return no("{:,} invocations with whole sums keep the adapter busy", invocations)
     parts, across = 1 << (max_parts.bit_length() - 1), ACROSS
     bytes_of_sum = 4 * layout.weights.lanes * len(step.sums) * rows
     while across > 1 and across * parts * bytes_of_sum > target.max_workgroup_storage:
         across //= 2
     if across * parts * bytes_of_sum > target.max_workgroup_storage:
-        return None
+        return no("{:,} bytes of sums exceed workgroup memory", across * parts * bytes_of_sum)
     elements = "four elements of a state" if layout.wide else "an element of a state"
     of = f"{elements}, of {counted(rows, 'sequence')}"
     reason = f"{parts} invocations divide the sums of {of}, and add them in workgroup memory"
@@ -128,9 +132,9 @@ def _split(problem: StepProblem[Recurrence]) -> ScheduledSteps | None:
 def _single(problem: StepProblem[Recurrence]) -> ScheduledSteps:
     """Return the kernel whose invocations compute whole sums."""
     step, target = problem.step, problem.target
-    on_cpu = target.profile is Profile.CPU
-    layout = Layout.of(step, target, wide=on_cpu or math.prod(step.output.sizes[1:]) >= UNIT * BUSY[target.profile])
-    workgroup = min(8 if on_cpu else 64, 1 << (layout.weights.sizes[ROW] - 1).bit_length())
+    is_busy = not target.needs_many_invocations or math.prod(step.output.sizes[1:]) >= UNIT * BUSY[target.profile]
+    layout = Layout.of(step, target, wide=is_busy)
+    workgroup = min(WORKGROUP[target.profile], 1 << (layout.weights.sizes[ROW] - 1).bit_length())
     alone = "an element of a state, summed in units" if layout.along else "an element"
     how = "four elements of a state" if layout.wide else alone
     rows = layout.rows(MAX_ROWS)
@@ -138,15 +142,24 @@ def _single(problem: StepProblem[Recurrence]) -> ScheduledSteps:
     return ScheduledSteps((layout.scheduled(rows, workgroup),)).because(reason)
 
 
-RECURRENCE_SCHEDULES: tuple[Candidate[StepProblem[Recurrence], ScheduledSteps], ...] = (
-    Candidate(
-        "split", "few states on GPUs: more invocations, each with a part of a sum, read at the same time", _split
+RECURRENCE_SCHEDULES: tuple[Schedule[StepProblem[Recurrence], ScheduledSteps], ...] = register(
+    Schedule(
+        "recurrence",
+        "split",
+        _split,
+        "few states: more invocations, each with a part of a sum, read at the same time",
+        profiles=GPUS,
     ),
-    Candidate("single", "every time step: an invocation computes whole sums of a unit of some sequences", _single),
+    Schedule(
+        "recurrence",
+        "single",
+        _single,
+        "every time step: an invocation computes whole sums of a unit of some sequences",
+    ),
 )
 """Schedules of a time step, tried in order."""
 
 
 @schedule_step.register
 def _recurrence(step: Recurrence, target: Target) -> ScheduledSteps:
-    return first_fitting(RECURRENCE_SCHEDULES, StepProblem(step, target))
+    return choose(RECURRENCE_SCHEDULES, StepProblem(step, target))

@@ -13,11 +13,12 @@ from dmlgpu.compiler.rewrites.collapse import merge_tensor, merge_tree, row_grou
 from dmlgpu.compiler.rewrites.packing import pack_source, pack_tensor, packs_source, packs_tensor, running_dimension
 from dmlgpu.compiler.rewrites.sources import computed, fold_views, is_elementwise, leaves
 from dmlgpu.compiler.schedule.launch import Launch, Walk, choose_walk, loop_launch, map_launch, row_launch
-from dmlgpu.compiler.schedule.scheduling import Candidate, StepProblem, first_fitting, schedule_step
+from dmlgpu.compiler.schedule.registry import YES, Schedule, Verdict, at_most, choose, no, register
+from dmlgpu.compiler.schedule.scheduling import StepProblem, schedule_step
 from dmlgpu.compiler.schedule.splitting import Cut, piece, pieces, tightened
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.reductions import ReduceSchedule, ScheduledReduce
-from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.target import Target
 
 SHORT = 4
 """Maximum units of a row for which one invocation takes several rows, as in a map."""
@@ -62,7 +63,7 @@ def canonical_reduce(step: Reduce, target: Target) -> ScheduledSteps:
         if len(cuts) > 1:
             return _in_pieces(step, [(axis, *cut) for cut in cuts], target)
     problem = ReduceProblem(step, target)
-    return _kernels(problem, first_fitting(REDUCE_SCHEDULES, problem))
+    return _kernels(problem, choose(REDUCE_SCHEDULES, problem))
 
 
 PIECE_UNIT = 64
@@ -74,7 +75,7 @@ def _in_pieces(step: Reduce, cuts: Sequence[Cut], target: Target) -> ScheduledSt
     partial results."""
     behind = math.prod(step.source.sizes[axis] for axis in step.axes[1:])
     problems = [ReduceProblem(_piece(step, cut, behind), target, is_piece=True) for cut in cuts]
-    chosen = [first_fitting(REDUCE_SCHEDULES, problem) for problem in problems]
+    chosen = [choose(REDUCE_SCHEDULES, problem) for problem in problems]
     partials = _partials(step.reduction, step.output, sum(units.parts for units in chosen), is_outermost=True)
     steps, first = ScheduledSteps(), 0
     for problem, units in zip(problems, chosen, strict=True):
@@ -119,21 +120,24 @@ class ReduceProblem(StepProblem[Reduce]):
         return math.prod(sizes[: self.step.axes[0]]), math.prod(sizes[axis] for axis in self.step.axes)
 
 
-REDUCE_SCHEDULES: tuple[Candidate[ReduceProblem, _ReduceUnits], ...] = (
-    Candidate(
+REDUCE_SCHEDULES: tuple[Schedule[ReduceProblem, _ReduceUnits], ...] = register(
+    Schedule(
+        "reduce",
         "along",
-        "rows that lie in memory in units: an invocation or a workgroup takes a row unit by unit, or a part of one",
         lambda problem: _along(problem, _packed(problem.step.source, problem.step.axes[-1])),
+        "rows that lie in memory in units: an invocation or a workgroup takes a row unit by unit, or a part of one",
     ),
-    Candidate(
+    Schedule(
+        "reduce",
         "across",
-        "adjacent elements in memory belong to different rows: an invocation walks several rows side by side",
         lambda problem: _across(problem, _outer_dimension(problem.step.source, problem.step.axes)),
+        "adjacent elements in memory belong to different rows: an invocation walks several rows side by side",
     ),
-    Candidate(
+    Schedule(
+        "reduce",
         "elements",
-        "everything else: an invocation or a workgroup takes a row element by element, or a part of one",
         lambda problem: _along(problem, problem.step.source),
+        "everything else: an invocation or a workgroup takes a row element by element, or a part of one",
     ),
 )
 """Schedules of reductions, in the order in which they are tried: the units of their first kernel. Each takes two
@@ -212,12 +216,12 @@ class _ReduceKernel:
             self._group(target) if across is None else 0,
             self._compared() if across is None else 0,
             self._ahead(across, target),
-            target.profile is Profile.CPU,
+            not target.needs_many_invocations,
         )
 
     def _ahead(self, across: int | None, target: Target) -> int:
         """Return the units that an invocation reads before it merges them."""
-        if target.profile is Profile.CPU:
+        if not target.needs_many_invocations:
             return 1
         walks_partials = self.of_partials and self.schedule is ReduceSchedule.SERIAL
         return AHEAD_ON_GPU if across is not None else PARTIALS_AHEAD_ON_GPU if walks_partials else 1
@@ -226,7 +230,7 @@ class _ReduceKernel:
         """Return the units that an invocation of a CPU adapter lifts at once: if it reads a tensor along its row,
         iterates long enough, and has float64."""
         is_plain = isinstance(self.source, PlanTensor) and not self.of_partials
-        is_fit = target.profile is Profile.CPU and target.has("shader-f64")
+        is_fit = target.runs_in_lockstep and target.has("shader-f64")
         if not (self.step.reduction.file in ABSORBING and is_plain and is_fit):
             return 0
         units = math.prod(self.source.sizes[axis] for axis in self.step.axes)
@@ -310,21 +314,21 @@ class _ReduceUnits:
     width: int = 1
 
 
-def _along(problem: ReduceProblem, source: Source | None) -> _ReduceUnits | None:
+def _along(problem: ReduceProblem, source: Source | None) -> _ReduceUnits | Verdict:
     """Return the units of kernels whose invocations, or groups of them, reduce one row each."""
     if source is None:
-        return None
+        return no("elements of a row are no whole units in memory")
     rows, count = problem.rows_and_count(source.sizes)
     parts, together = _shares(choose_parts(rows, count, problem.target), SIDE_BY_SIDE, problem.target)
-    schedule = choose_schedule(rows, count, problem.target)
+    schedule = ReduceSchedule.PARTIAL if parts > 1 else choose_schedule(rows, count, problem.target)
     return _ReduceUnits(source, problem.step.output, parts, schedule, together)
 
 
-def _across(problem: ReduceProblem, across: int | None) -> _ReduceUnits | None:
-    """Return the units of kernels whose invocations reduce several rows each, along a dimension; None if there is none,
-    or they could not store results without tearing a word."""
+def _across(problem: ReduceProblem, across: int | None) -> _ReduceUnits | Verdict:
+    """Return the units of kernels whose invocations reduce several rows each, along a dimension, if they can store
+    results without tearing a word."""
     if across is None:
-        return None
+        return no("no dimension across rows is contiguous in memory")
     source, output, epilogue = problem.step.source, problem.step.output, problem.step.epilogue
     packed = _packed(source, across) or source
     width = _width(problem, packed, across)
@@ -340,7 +344,7 @@ def _across(problem: ReduceProblem, across: int | None) -> _ReduceUnits | None:
     is_packed = packed.lanes > 1 and epilogue is None and bits < 64 and whole_words
     if is_packed and packs_tensor(output, across, packed.lanes):
         return replace(units, output=pack_tensor(output, across, packed.lanes))
-    return units if bits >= WORD_BITS else None
+    return units if bits >= WORD_BITS else no("results of adjacent rows share words")
 
 
 def _outer_dimension(source: Source, axes: tuple[int, ...]) -> int | None:
@@ -364,7 +368,7 @@ def _packed(source: Source, dimension: int) -> Source | None:
 def _width(problem: ReduceProblem, source: Source, dimension: int) -> int:
     """Return the number of adjacent units per invocation: on CPU adapters 64 bytes, a cache line, if that is worth a
     larger kernel. Accumulators beyond what registers hold would cost more than they gain."""
-    if problem.target.profile is not Profile.CPU or math.prod(source.sizes) < WORTH_WIDTH:
+    if problem.target.needs_many_invocations or math.prod(source.sizes) < WORTH_WIDTH:
         return 1
     line = LINE_BITS // (source.data_type.bits * source.lanes)
     held = REGISTERS // (source.lanes * problem.step.reduction.lanes)
@@ -373,7 +377,7 @@ def _width(problem: ReduceProblem, source: Source, dimension: int) -> int:
 
 def _shares(parts: int, together: int, target: Target) -> tuple[int, int]:
     """Return the number of partial results, rounded to whole runs, and the number per run: on GPUs all of a row."""
-    if target.profile is not Profile.CPU:
+    if not target.runs_in_lockstep:
         return parts, parts
     together = min(parts, together)
     return -(-parts // together) * together, together
@@ -433,7 +437,7 @@ def choose_parts(rows: int, count: int, target: Target, *, outer: bool = False) 
         outer: Whether adjacent elements in memory belong to different rows, so that invocations should interleave rows
             instead of sharing one.
     """
-    if target.profile is Profile.CPU:
+    if not target.needs_many_invocations:
         few = rows < 64 and rows * count > WORTH_PARTS
         for_lanes = min(-(-count // 64), PARTS_IN_FLIGHT // rows) if few else 1
         is_long = count >= WORTH_SHARING and rows * count >= WORTH_WIDTH
@@ -452,7 +456,47 @@ def _longest_walk(target: Target) -> int:
 
 
 def choose_schedule(rows: int, count: int, target: Target, *, outer: bool = False) -> ReduceSchedule:
-    """Return SERIAL if there are enough rows or rows are short; else a workgroup per row."""
-    walks = target.profile is Profile.CPU or (outer and rows >= PARTS_IN_FLIGHT)
-    longest = _longest_walk(target) if walks else SERIAL_ON_GPU
-    return ReduceSchedule.SERIAL if count <= longest else ReduceSchedule.TREE
+    """Return whether an invocation or a workgroup reduces a row."""
+    return choose(ROW_SCHEDULES, RowProblem(rows, count, outer, target))
+
+
+@dataclass(frozen=True)
+class RowProblem:
+    """Rows that are reduced as a whole.
+
+    Attributes:
+        rows: Number of rows.
+        count: Units in each.
+        outer: As for ``choose_parts``.
+    """
+
+    rows: int
+    count: int
+    outer: bool
+    target: Target
+    label: str = "row"
+
+
+def _walks_to_the_end(problem: RowProblem) -> Verdict:
+    limit = problem.target.loop_limit
+    return YES if limit is None else at_most(problem.count, limit // 4, "units of a row, because the driver ends loops")
+
+
+def _pays_serial(problem: RowProblem) -> Verdict:
+    """Return whether rows are enough, or short."""
+    walks = not problem.target.needs_many_invocations or (problem.outer and problem.rows >= PARTS_IN_FLIGHT)
+    return at_most(problem.count, SERIAL_ON_CPU if walks else SERIAL_ON_GPU, "units of a row")
+
+
+ROW_SCHEDULES: tuple[Schedule[RowProblem, ReduceSchedule], ...] = register(
+    Schedule(
+        "row",
+        "serial",
+        lambda problem: ReduceSchedule.SERIAL,
+        "an invocation takes a row",
+        fits=_walks_to_the_end,
+        pays=_pays_serial,
+    ),
+    Schedule("row", "tree", lambda problem: ReduceSchedule.TREE, "a workgroup takes a row"),
+)
+"""Schedules of a row that is reduced as a whole, in the order in which they are tried."""

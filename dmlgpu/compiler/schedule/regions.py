@@ -23,10 +23,11 @@ from dmlgpu.compiler.plan import (
     constants,
     element,
 )
+from dmlgpu.compiler.schedule.registry import by_profile
 from dmlgpu.compiler.schedule.scheduling import schedule_in_parts, schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.tiles import tiles, unchanged
-from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.target import Target
 
 FLOAT32, UINT32 = DataType.FLOAT32, DataType.UINT32
 SUM = Reduction("reduction/reduce_sum_float", FLOAT32, 2, portable=True)
@@ -46,7 +47,7 @@ GROUP = 32
 ELEMENTS = 8
 """Number of elements along an axis whose weights an invocation computes at once."""
 
-CHANNELS_ON_CPU, CHANNELS_ON_GPU = 8, 4
+CHANNELS = by_profile(cpu=8, gpus=4)
 """Number of channels that an invocation takes at once."""
 
 CHANNELS_OF_MAXIMA, ACROSS = 4, 4
@@ -179,7 +180,7 @@ class _Gradients:
             alike: A dimension along which all tiles run the same loops, or None.
         """
         epilogue = unchanged(output.data_type, output.sizes)
-        first = alike if self.target.profile is Profile.CPU else None  # which runs adjacent invocations in lockstep
+        first = alike if self.target.runs_in_lockstep else None
         kernel = tiles(label, body, tile, epilogue, output, target=self.target, first=first)
         by = "x".join(map(str, tile))
         self.steps += kernel.because(f"an invocation computes {by} elements, from what it reads only once")
@@ -260,12 +261,11 @@ class _Gradients:
 
     def _channels(self) -> Sizes:
         """Return the tile of channels per invocation: they differ only in the elements."""
-        channels = CHANNELS_ON_CPU if self.target.profile is Profile.CPU else CHANNELS_ON_GPU
-        return (1, min(channels, self.gradient.sizes[1]), 1, 1)
+        return (1, min(CHANNELS[self.target.profile], self.gradient.sizes[1]), 1, 1)
 
     def _summed(self, sizes: Sizes) -> tuple[Sizes, int]:
         """Return the tile of input elements per invocation, and the number of them in a row."""
-        if not self.maximum or self.target.profile is not Profile.CPU:
+        if not self.maximum or self.target.needs_many_invocations:
             return self._channels(), 1
         across = min(ACROSS, sizes[-1])
         return (1, min(CHANNELS_OF_MAXIMA, sizes[CHANNEL]), 1, across), across

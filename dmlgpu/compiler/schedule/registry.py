@@ -22,6 +22,13 @@ ALL = frozenset(Profile)
 CPU = frozenset({Profile.CPU})
 GPUS = ALL - CPU
 
+Constant = TypeVar("Constant")
+
+
+def by_profile(*, cpu: Constant, gpus: Constant) -> dict[Profile, Constant]:
+    """Return a table of constants that differ between CPU adapters and GPUs."""
+    return {Profile.CPU: cpu, **dict.fromkeys(sorted(GPUS), gpus)}
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Verdict:
@@ -70,6 +77,11 @@ def at_most(value: Any, bound: Any, unit: str) -> Verdict:
 def cheaper(own: Any, other: Any, unit: str) -> Verdict:
     """Return whether a schedule's own cost is below that of the alternative, both in units."""
     return YES if own < other else no("{:,.0f} {} against {:,.0f}", own, unit, other)
+
+
+def found(result: object) -> Verdict:
+    """Return the verdict of an analysis that gives a result, or a negative verdict instead."""
+    return result if isinstance(result, Verdict) else YES
 
 
 def _always(problem: object) -> Verdict:

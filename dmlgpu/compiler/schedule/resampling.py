@@ -31,11 +31,12 @@ from dmlgpu.compiler.rewrites.resampling import (
     linear,
 )
 from dmlgpu.compiler.schedule.launch import choose_walk, item_launch, light_tile_launch
+from dmlgpu.compiler.schedule.registry import Verdict, no
 from dmlgpu.compiler.schedule.scheduling import plain_steps
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.maps import Pattern, ScheduledDownsample, ScheduledUpsample, Stencil, Tap
 from dmlgpu.compiler.schedule.tiles import tiles, unchanged
-from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.target import Target
 
 MAX_AXES = 2
 """Maximum axes along which one kernel interpolates: shaders for more are too long."""
@@ -49,6 +50,10 @@ LARGEST_FACTOR = 4
 
 LONGEST_AXIS = 1 << 16
 """Maximum number of output elements whose coordinates are enumerated."""
+
+NOT_ANTIALIASED = no("it is no antialiased resampling of a tensor")
+NOT_RESAMPLED = no("it does not resample a tensor")
+NO_UNITS = no("rows are no whole units of {} elements", LANES)
 
 
 @plain_steps.register
@@ -74,27 +79,27 @@ def _few_taps(step: Reduce, target: Target) -> Sequence[Step]:
     return (Map("resample", replace(antialiased_sum(terms), data_type=output.data_type), output),)
 
 
-def find_upsample(step: Map, target: Target) -> ScheduledUpsample | None:
+def find_upsample(step: Map, target: Target) -> ScheduledUpsample | Verdict:
     """Return a step equivalent to a map, if it resamples a float tensor in memory by whole factors along one or two
     axes, and units allow it."""
     body = step.body
     output = replace(step.output, view=View.RAW if body.moves else View.COMPUTE)
     if body.file not in (NEAREST, LINEAR) or not isinstance(source := body.inputs[0][1], PlanTensor):
-        return None
+        return NOT_RESAMPLED
     if body.file == LINEAR and not (source.data_type.is_float and output.data_type.is_float):
-        return None
+        return no("it interpolates integers")
     values = dict(body.constants)
     rounding = Rounding(values["increasing"]) if body.file == NEAREST else None
     axes, inner = values["axes"], running_dimension(output)
     patterns = {axis.dimension: pattern for axis in axes if (pattern := find_pattern(axis, rounding)) is not None}
     if inner is None or inner not in patterns or len(patterns) < len(axes) or len(axes) > 2:
-        return None
+        return no("sizes do not grow by whole factors up to {} along rows and at most one other axis", LARGEST_FACTOR)
     if not (packs_tensor(source, inner, LANES) and packs_tensor(output, inner, LANES)):
-        return None
+        return NO_UNITS
     columns = patterns.pop(inner)
     rows = next(iter(patterns.values()), None)
     units, packed = pack_tensor(source, inner, LANES), pack_tensor(output, inner, LANES)
-    split = target.profile is not Profile.CPU and columns.factor > 1
+    split = target.needs_many_invocations and columns.factor > 1
     written = tuple(packed.sizes[d] if split and d == inner else size for d, size in enumerate(units.sizes))
     walk = choose_walk(replace(packed, sizes=written))
     launch, factors = item_launch(walk.count, target), " x ".join(str(each.factor) for each in (rows, columns) if each)
@@ -125,23 +130,23 @@ ROWS = 4
 """Output elements across memory that an invocation computes on a CPU adapter: adjacent ones share input elements."""
 
 
-def find_downsample(step: Map, target: Target) -> ScheduledDownsample | None:
+def find_downsample(step: Map, target: Target) -> ScheduledDownsample | Verdict:
     """Return a step equivalent to a map, if it resamples a tensor in memory, antialiased, by a whole factor along an
     axis, and units allow it."""
     if step.body.file != ANTIALIASED_SUM or not isinstance(source := step.body.inputs[0][1], PlanTensor):
-        return None
+        return NOT_ANTIALIASED
     output = replace(step.output, view=View.COMPUTE)
     (axis,) = dict(step.body.constants)["axes"]
     inner, stencil = running_dimension(output), find_stencil(axis)
     if inner is None or stencil is None or max(source.data_type.bits, output.data_type.bits) > WORD_BITS:
-        return None
+        return no("the size does not shrink by a whole factor up to {}", FEW_TAPS // 2)
     is_along = axis.dimension == inner
     if is_along and stencil.step * axis.count > axis.size:
-        return None
+        return no("the last elements of a row have another pattern")
     if not (packs_tensor(source, inner, LANES) and packs_tensor(output, inner, LANES)):
-        return None
+        return NO_UNITS
     units, packed = pack_tensor(source, inner, LANES), pack_tensor(output, inner, LANES)
-    rows = 1 if is_along or target.profile is not Profile.CPU else ROWS
+    rows = 1 if is_along or target.needs_many_invocations else ROWS
     sizes = (-(-n // rows) if d == axis.dimension else n for d, n in enumerate(packed.sizes))
     walk = choose_walk(replace(packed, sizes=tuple(sizes)))
     launch = item_launch(walk.count, target)
@@ -167,23 +172,23 @@ UNITS, SINGLE = 2, 4
 """Number of units, or single elements, per invocation: in a row, or in rows if the axis is the last one."""
 
 
-def find_antialiased(step: Map, target: Target) -> ScheduledSteps | None:
+def find_antialiased(step: Map, target: Target) -> ScheduledSteps | Verdict:
     """Return a kernel equivalent to a map, if it resamples a tensor in memory, antialiased, and words allow it."""
     if step.body.file != ANTIALIASED_SUM or not isinstance(source := step.body.inputs[0][1], PlanTensor):
-        return None
+        return NOT_ANTIALIASED
     output, last = replace(step.output, view=View.COMPUTE), step.output.rank - 1
     values = dict(step.body.constants)
     (axis,) = values["axes"]
     is_word = max(source.data_type.bits, output.data_type.bits) <= WORD_BITS == output.data_type.bits
-    if target.profile is not Profile.CPU or not is_word or running_dimension(output) != last:
-        return None
+    if not is_word or running_dimension(output) != last:
+        return no("rows are no contiguous words")
     along, units = last, SINGLE
     if axis.dimension == last:
         along = max((dimension for dimension in range(last) if output.sizes[dimension] > 1), default=last)
     elif packs_tensor(source, last, UNIT) and packs_tensor(output, last, UNIT):
         source, units = pack_tensor(source, last, UNIT), UNITS
     if along == axis.dimension or output.sizes[along] < units * source.lanes:
-        return None
+        return no("fewer than {} elements have the same weights", units * source.lanes)
     values |= {"along": along, "units": units}
     data_type, sizes = step.body.data_type, output.sizes
     body = element(ANTIALIASED_TILE, data_type, sizes, portable=True, values=constants(**values), input=source)

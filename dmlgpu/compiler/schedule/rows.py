@@ -30,12 +30,13 @@ from dmlgpu.compiler.rewrites.packing import pack_along, pack_source
 from dmlgpu.compiler.rewrites.sources import is_elementwise, leaves, rewrite, sameness
 from dmlgpu.compiler.schedule.launch import Launch, Walk, choose_walk, fold, loop_launch, row_launch
 from dmlgpu.compiler.schedule.reduce import AT_ONCE, canonical_reduce, choose_parts, choose_schedule, limited
+from dmlgpu.compiler.schedule.registry import CPU, Schedule, Verdict, at_least, at_most, choose, no, only_if, register
 from dmlgpu.compiler.schedule.runs import fixed_leaves
-from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_in_parts, schedule_step
+from dmlgpu.compiler.schedule.scheduling import schedule_in_parts, schedule_step
 from dmlgpu.compiler.schedule.splitting import exceeds_binding
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.reductions import ReduceSchedule, ScheduledRows
-from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.target import Target
 
 _Named: TypeAlias = tuple[tuple[str, PlanTensor], ...]
 
@@ -95,7 +96,7 @@ class RowsProblem:
     """Rows with merged dimensions, and their target."""
 
     def __init__(self, step: Rows, target: Target):
-        self.rows, self.target = _merged(step), target
+        self.rows, self.target, self.label = _merged(step), target, step.label
 
     @functools.cached_property
     def packed(self) -> tuple[Rows, int | None]:
@@ -110,6 +111,18 @@ class RowsProblem:
         """Whether the lanes of a unit belong to one row."""
         dimension = self.packed[1]
         return dimension is None or dimension >= self.rows.axes[0]
+
+    @property
+    def units(self) -> int:
+        """Units of a row."""
+        rows, _ = self.packed
+        return math.prod(rows.output.sizes[axis] for axis in rows.axes)
+
+    @functools.cached_property
+    def walk(self) -> Walk:
+        """Order in which the rows of the output are visited."""
+        rows, _ = self.packed
+        return choose_walk(replace(rows.output, sizes=row_sizes(rows.output.sizes, rows.axes)))
 
 
 def _merged(step: Rows) -> Rows:
@@ -129,21 +142,22 @@ def _merged(step: Rows) -> Rows:
 # ---- one kernel
 
 
-def _whole_rows(problem: RowsProblem) -> ScheduledSteps | None:
+def _whole_rows(problem: RowsProblem) -> ScheduledSteps | Verdict:
     """Return a single kernel, if rows are short enough and share no words of the output."""
     (rows, _), along, target = problem.packed, problem.is_along, problem.target
     source, body, output, axes = rows.source, rows.body, rows.output, rows.axes
     count = math.prod(source.sizes[: axes[0]])
     units = math.prod(source.sizes[axis] for axis in axes)
-    if output.unit_bits < WORD_BITS or choose_parts(count, units, target) > 1:
-        return None
-    schedule = choose_schedule(count, units, target)
-    walk = choose_walk(replace(output, sizes=row_sizes(output.sizes, axes)))
+    if output.unit_bits < WORD_BITS:
+        return no("elements share words")
+    if choose_parts(count, units, target) > 1:
+        return no("{:,} rows of {:,} units are too few, or too long", count, units)
+    schedule, walk = choose_schedule(count, units, target), problem.walk
     across, held, group, stages = not along, 0, 0, rows.stages
     if schedule is ReduceSchedule.SERIAL:
         launch = loop_launch(walk.count, target)
         at_once = AT_ONCE_STAGES.get(tuple(stage.file for stage in stages))
-        if at_once is not None and target.profile is Profile.CPU:
+        if at_once is not None and target.runs_in_lockstep:
             group, stages = min(AT_ONCE // output.lanes, units), (at_once,)
     else:
         launch = row_launch(walk.count, units, target)
@@ -173,26 +187,37 @@ def _whole_rows(problem: RowsProblem) -> ScheduledSteps | None:
     return ScheduledSteps((kernel,))
 
 
-def _held_by_subgroups(problem: RowsProblem) -> ScheduledSteps | None:
-    """Return the kernel whose subgroups hold rows in registers, if it suits adapter and rows: loaded elements, and
-    values that several stages compute from an element, are shared by all stages."""
+def _can_be_held(problem: RowsProblem) -> Verdict:
+    """Return whether subgroups can hold rows in registers, and read only what their lanes hold."""
     (rows, _), target = problem.packed, problem.target
     output, body, axes = rows.output, rows.body, rows.axes
     if output.unit_bits < WORD_BITS or not problem.is_along:
-        return None
-    in_step = target.profile is Profile.CPU and target.has("subgroup") and target.subgroup_lanes >= SUBGROUP
-    if not in_step or output.strides[axes[-1]] != 1 or not all(stage.file in LIFTS_MANY for stage in rows.stages):
-        return None
-    walk = choose_walk(replace(output, sizes=row_sizes(output.sizes, axes)))
-    if walk.gaps or not is_elementwise(body) or shared_leaves(body, axes):
-        return None
-    units = math.prod(output.sizes[axis] for axis in axes)
-    units_per_lane = -(-units // SUBGROUP)
-    numbers, limit = units_per_lane * output.lanes, MAX_HELD_BY_SUBGROUP * output.data_type.bits // WORD_BITS
-    if units < MIN_HELD_BY_SUBGROUP * SUBGROUP or not numbers <= limit:
-        return None
-    if walk.count < WORTH_HOLDING * numbers or walk.count * units < WORTH_TOGETHER:
-        return None
+        return no("units of a row are no whole words")
+    if not (target.has("subgroup") and target.subgroup_lanes >= SUBGROUP):
+        return no("no subgroups of {} lanes", SUBGROUP)
+    if output.strides[axes[-1]] != 1 or not all(stage.file in LIFTS_MANY for stage in rows.stages):
+        return no("rows are not contiguous, or no shader lifts many elements at once")
+    simple = not problem.walk.gaps and is_elementwise(body) and not shared_leaves(body, axes)
+    return only_if(simple, "rows have gaps, or share parameters")
+
+
+def _pays_to_hold(problem: RowsProblem) -> Verdict:
+    """Return whether rows are neither too long for registers nor so few that compilation takes longer."""
+    units, output = problem.units, problem.packed[0].output
+    numbers, limit = -(-units // SUBGROUP) * output.lanes, MAX_HELD_BY_SUBGROUP * output.data_type.bits // WORD_BITS
+    return (
+        at_least(units, MIN_HELD_BY_SUBGROUP * SUBGROUP, "units of a row")
+        and at_most(numbers, limit, "numbers per invocation")
+        and at_least(problem.walk.count, WORTH_HOLDING * numbers, "rows")
+        and at_least(problem.walk.count * units, WORTH_TOGETHER, "units of all rows")
+    )
+
+
+def _held_by_subgroups(problem: RowsProblem) -> ScheduledSteps:
+    """Return the kernel whose subgroups hold rows in registers: loaded elements, and values that several stages compute
+    from an element, are shared by all stages."""
+    (rows, _), units, walk, target = problem.packed, problem.units, problem.walk, problem.target
+    output, body, axes = rows.output, rows.body, rows.axes
     turns = max(1, min(ROWS_OF_A_SUBGROUP, walk.count // WORKGROUPS))
     launch = Launch(SUBGROUP, turns, fold(-(-walk.count // turns), target), walk.count)
     kernel = ScheduledRows(
@@ -205,7 +230,7 @@ def _held_by_subgroups(problem: RowsProblem) -> ScheduledSteps | None:
         *_read_once(rows.source, body, axes, together=False),
         ReduceSchedule.SUBGROUP,
         walk,
-        held=units_per_lane,
+        held=-(-units // SUBGROUP),
         group=max(1, AT_ONCE // output.lanes),
         reason=f"subgroups of {SUBGROUP} keep rows of {units:,} units in registers, and take {turns} of them in turn",
     )
@@ -214,7 +239,7 @@ def _held_by_subgroups(problem: RowsProblem) -> ScheduledSteps | None:
 
 def _why_together(body: Body, output: PlanTensor, axes: tuple[int, ...], walk: Walk, target: Target) -> str:
     """Return the advantage of storing the rows of a subgroup together; empty if there is none or it is impossible."""
-    in_step = target.profile is Profile.CPU and target.has("subgroup") and is_elementwise(body)
+    in_step = target.runs_in_lockstep and target.has("subgroup") and is_elementwise(body)
     units, side_by_side = math.prod(output.sizes), output.strides[axes[-1]] == 1
     if not in_step or not side_by_side or walk.gaps or units < max(WORTH_TOGETHER, SUBGROUP * walk.count):
         return ""
@@ -288,21 +313,24 @@ def _split_rows(problem: RowsProblem) -> ScheduledSteps:
 # ---- the choice
 
 
-ROW_SCHEDULES: tuple[Candidate[RowsProblem, ScheduledSteps], ...] = (
-    Candidate(
+ROWS_SCHEDULES: tuple[Schedule[RowsProblem, ScheduledSteps], ...] = register(
+    Schedule(
+        "rows",
         "subgroup",
-        "many rows of moderate length on CPU adapters: a subgroup holds a row in registers and reads it once",
         _held_by_subgroups,
+        "many rows of moderate length: a subgroup holds a row in registers and reads it once",
+        fits=_can_be_held,
+        pays=_pays_to_hold,
+        profiles=CPU,
     ),
-    Candidate(
-        "serial or tree",
-        "rows that one invocation or one workgroup reduces and stores in one kernel",
-        _whole_rows,
+    Schedule(
+        "rows", "whole", _whole_rows, "rows that one invocation or one workgroup reduces and stores in one kernel"
     ),
-    Candidate(
+    Schedule(
+        "rows",
         "split",
-        "long rows, and rows that share words of the output: each stage is a reduction of its own, then a map",
         _split_rows,
+        "long rows, and rows that share words of the output: each stage is a reduction of its own, then a map",
     ),
 )
 """Schedules of rows, in the order in which they are tried."""
@@ -311,4 +339,4 @@ ROW_SCHEDULES: tuple[Candidate[RowsProblem, ScheduledSteps], ...] = (
 @schedule_step.register
 def _rows(step: Rows, target: Target) -> ScheduledSteps:
     problem = RowsProblem(step, target)
-    return _split_rows(problem) if exceeds_binding(step, target) else first_fitting(ROW_SCHEDULES, problem)
+    return _split_rows(problem) if exceeds_binding(step, target) else choose(ROWS_SCHEDULES, problem)

@@ -13,8 +13,9 @@ from dmlgpu.common import symbols
 from dmlgpu.compiler.plan import Apply, Body, Element, PlanTensor, Source, View, row_sizes
 from dmlgpu.compiler.rewrites.sources import is_elementwise, leaves, rewrite
 from dmlgpu.compiler.schedule.launch import choose_walk, loop_launch
+from dmlgpu.compiler.schedule.registry import Verdict, no, only_if
 from dmlgpu.compiler.schedule.steps.maps import ScheduledRuns
-from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.target import Target
 
 SHORTEST_RUN = 16
 """Minimum units of a run for which reading once pays."""
@@ -36,36 +37,45 @@ def fixed_leaves(body: Body, axes: Sequence[int]) -> list[tuple[str, PlanTensor]
     return [(f"fixed{index}", tensor) for index, tensor in enumerate(tensors)]
 
 
-def find_runs(label: str, body: Body, output: PlanTensor, target: Target) -> ScheduledRuns | None:
-    """Return the map of a packed tree along the runs that save most reads; None if none pays."""
-    if target.profile is not Profile.CPU or output.unit_bits < WORD_BITS or not _is_computed(body):
-        return None
+def can_run(body: Body, output: PlanTensor) -> Verdict:
+    """Return whether a packed tree can be computed run by run: it is only arithmetic on elements at equal
+    coordinates, without copies and indices."""
+    plain = all(leaf.view is View.COMPUTE for leaf in leaves(body))
+    is_computed = plain and isinstance(body, Apply) and is_elementwise(body)
+    return only_if(output.unit_bits >= WORD_BITS and is_computed, "it is more than arithmetic on whole words")
+
+
+def runs_pay(body: Body, output: PlanTensor) -> Verdict:
+    """Return whether reading what is the same along a run once saves more than the strides between its units cost."""
+    axis = _axis(body, output)
+    if axis is None:
+        return no("no run of {} units", SHORTEST_RUN)
+    saved, count = len(fixed_leaves(body, [axis])), len(set(leaves(body)))
+    is_near = output.strides[axis] * output.unit_bits // 8 <= LONGEST_STEP
+    pays = 2 * saved >= count if is_near else 4 * saved >= 3 * count
+    return only_if(pays, "{} of {} tensors are the same along a run", saved, count)
+
+
+def _axis(body: Body, output: PlanTensor) -> int | None:
+    """Return the dimension of the runs that save most reads."""
     candidates = [axis for axis in range(output.rank) if output.sizes[axis] >= SHORTEST_RUN]
     saved = {axis: len(fixed_leaves(body, [axis])) for axis in candidates}
-    best = max(candidates, key=lambda axis: (saved[axis], -output.strides[axis]), default=None)
-    read = len(set(leaves(body)))
-    if best is None or not _pays(saved[best], read, output.strides[best] * output.unit_bits // 8):
-        return None
-    parts = _parts(output, best, target)
-    if parts is None:
-        return None
-    body, output, axis = (body, output, best) if parts == 1 else _split(body, output, best, parts)
+    return max(candidates, key=lambda axis: (saved[axis], -output.strides[axis]), default=None)
+
+
+def schedule_runs(label: str, body: Body, output: PlanTensor, target: Target) -> ScheduledRuns | Verdict:
+    """Return the map of a packed tree along the runs that save most reads."""
+    axis = _axis(body, output)
+    parts = None if axis is None else _parts(output, axis, target)
+    if axis is None or parts is None:
+        return no("no run of {} units in the loops that the driver runs to their end", SHORTEST_RUN)
+    read, saved = len(set(leaves(body))), len(fixed_leaves(body, [axis]))
+    body, output, axis = (body, output, axis) if parts == 1 else _split(body, output, axis, parts)
     walk = choose_walk(replace(output, sizes=row_sizes(output.sizes, (axis,))))
-    shared = f"{saved[best]} of {read} tensors are the same along {output.sizes[axis]} units: read once"
+    shared = f"{saved} of {read} tensors are the same along {output.sizes[axis]} units: read once"
     reason = f"on a CPU adapter, {shared if read else 'an invocation writes whole runs and reads no tensor'}"
     launch = loop_launch(walk.count, target)
     return ScheduledRuns(label, launch, output, body, walk, axis, tuple(fixed_leaves(body, [axis])), reason=reason)
-
-
-def _pays(saved: int, count: int, step: int) -> bool:
-    """Return whether reading ``saved`` of ``count`` tensors once saves more than strides of ``step`` bytes cost."""
-    return 2 * saved >= count if step <= LONGEST_STEP else 4 * saved >= 3 * count
-
-
-def _is_computed(body: Body) -> bool:
-    """Return whether a tree is only arithmetic on elements at equal coordinates, without copies and indices."""
-    plain = all(leaf.view is View.COMPUTE for leaf in leaves(body))
-    return plain and isinstance(body, Apply) and is_elementwise(body)
 
 
 def _parts(output: PlanTensor, axis: int, target: Target) -> int | None:

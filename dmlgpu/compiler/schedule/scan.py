@@ -18,11 +18,12 @@ from dmlgpu.compiler.rewrites.collapse import merge_dimensions
 from dmlgpu.compiler.rewrites.packing import WIDEST_UNIT_BITS, pack_tensor, packs_tensor
 from dmlgpu.compiler.rewrites.sources import identity
 from dmlgpu.compiler.schedule.launch import NARROWEST, Launch, choose_walk, loop_launch, row_launch
-from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_step
+from dmlgpu.compiler.schedule.registry import GPUS, Schedule, at_least, at_most, by_profile, choose, register
+from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.splitting import piece, pieces, tightened
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.reductions import TOTAL, ScanSchedule, ScheduledScan
-from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.target import Target
 
 STORE = "schedules/scan_store"
 """Shader for each element: it finishes the accumulator and stores it."""
@@ -256,8 +257,10 @@ class _Cut:
     shortest_block: int
 
 
-_ON_CPU = _Cut(enough=64, in_flight=1024, shortest_line=2048, shortest_block=512)
-_ON_GPU = _Cut(enough=16384, in_flight=32768, shortest_line=256, shortest_block=64)
+_CUTS = by_profile(
+    cpu=_Cut(enough=64, in_flight=1024, shortest_line=2048, shortest_block=512),
+    gpus=_Cut(enough=16384, in_flight=32768, shortest_line=256, shortest_block=64),
+)
 
 
 @dataclass(frozen=True)
@@ -272,19 +275,22 @@ class ScanProblem:
     count: int
     stride: int
     target: Target
+    label: str = "scan"
 
 
-SCAN_SCHEDULES: tuple[Candidate[ScanProblem, ScanSchedule], ...] = (
-    Candidate(
+SCAN_SCHEDULES: tuple[Schedule[ScanProblem, ScanSchedule], ...] = register(
+    Schedule(
+        "scan",
         "tree",
-        "lines that run along memory, on GPUs: a workgroup takes a block tile by tile",
-        lambda lines: (
-            ScanSchedule.TREE
-            if lines.target.profile is not Profile.CPU and lines.stride <= NEAR and lines.count > SERIAL_ON_GPU
-            else None
+        lambda lines: ScanSchedule.TREE,
+        "lines that run along memory: a workgroup takes a block tile by tile",
+        pays=lambda lines: (
+            at_most(lines.stride, NEAR, "elements from one to the next in memory")
+            and at_least(lines.count, SERIAL_ON_GPU + 1, "elements of a line")
         ),
+        profiles=GPUS,
     ),
-    Candidate("serial", "everything else: an invocation takes a block", lambda lines: ScanSchedule.SERIAL),
+    Schedule("scan", "serial", lambda lines: ScanSchedule.SERIAL, "everything else: an invocation takes a block"),
 )
 """Schedules of scans, in the order in which they are tried."""
 
@@ -292,14 +298,14 @@ SCAN_SCHEDULES: tuple[Candidate[ScanProblem, ScanSchedule], ...] = (
 def choose_schedule(source: PlanTensor, output: PlanTensor, target: Target) -> ScanSchedule:
     """Return whether an invocation or a workgroup scans a block of a line along the last dimension."""
     stride = max(source.strides[-1], output.strides[-1])
-    return first_fitting(SCAN_SCHEDULES, ScanProblem(source.sizes[-1], stride, target))
+    return choose(SCAN_SCHEDULES, ScanProblem(source.sizes[-1], stride, target))
 
 
 def block_length(lines: int, units: int, schedule: ScanSchedule, target: Target) -> int:
     """Return the units of a block: a whole line, or less if lines are long or few."""
     if schedule is ScanSchedule.TREE:
         return _tree_length(lines, units, target)
-    cut = _ON_CPU if target.profile is Profile.CPU else _ON_GPU
+    cut = _CUTS[target.profile]
     limit = target.loop_limit  # which a few loops must not reach
     blocks = -(-units // (LONGEST_WALK if limit is None else min(LONGEST_WALK, limit // 4)))
     if lines < cut.enough and units >= cut.shortest_line:
