@@ -17,8 +17,8 @@ from dmlgpu.compiler.graph.compiler import compile_network
 from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.program import Program
-from dmlgpu.compiler.schedule import convolution_choice, gemm_choice
-from dmlgpu.compiler.stages import compile_operator
+from dmlgpu.compiler.schedule.registry import observed_choices
+from dmlgpu.compiler.stages import stages
 from dmlgpu.compiler.target import Target
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.keys import Key
@@ -174,10 +174,6 @@ def _no_build(sizes: Sizes, make: TensorMaker) -> OperatorDesc:
     raise AssertionError("maps are built from their cases")
 
 
-SCHEDULE_NAMES = tuple(dict.fromkeys((*convolution_choice.NAMES, *gemm_choice.NAMES)))
-"""Values of ``Overrides.schedule`` for some operator."""
-
-
 def schedules_of(workload: Workload, target: Target) -> tuple[str, ...]:
     """Return the names of schedules that compile a workload to different kernels, after the empty name of the default
     choice.
@@ -187,13 +183,18 @@ def schedules_of(workload: Workload, target: Target) -> tuple[str, ...]:
     """
     target = target.for_operators(workload.half_precision)
     render = _renderer(workload)
-    known = {_texts(render(target)): ""}
-    for name in SCHEDULE_NAMES:
+    known: dict[object, str] = {}
+    names = [""]  # grows by those of the choices that others lead to
+    for name in names:
         try:
-            texts = _texts(render(target.with_overrides(schedule=name)))
-        except DmlError:  # it does not fit, or is of another operator
-            continue
-        known.setdefault(texts, name)
+            with observed_choices() as choices:
+                known.setdefault(_texts(render(target.with_overrides(schedule=name))), name)
+        except DmlError:
+            if not name:
+                raise
+            continue  # it does not fit
+        tried = dict.fromkeys(each.name for choice in choices for each in choice.tried)
+        names += [name for name in tried if name not in names]
     return tuple(known.values())
 
 
@@ -204,7 +205,7 @@ def _renderer(workload: Workload) -> Callable[[Target], Program]:
     if isinstance(desc, GraphDesc):
         network = resolve(desc)
         return lambda target: compile_network(network, target, ()).program
-    return lambda target: compile_operator(desc, target)
+    return lambda target: stages(desc, target).program
 
 
 def _texts(program: Program) -> tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...]:

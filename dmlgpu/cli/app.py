@@ -132,6 +132,9 @@ def show(
     what: Annotated[str, subject("CASE|OPERATOR|MODEL|KERNEL", "Case, operator, model or kernel to show.")],
     adapter: Adapter = None,
     wgsl: Annotated[bool, typer.Option("--wgsl", help="Print only the WGSL source of the kernels.")] = False,
+    why: Annotated[
+        bool, typer.Option("--why", help="Print only the schedules of each step: the one taken, and why no other.")
+    ] = False,
     isa: Annotated[
         str | None,
         typer.Option("--isa", metavar="FAMILY", help="Print the instructions for an AMD GPU family, such as navi31."),
@@ -160,7 +163,7 @@ def show(
     \b
     Examples:
       dmlgpu show gather_nd1
-      dmlgpu show gemm --schedules gpu
+      dmlgpu show gemm --schedules gpu --why
       dmlgpu show graph-float32-16-s0 --full
       dmlgpu show model.py:outputs --without element-wise
       dmlgpu show model.onnx --shape x=1x3x48x192
@@ -175,6 +178,7 @@ def show(
         adapter,
         as_text=not as_json,
         wgsl=wgsl,
+        why=why,
         isa=isa,
         dump=dump,
         timings=timings,

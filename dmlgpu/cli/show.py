@@ -28,6 +28,7 @@ from dmlgpu.compiler.explain import (
     Explanation,
     as_json,
     check,
+    choices_json,
     description,
     explain_graph,
     explain_operator,
@@ -55,6 +56,7 @@ def show(
     *,
     as_text: bool = True,
     wgsl: bool = False,
+    why: bool = False,
     isa: str | None = None,
     dump: Path | None = None,
     timings: bool = False,
@@ -71,6 +73,7 @@ def show(
         adapter: Part of an adapter's name, or its number; None selects the default.
         as_text: Print text; else JSON.
         wgsl: Print only the source of the kernels.
+        why: Print only the schedules of each step, with why each was taken or not; add them to JSON.
         isa: Print only the instructions for an AMD GPU family (see ``radv.compile_workloads``).
         dump: Folder for plan, schedule, program, kernels and JSON.
         timings: Also compile on a device, and print the time of each stage.
@@ -89,19 +92,21 @@ def show(
     if schedules is not None and schedules not in FAMILIES:
         raise InvalidArgument(f"--schedules must be one of {', '.join(FAMILIES)}, got {schedules!r}")
     _reject(wgsl and (timings or not as_text), "--wgsl cannot be combined with --json or --timings")
+    _reject(why and (wgsl or timings), "--why cannot be combined with --wgsl or --timings")
     if isa is not None:
         _reject(
-            adapter or wgsl or dump or timings or full or schedules or precise or without or not as_text,
+            adapter or wgsl or why or dump or timings or full or schedules or precise or without or not as_text,
             "--isa can be combined with --shape only; it compiles with the schedules of a discrete GPU",
         )
         show_isa(what, isa, shapes)
         return
     others = wgsl or dump or timings or full or schedules or without
     if what.lower().endswith(".onnx"):
-        _reject(others, "for an ONNX model, show takes only --adapter, --precise, --shape and --json")
-        show_onnx(Path(what), adapter, shapes, as_text=as_text, precise=precise)
+        _reject(others, "for an ONNX model, show takes only --adapter, --precise, --shape, --why and --json")
+        show_onnx(Path(what), adapter, shapes, as_text=as_text, precise=precise, why=why)
         return
     _reject(shapes, "--shape needs an ONNX model")
+    others = others or why
     if _shown_language_model(what, adapter, bool(others or precise), as_text=as_text):
         return
     if is_kernel_file(what):
@@ -111,7 +116,7 @@ def show(
     subjects = find_subjects(what)
     info = choose_adapter(adapter)
     if _target(info, schedules, half_precision=False, precise=precise) is None:
-        if wgsl or dump is not None or timings:
+        if wgsl or why or dump is not None or timings:
             raise NotSupported(
                 f"{info} runs no kernels; --schedules {'|'.join(FAMILIES)} shows kernels of other adapters"
             )
@@ -126,11 +131,17 @@ def show(
     elif as_text:
         for index, (explanation, times) in enumerate(zip(explained, taken, strict=True)):
             print(end="\n" if index else "")
-            _print(explanation, times, full=full)
+            _print_choices(explanation) if why else _print(explanation, times, full=full)
     else:
         pairs = zip(explained, taken, strict=True)
         _print_json(
-            info, [as_json(explanation) | ({"timings": times} if times else {}) for explanation, times in pairs]
+            info,
+            [
+                as_json(explanation)
+                | ({"choices": choices_json(explanation)} if why else {})
+                | ({"timings": times} if times else {})
+                for explanation, times in pairs
+            ],
         )
 
 
@@ -191,6 +202,13 @@ def _explained(
 
 
 # ---- text
+
+
+def _print_choices(explained: Explanation) -> None:
+    """Print the schedules of each step, below the title."""
+    tables.text(f"{explained.title} for {explained.target.name!r} ({explained.target.profile})")
+    for _, choice in explained.choices:
+        print(f"\n{choice}")
 
 
 def _print(explained: Explanation, times: Mapping[str, float], *, full: bool) -> None:
@@ -403,7 +421,15 @@ def _shown_language_model(what: str, adapter: str | None, has_others: bool, *, a
     return True
 
 
-def show_onnx(path: Path, adapter: str | None, shapes: Sequence[str], *, as_text: bool, precise: bool = False) -> None:
+def show_onnx(
+    path: Path,
+    adapter: str | None,
+    shapes: Sequence[str],
+    *,
+    as_text: bool,
+    precise: bool = False,
+    why: bool = False,
+) -> None:
     """Print inputs, outputs, operators, unsupported nodes, and where each node will run.
 
     Args:
@@ -412,6 +438,7 @@ def show_onnx(path: Path, adapter: str | None, shapes: Sequence[str], *, as_text
         shapes: Shapes of inputs, each ``name=1x3``. Free dimensions default to 1.
         as_text: Print text; else JSON.
         precise: As on ``Device(precise=True)``.
+        why: As for ``show``.
 
     Raises:
         ModelError, InvalidArgument: If the model or a shape is malformed.
@@ -422,10 +449,17 @@ def show_onnx(path: Path, adapter: str | None, shapes: Sequence[str], *, as_text
 
     device = Device(choose_adapter(adapter), precise=precise)
     model = preview(path, device, dict(map(parse_shape, shapes)))
-    if as_text:
+    if why and target_of(device.adapter) is None:
+        raise NotSupported(f"{device.adapter} runs no kernels, so that no schedule is chosen")
+    if why and as_text:
+        for explained in _explained_segments(model):
+            _print_choices(explained)
+    elif as_text:
         _print_preview(model, device)
     else:
-        print(json.dumps(_preview_json(model, device), indent=2, ensure_ascii=False))
+        choices = [choice for each in _explained_segments(model) for choice in choices_json(each)] if why else []
+        facts = _preview_json(model, device) | ({"choices": choices} if why else {})
+        print(json.dumps(facts, indent=2, ensure_ascii=False))
 
 
 def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
@@ -441,13 +475,15 @@ def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
         raise InvalidArgument(f"--shape must be name=1x3x48x192, got {text!r}") from None
 
 
+def _explained_segments(model: Preview) -> list[Explanation]:
+    """Return the graphs that run first; none on ``numpy``, which runs no kernels."""
+    explained = (segment.kernels.explanation for segment in model.segments)
+    return [explanation for explanation in explained if explanation is not None]
+
+
 def _preview_facts(model: Preview) -> dict[str, Any]:
-    """Return facts of the graphs that run first; empty on ``numpy``, which runs no kernels."""
-    explained = [
-        segment_explanation
-        for segment in model.segments
-        if (segment_explanation := segment.kernels.explanation) is not None
-    ]
+    """Return facts of the graphs that run first; empty if there are none."""
+    explained = _explained_segments(model)
     if not explained:
         return {}
     counted = [

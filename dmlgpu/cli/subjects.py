@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from dmlgpu.bench.choosing import SCHEDULE_NAMES, of_case, of_operator
+from dmlgpu.bench.choosing import of_case, of_operator
 from dmlgpu.bench.kernel_files import kernel_workload, read_kernel_source
 from dmlgpu.bench.specs import BenchSpec, KernelOptions, is_kernel_file, suite_names, suite_rows
 from dmlgpu.bench.workload import OwnKernel, Workload, read_contents, read_desc
@@ -19,6 +19,7 @@ from dmlgpu.catalog.enums import DataType, ExecutionFlags
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler.graph.description import GraphDesc
+from dmlgpu.compiler.schedule.registry import check_name
 from dmlgpu.conformance.cases.layouts import TensorLayout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_names
@@ -257,9 +258,8 @@ def compiled_workloads(specs: Sequence[BenchSpec], profile: str = "") -> tuple[W
             continue
         for subject in find_workloads([spec]):
             for schedule in subject.schedules or ("",):
-                if schedule not in ("", *SCHEDULE_NAMES):
-                    known = ", ".join(SCHEDULE_NAMES)
-                    raise InvalidArgument(f"a schedule to compile must be one of {known}, got {schedule!r}")
+                if schedule:
+                    check_name(schedule)
                 name = f"{subject.workload.name}, schedule {schedule}" if schedule else subject.workload.name
                 workloads.append(replace(subject.workload, name=name, schedule=schedule))
     workloads += [of_case(name) for name in (case_names(profile) if profile else ())]

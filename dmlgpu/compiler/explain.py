@@ -11,13 +11,14 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, TypeAlias
 
 from dmlgpu.catalog.enums import FeatureLevel
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler import operators
 from dmlgpu.compiler.graph.compiler import CompiledGraph, as_plan, compile_network
 from dmlgpu.compiler.graph.description import ConstantNode, GraphDesc
 from dmlgpu.compiler.graph.network import NetworkNode
@@ -41,7 +42,8 @@ from dmlgpu.compiler.plan import (
 from dmlgpu.compiler.plan.parts import read, written
 from dmlgpu.compiler.plan.text import equations, kind_of
 from dmlgpu.compiler.program import Program, RenderedKernel
-from dmlgpu.compiler.schedule.scheduling import schedule_in_parts
+from dmlgpu.compiler.schedule.registry import Choice, observed_choices
+from dmlgpu.compiler.schedule.scheduling import in_plain_steps, schedule_in_parts
 from dmlgpu.compiler.schedule.steps.base import AnyScheduled, KernelStep, ScheduledPlan, ScheduledSteps, in_turns
 from dmlgpu.compiler.stages import stages
 from dmlgpu.compiler.target import Target
@@ -221,6 +223,23 @@ class Explanation:
         return (*executed, *once)
 
     @functools.cached_property
+    def choices(self) -> tuple[tuple[int | None, Choice], ...]:
+        """Choices of schedules, each with the index of its step; first those that replace a step by plainer ones, with
+        None."""
+        descs = [("", self.desc)] if isinstance(self.desc, OperatorDesc) else []
+        descs += [(node.name, node.desc) for node in (() if self.graph is None else self.graph.network.nodes)]
+        choices: dict[tuple[int | None, Choice], None] = {}
+        for name, desc in descs:
+            with observed_choices() as planned:
+                in_plain_steps(operators.lower(desc), self.target)
+            choices |= dict.fromkeys((None, replace(choice, label=name or choice.label)) for choice in planned)
+        for index, step in enumerate(self.steps):
+            with observed_choices() as scheduled:
+                schedule_in_parts(step, self.target)
+            choices |= dict.fromkeys((index, choice) for choice in scheduled)
+        return tuple(choices)
+
+    @functools.cached_property
     def nodes(self) -> tuple[tuple[NetworkNode, ...], ...]:
         """Nodes that each of ``steps`` computes; none for an operator."""
         if self.graph is None:
@@ -321,7 +340,7 @@ def explain_graph(title: str, desc: GraphDesc, target: Target, disabled: Collect
 
 
 def as_json(explanation: Explanation) -> dict[str, Any]:
-    """Return an explanation in JSON types: dictionaries, lists, strings, numbers and None."""
+    """Return an explanation in JSON types: dictionaries, lists, strings, numbers and None; without ``choices``."""
     program, target = explanation.program, explanation.target
     return {
         "title": explanation.title,
@@ -338,6 +357,21 @@ def as_json(explanation: Explanation) -> dict[str, Any]:
         },
         "fusion": _fusion(explanation),
     }
+
+
+def choices_json(explanation: Explanation) -> list[dict[str, Any]]:
+    """Return the choices of schedules in JSON types."""
+    return [
+        {
+            "step": step,
+            "kind": choice.kind,
+            "label": choice.label,
+            "schedules": [
+                {"name": tried.name, "outcome": tried.outcome.value, "reason": tried.text} for tried in choice.tried
+            ],
+        }
+        for step, choice in explanation.choices
+    ]
 
 
 def description(desc: OperatorDesc | GraphDesc) -> dict[str, Any]:

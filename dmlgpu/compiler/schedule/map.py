@@ -226,7 +226,7 @@ MAP_SCHEDULES: tuple[Schedule[MapProblem, ScheduledSteps], ...] = register(
         "map",
         "map",
         lambda problem: _units(problem, problem.launch(problem.items)),
-        "everything else: every unit by itself",
+        "every unit by itself",
     ),
 )
 """Schedules of maps, in the order in which they are tried."""

@@ -96,7 +96,7 @@ SORT_SCHEDULES: tuple[Schedule[SortProblem, ScheduledSteps], ...] = register(
         _best_first,
         "few of many elements: most of them are never sorted",
     ),
-    Schedule("sort", "tiles", _in_tiles, "everything else: tiles are sorted in registers or workgroups, and merged"),
+    Schedule("sort", "tiles", _in_tiles, "tiles are sorted in registers or workgroups, and merged"),
 )
 """Schedules of sorting, in the order in which they are tried."""
 
@@ -256,7 +256,7 @@ class SortTileProblem:
     length: int
     lanes: int
     target: Target
-    label: str = "sort"
+    label: str = ""
 
     @property
     def in_registers(self) -> int:

@@ -119,7 +119,7 @@ POOL_SCHEDULES: tuple[Schedule[StepProblem[Pool], Sequence[Step]], ...] = regist
         "pool",
         "places",
         lambda problem: _by_places(problem.step),
-        "everything else: a reduction to the place of the largest element, and a map that takes it from there",
+        "a reduction to the place of the largest element, and a map that takes it from there",
     ),
 )
 """Schedules of maximum pooling, in the order in which they are tried."""

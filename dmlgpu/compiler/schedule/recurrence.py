@@ -154,7 +154,7 @@ RECURRENCE_SCHEDULES: tuple[Schedule[StepProblem[Recurrence], ScheduledSteps], .
         "recurrence",
         "single",
         _single,
-        "every time step: an invocation computes whole sums of a unit of some sequences",
+        "an invocation computes whole sums of a unit of some sequences",
     ),
 )
 """Schedules of a time step, tried in order."""

@@ -137,7 +137,7 @@ REDUCE_SCHEDULES: tuple[Schedule[ReduceProblem, _ReduceUnits], ...] = register(
         "reduce",
         "elements",
         lambda problem: _along(problem, problem.step.source),
-        "everything else: an invocation or a workgroup takes a row element by element, or a part of one",
+        "an invocation or a workgroup takes a row element by element, or a part of one",
     ),
 )
 """Schedules of reductions, in the order in which they are tried: the units of their first kernel. Each takes two
@@ -474,7 +474,7 @@ class RowProblem:
     count: int
     outer: bool
     target: Target
-    label: str = "row"
+    label: str = ""
 
 
 def _walks_to_the_end(problem: RowProblem) -> Verdict:

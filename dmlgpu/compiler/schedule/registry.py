@@ -203,8 +203,8 @@ def check_name(name: str) -> None:
         return
     similar = difflib.get_close_matches(name, schedule_names(), 1)
     hint = f"; did you mean {similar[0]!r}?" if similar else ""
-    lists = "; ".join(f"of {kind}: {', '.join(each.name for each in known)}" for kind, known in SCHEDULES.items())
-    raise InvalidArgument(f"no kind of step has a schedule {name!r}{hint}\n{lists}")
+    lists = "; ".join(f"{', '.join(each.name for each in known)} ({kind})" for kind, known in SCHEDULES.items())
+    raise InvalidArgument(f"a schedule must be one of {lists}, got {name!r}{hint}")
 
 
 def requested(schedules: Sequence[Schedule[Problem, Built]], target: Target) -> str:
@@ -229,8 +229,8 @@ def choose(schedules: Sequence[Schedule[Problem, Built]], problem: Problem, tune
         tuned: Name of the schedule that tuning found fastest; taken if it fits and no other is requested.
 
     Raises:
-        InvalidArgument: If ``Overrides.schedule`` names no schedule, or one of the list that does not fit; or if the last
-            schedule of the list is needed and is switched off.
+        InvalidArgument: If ``Overrides.schedule`` names no schedule, or one of the list that does not fit; or if the
+            last schedule of the list is needed and is switched off.
     """
     name = requested(schedules, problem.target)
     named = [schedule for schedule in schedules if schedule.name == (name or tuned)]
@@ -293,6 +293,12 @@ class Choice:
     kind: str
     label: str
     tried: tuple[Tried, ...]
+
+    def __str__(self) -> str:
+        """Return a line per schedule."""
+        width = max(len(tried.name) for tried in self.tried)
+        lines = (f"  {tried.name:{width}}  {tried}" for tried in self.tried)
+        return "\n".join([f"{self.kind} {self.label!r}" if self.label else self.kind, *lines])
 
 
 _observed: ContextVar[list[Choice] | None] = ContextVar("_observed", default=None)

@@ -51,9 +51,10 @@ def runs_pay(body: Body, output: PlanTensor) -> Verdict:
     if axis is None:
         return no("no run of {} units", SHORTEST_RUN)
     saved, count = len(fixed_leaves(body, [axis])), len(set(leaves(body)))
-    is_near = output.strides[axis] * output.unit_bits // 8 <= LONGEST_STEP
-    pays = 2 * saved >= count if is_near else 4 * saved >= 3 * count
-    return only_if(pays, "{} of {} tensors are the same along a run", saved, count)
+    if output.strides[axis] * output.unit_bits // 8 <= LONGEST_STEP:
+        return only_if(2 * saved >= count, "{} of {} tensors are the same along a run, less than half", saved, count)
+    pays = 4 * saved >= 3 * count
+    return only_if(pays, "{} of {} tensors are the same along a run across rows, less than 3/4", saved, count)
 
 
 def _axis(body: Body, output: PlanTensor) -> int | None:

@@ -275,7 +275,7 @@ class ScanProblem:
     count: int
     stride: int
     target: Target
-    label: str = "scan"
+    label: str = ""
 
 
 SCAN_SCHEDULES: tuple[Schedule[ScanProblem, ScanSchedule], ...] = register(
@@ -290,7 +290,7 @@ SCAN_SCHEDULES: tuple[Schedule[ScanProblem, ScanSchedule], ...] = register(
         ),
         profiles=GPUS,
     ),
-    Schedule("scan", "serial", lambda lines: ScanSchedule.SERIAL, "everything else: an invocation takes a block"),
+    Schedule("scan", "serial", lambda lines: ScanSchedule.SERIAL, "an invocation takes a block"),
 )
 """Schedules of scans, in the order in which they are tried."""
 

@@ -11,8 +11,11 @@ from onnx import TensorProto, helper, numpy_helper
 from dmlgpu.bench.ceilings import CachedCeilings, Ceilings, Share, load_ceilings, save_ceilings
 from dmlgpu.bench.counting import Counts
 from dmlgpu.bench.profiles import tables
+from dmlgpu.cli import show
 from dmlgpu.cli.profile_onnx import device_ceilings, print_profile
 from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler.target import Target
+from dmlgpu.frontends.onnx import placement
 from dmlgpu.frontends.onnx.operators import elementwise
 from dmlgpu.frontends.onnx.placement import Placement
 from dmlgpu.frontends.onnx.watching import RunProfile
@@ -302,3 +305,14 @@ def test_show_lists_unsupported_nodes(tmp_path):
     onnx.save(helper.make_model(graph, opset_imports=sets, ir_version=10), tmp_path / "m.onnx")
     results = json.loads(run_here("show", tmp_path / "m.onnx", "--adapter", "numpy", "--json").stdout)
     assert results["unsupported"] == {"odd.Nothing": ["unknown"]}
+
+
+def test_why_lists_the_schedules_of_each_step(model, monkeypatch):
+    path = model
+    assert "runs no kernels" in run_here("show", path, "--adapter", "numpy", "--why").stderr
+    for module in (placement, show):
+        monkeypatch.setattr(module, "target_of", lambda info, *_: Target("any"))
+    text = run_here("show", path, "--adapter", "numpy", "--why").stdout
+    assert "  strided      for GPUs\n" in text
+    choices = json.loads(run_here("show", path, "--adapter", "numpy", "--why", "--json").stdout)["choices"]
+    assert {tuple(choice) for choice in choices} == {("step", "kind", "label", "schedules")}

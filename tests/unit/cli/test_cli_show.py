@@ -386,6 +386,48 @@ def test_kernels_of_the_initialization_are_dumped_first(tmp_path: Path) -> None:
     assert "initialize" in names[0] and "initialize" not in names[-1]
 
 
+# ---- the choice of schedules
+
+POOLING = "max_pooling-int32-8x32x1x15-broadcast-s0"
+
+
+def test_why_lists_the_schedules_of_each_step() -> None:
+    assert shown(POOLING, "--why").splitlines()[1:] == [
+        "",
+        "pool",
+        "  tiles   taken: short windows: an invocation chooses for a tile of positions, from rows that it reads once",
+        "  places  comes later",
+    ]
+    lines = shown("activation_relu", "--why").splitlines()
+    assert lines[2] == "map 'map'" and lines[3].startswith("  upsample     does not fit: ")
+    assert "  strided      for GPUs" in lines and lines[-1] == "  map          taken: every unit by itself"
+
+
+def test_why_adds_choices_to_json(file: Path) -> None:
+    (entry,) = json.loads(shown(POOLING, "--why", "--json"))["shown"]
+    (planned, scheduled) = entry.pop("choices")
+    check_schema(entry)
+    assert planned == {**scheduled, "step": None} and scheduled["step"] == 0
+    assert (planned["kind"], planned["label"]) == ("pool", "")
+    first, last = planned["schedules"]
+    assert (first["name"], first["outcome"], first["reason"][:14]) == ("tiles", "taken", "short windows:")
+    assert last == {"name": "places", "outcome": "comes later", "reason": ""}
+    (graph,) = json.loads(shown(f"{file}:outputs", "--why", "--json"))["shown"]
+    assert [choice["step"] for choice in graph["choices"]] == list(range(len(graph["steps"])))
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (("--wgsl",), "--why cannot be combined with --wgsl or --timings"),
+        (("--isa", "navi31"), "--isa can be combined with --shape only"),
+        (("-a", "numpy"), f"{NUMPY_ADAPTER} runs no kernels"),
+    ],
+)
+def test_why_needs_kernels(options: tuple[str, ...], expected: str) -> None:
+    assert refused("gemm", "--why", *options).startswith(expected)
+
+
 # ---- adapters
 
 
