@@ -208,7 +208,7 @@ def check_name(name: str) -> None:
 
 
 def requested(schedules: Sequence[Schedule[Problem, Built]], target: Target) -> str:
-    """Return the name of the schedule in a list that ``Overrides.schedule`` requests; empty if it requests none of these.
+    """Return the name of the schedule in a list that is requested; empty if none of these is.
 
     Raises:
         InvalidArgument: If no kind has a schedule of this name.
