@@ -117,10 +117,6 @@ class MapProblem:
         return max(1, WIDEST_UNIT_BITS // widest)
 
 
-def _single(kernel: KernelStep | Verdict) -> ScheduledSteps | Verdict:
-    return kernel if isinstance(kernel, Verdict) else ScheduledSteps((kernel,))
-
-
 def _owns_all_bits(problem: MapProblem) -> Verdict:
     return only_if(not problem.step.keeps_neighbors, "bits between its elements belong to other steps")
 
@@ -135,22 +131,22 @@ def _pays_strided(problem: MapProblem) -> Verdict:
     """Return whether invocations with several units read them faster, and still fill a GPU."""
     return (
         only_if(is_cheap(problem.packed[0]), "elements are expensive")
-        and at_least(problem.strided, 2, "units of 16 bytes")
+        and only_if(problem.strided > 1, "units have 16 bytes")
         and at_least(problem.items, FULL_CARD * problem.strided, "units")
     )
 
 
-MAP_SCHEDULES: tuple[Schedule[MapProblem, ScheduledSteps], ...] = register(
+MAP_SCHEDULES: tuple[Schedule[MapProblem, KernelStep | ScheduledSteps], ...] = register(
     Schedule(
         "map",
         "upsample",
-        lambda problem: _single(find_upsample(problem.step, problem.target)),
+        lambda problem: find_upsample(problem.step, problem.target),
         "resampling by whole factors: every output element of an input element has constant weights",
     ),
     Schedule(
         "map",
         "downsample",
-        lambda problem: _single(find_downsample(problem.step, problem.target)),
+        lambda problem: find_downsample(problem.step, problem.target),
         "antialiased resampling by a whole factor: all output elements have the same weights",
     ),
     Schedule(
@@ -163,27 +159,25 @@ MAP_SCHEDULES: tuple[Schedule[MapProblem, ScheduledSteps], ...] = register(
     Schedule(
         "map",
         "transpose",
-        lambda problem: _single(
-            find_transpose(problem.label, *problem.merged, problem.target, keeps_ones=problem.step.is_once)
-        ),
+        lambda problem: find_transpose(problem.label, *problem.merged, problem.target, keeps_ones=problem.step.is_once),
         "plain copies between memory along different dimensions: square tiles in registers",
     ),
     Schedule(
         "map",
         "interleave",
-        lambda problem: _single(find_interleave(problem.label, *problem.merged, problem.target)),
+        lambda problem: find_interleave(problem.label, *problem.merged, problem.target),
         "plain copies between planes and groups of few elements: whole units on both sides",
     ),
     Schedule(
         "map",
         "dequantize",
-        lambda problem: _single(find_dequantized(problem.step, problem.target)),
+        lambda problem: find_dequantized(problem.step, problem.target),
         "words of quantized columns into memory contiguous across columns: each word is read once",
     ),
     Schedule(
         "map",
         "blocks",
-        lambda problem: _single(schedule_blocks(problem.label, *problem.packed, problem.target)),
+        lambda problem: schedule_blocks(problem.label, *problem.packed, problem.target),
         "lookups of whole blocks: where a block lies is computed once",
         fits=lambda problem: has_blocks(*problem.packed),
         pays=lambda problem: blocks_pay(problem.packed[1]),
@@ -192,7 +186,7 @@ MAP_SCHEDULES: tuple[Schedule[MapProblem, ScheduledSteps], ...] = register(
     Schedule(
         "map",
         "runs",
-        lambda problem: _single(schedule_runs(problem.label, *problem.packed, problem.target)),
+        lambda problem: schedule_runs(problem.label, *problem.packed, problem.target),
         "arithmetic with operands that are the same along a dimension: these are read once",
         fits=lambda problem: _owns_all_bits(problem) and can_run(*problem.packed),
         pays=lambda problem: runs_pay(*problem.packed),
@@ -201,7 +195,7 @@ MAP_SCHEDULES: tuple[Schedule[MapProblem, ScheduledSteps], ...] = register(
     Schedule(
         "map",
         "word-rows",
-        lambda problem: _single(find_word_rows(problem.step, *problem.packed, problem.run, problem.target)),
+        lambda problem: find_word_rows(problem.step, *problem.packed, problem.run, problem.target),
         "copies of bytes in rows that have words of their own: whole words are copied",
         profiles=CPU,
     ),
@@ -236,7 +230,8 @@ MAP_SCHEDULES: tuple[Schedule[MapProblem, ScheduledSteps], ...] = register(
 def _map(step: Map, target: Target) -> ScheduledSteps:
     _check_loops(step.body, target)
     body, output = _flat_hardmax(step.body, step.output)
-    return choose(MAP_SCHEDULES, MapProblem(replace(step, body=body, output=output), target))
+    scheduled = choose(MAP_SCHEDULES, MapProblem(replace(step, body=body, output=output), target))
+    return scheduled if isinstance(scheduled, ScheduledSteps) else ScheduledSteps((scheduled,))
 
 
 def _check_loops(body: Body, target: Target) -> None:
@@ -271,7 +266,7 @@ def _flat_hardmax(body: Body, output: PlanTensor) -> tuple[Body, PlanTensor]:
     return apply(CONVERT, output.data_type, flat.sizes, portable=True, input=ones), flat
 
 
-def _units(problem: MapProblem, launch: Launch, *, by_words: bool = False) -> ScheduledSteps:
+def _units(problem: MapProblem, launch: Launch, *, by_words: bool = False) -> ScheduledMap:
     """Return the map unit by unit."""
     step, (body, output), walk = problem.step, problem.packed, problem.walk
     run = problem.run if by_words else None
@@ -279,10 +274,9 @@ def _units(problem: MapProblem, launch: Launch, *, by_words: bool = False) -> Sc
     together = "an invocation reads several units before it writes one, so that it waits once" * launch.strided
     reason = "; ".join(filter(None, (_why_units(output), walk.reason, together)))
     least_copy = problem.target.least_copy
-    kernel = ScheduledMap(
+    return ScheduledMap(
         step.label, launch, output, body, walk, is_costly(body), run, least_copy=least_copy, reason=reason
     )
-    return ScheduledSteps((kernel,))
 
 
 def _why_units(output: PlanTensor) -> str:

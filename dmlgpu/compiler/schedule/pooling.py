@@ -14,7 +14,7 @@ from dmlgpu.compiler.rewrites.packing import UNIT, packs_tensor
 from dmlgpu.compiler.rewrites.windows import largest_places, taken_from_places
 from dmlgpu.compiler.schedule.launch import light_tile_launch, tile_launch
 from dmlgpu.compiler.schedule.registry import YES, Schedule, Verdict, at_most, choose, only_if, register
-from dmlgpu.compiler.schedule.scheduling import StepProblem, plain_steps, schedule_step, schedule_steps
+from dmlgpu.compiler.schedule.scheduling import StepProblem, plain_steps, schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.products import Patch
 from dmlgpu.compiler.schedule.tiles import MAX_ACROSS, packed_patch, tile_columns, tile_rows, tiles, unchanged
@@ -37,12 +37,6 @@ _UNSIGNED = {8: DataType.UINT8, 16: DataType.UINT16, 32: DataType.UINT32}
 def _plain_pool(step: Pool, target: Target) -> Sequence[Step]:
     """Return the pool itself if it is computed in tiles, else a reduction to indices and a map."""
     return choose(POOL_SCHEDULES, StepProblem(step, target))
-
-
-@schedule_step.register
-def _pool(step: Pool, target: Target) -> ScheduledSteps:
-    plain = plain_steps(step, target)
-    return _in_tiles(step, target) if plain == (step,) else schedule_steps(plain, target)
 
 
 def _can_be_tiled(problem: StepProblem[Pool]) -> Verdict:
@@ -77,8 +71,9 @@ def _by_places(step: Pool) -> tuple[Step, Step]:
     return replace(finding, label=step.label), taken_from_places(step, places)
 
 
+@schedule_step.register
 def _in_tiles(step: Pool, target: Target) -> ScheduledSteps:
-    """Return a single kernel, which treats elements as unsigned integers."""
+    """Return a single kernel, which treats elements as unsigned integers. Plans keep only pools in tiles."""
     windows, output = step.windows, _bits(step.output)
     is_light = _is_light(windows)
     if is_light:
