@@ -100,7 +100,7 @@ def show(
         )
         show_isa(what, isa, shapes)
         return
-    others = wgsl or dump or timings or full or schedules or without
+    others = bool(wgsl or dump or timings or full or schedules or without)
     if what.lower().endswith(".onnx"):
         _reject(others, "for an ONNX model, show takes only --adapter, --precise, --shape, --why and --json")
         show_onnx(Path(what), adapter, shapes, as_text=as_text, precise=precise, why=why)
