@@ -113,10 +113,16 @@ class RowsProblem:
         return dimension is None or dimension >= self.rows.axes[0]
 
     @property
+    def count(self) -> int:
+        """Number of rows, or of units of adjacent rows."""
+        rows, _ = self.packed
+        return math.prod(rows.source.sizes[: rows.axes[0]])
+
+    @property
     def units(self) -> int:
         """Units of a row."""
         rows, _ = self.packed
-        return math.prod(rows.output.sizes[axis] for axis in rows.axes)
+        return math.prod(rows.source.sizes[axis] for axis in rows.axes)
 
     @functools.cached_property
     def walk(self) -> Walk:
@@ -142,17 +148,47 @@ def _merged(step: Rows) -> Rows:
 # ---- one kernel
 
 
-def _whole_rows(problem: RowsProblem) -> ScheduledSteps | Verdict:
-    """Return a single kernel, if rows are short enough and share no words of the output."""
-    (rows, _), along, target = problem.packed, problem.is_along, problem.target
-    source, body, output, axes = rows.source, rows.body, rows.output, rows.axes
-    count = math.prod(source.sizes[: axes[0]])
-    units = math.prod(source.sizes[axis] for axis in axes)
-    if output.unit_bits < WORD_BITS:
+def _fits_whole(problem: RowsProblem) -> Verdict:
+    """Return whether rows are short enough for one kernel, and share no words of the output."""
+    rows, _ = problem.packed
+    if rows.output.unit_bits < WORD_BITS:
         return no("elements share words")
-    if choose_parts(count, units, target) > 1:
-        return no("{:,} rows of {:,} units are too few, or too long", count, units)
-    schedule, walk = choose_schedule(count, units, target), problem.walk
+    is_whole = choose_parts(problem.count, problem.units, problem.target) == 1
+    return only_if(is_whole, "{:,} x {:,} units: rows are too few, or too long", problem.count, problem.units)
+
+
+def _can_store_together(problem: RowsProblem) -> Verdict:
+    """Return whether the invocations of a subgroup can store their rows together."""
+    (rows, _), target = problem.packed, problem.target
+    if not (whole := _fits_whole(problem)):
+        return whole
+    if choose_schedule(problem.count, problem.units, target) is not ReduceSchedule.SERIAL or not problem.is_along:
+        return no("an invocation does not take one row")
+    if not (target.runs_in_lockstep and target.has("subgroup")):
+        return no("a workgroup is not a subgroup")
+    contiguous = rows.output.strides[rows.axes[-1]] == 1 and not problem.walk.gaps
+    return only_if(is_elementwise(rows.body) and contiguous, "rows are not contiguous, or read other elements")
+
+
+def _pays_to_store_together(problem: RowsProblem) -> Verdict:
+    """Return whether there is enough work, and rows share operands or their units are small."""
+    rows, _ = problem.packed
+    least = max(WORTH_TOGETHER, SUBGROUP * problem.walk.count)
+    return at_least(math.prod(rows.output.sizes), least, "units") and only_if(
+        rows.output.lanes < WIDE or shared_leaves(rows.body, rows.axes), "rows share no operand, and units are wide"
+    )
+
+
+def _whole_rows(problem: RowsProblem, *, together: bool = False) -> ScheduledSteps:
+    """Return a single kernel.
+
+    Args:
+        problem: The rows.
+        together: Whether the invocations of a subgroup store their rows together.
+    """
+    (rows, _), along, target = problem.packed, problem.is_along, problem.target
+    source, body, output, axes, units = rows.source, rows.body, rows.output, rows.axes, problem.units
+    schedule, walk = choose_schedule(problem.count, units, target), problem.walk
     across, held, group, stages = not along, 0, 0, rows.stages
     if schedule is ReduceSchedule.SERIAL:
         launch = loop_launch(walk.count, target)
@@ -165,8 +201,9 @@ def _whole_rows(problem: RowsProblem) -> ScheduledSteps | Verdict:
         held = held if held * output.lanes <= MAX_HELD else 0
     who = "an invocation" if schedule is ReduceSchedule.SERIAL else "a workgroup"
     reason = f"rows of {units:,} units are short enough for {who} to reduce and store in one kernel"
-    together = _why_together(body, output, axes, walk, target) if launch.workgroup == SUBGROUP and not across else ""
-    reason += f"; adjacent invocations store their rows together, {together}" if together else ""
+    if together:
+        gain = "and read once what these share" if shared_leaves(body, axes) else "whose units are small"
+        reason += f"; adjacent invocations store their rows together, {gain}"
     kernel = ScheduledRows(
         schedule.value,
         launch,
@@ -174,7 +211,7 @@ def _whole_rows(problem: RowsProblem) -> ScheduledSteps | Verdict:
         stages,
         source,
         axes,
-        *_read_once(source, body, axes, together=bool(together)),
+        *_read_once(source, body, axes, together=together),
         schedule,
         walk,
         across,
@@ -235,17 +272,6 @@ def _held_by_subgroups(problem: RowsProblem) -> ScheduledSteps:
         reason=f"subgroups of {SUBGROUP} keep rows of {units:,} units in registers, and take {turns} of them in turn",
     )
     return ScheduledSteps((kernel,))
-
-
-def _why_together(body: Body, output: PlanTensor, axes: tuple[int, ...], walk: Walk, target: Target) -> str:
-    """Return the advantage of storing the rows of a subgroup together; empty if there is none or it is impossible."""
-    in_step = target.runs_in_lockstep and target.has("subgroup") and is_elementwise(body)
-    units, side_by_side = math.prod(output.sizes), output.strides[axes[-1]] == 1
-    if not in_step or not side_by_side or walk.gaps or units < max(WORTH_TOGETHER, SUBGROUP * walk.count):
-        return ""
-    if shared_leaves(body, axes):
-        return "and read once what these share"
-    return "whose units are small" if output.lanes < WIDE else ""
 
 
 def _read_once(
@@ -324,7 +350,20 @@ ROWS_SCHEDULES: tuple[Schedule[RowsProblem, ScheduledSteps], ...] = register(
         profiles=CPU,
     ),
     Schedule(
-        "rows", "whole", _whole_rows, "rows that one invocation or one workgroup reduces and stores in one kernel"
+        "rows",
+        "together",
+        lambda problem: _whole_rows(problem, together=True),
+        "rows that share operands, or of small units: the invocations of a subgroup store their rows together",
+        fits=_can_store_together,
+        pays=_pays_to_store_together,
+        profiles=CPU,
+    ),
+    Schedule(
+        "rows",
+        "whole",
+        _whole_rows,
+        "rows that one invocation or one workgroup reduces and stores in one kernel",
+        fits=_fits_whole,
     ),
     Schedule(
         "rows",

@@ -10,6 +10,7 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler import operators
 from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.schedule.registry import observed_choices
 from dmlgpu.compiler.schedule.steps.maps import ScheduledMap, ScheduledRuns
 from dmlgpu.compiler.schedule.steps.reductions import ScheduledReduce, ScheduledRows
 from dmlgpu.compiler.target import Profile, Target
@@ -221,6 +222,23 @@ def test_adjacent_invocations_store_rows_with_common_operands_or_small_units_tog
     assert together(rows((100, 1023), (1,)))
     assert not together(rows((100, 63), (1,)))  # little work
     assert not together(rows((100, 63, 37), (1,)))  # neighboring rows lie side by side
+
+
+@pytest.mark.parametrize(
+    ("sizes", "features", "why"),
+    [
+        ((100, 1023), {"subgroup"}, "taken: "),
+        ((100, 63), {"subgroup"}, "does not pay: 6,300 units, at least 8,192"),
+        ((100, 1024), {"subgroup"}, "does not pay: rows share no operand, and units are wide"),
+        ((100, 1023), set(), "does not fit: a workgroup is not a subgroup"),
+    ],
+)
+def test_why_rows_are_stored_together_or_not(sizes, features, why):
+    with observed_choices() as choices:
+        steps_of(rows(sizes, (1,), scale_tensor=tensor(sizes[0], 1)), Target("any", features=frozenset(features)))
+    first = choices[0]
+    assert first.kind == "rows"
+    assert next(str(tried) for tried in first.tried if tried.name == "together").startswith(why)
 
 
 def test_without_mean_and_variance_no_row_is_reduced():
