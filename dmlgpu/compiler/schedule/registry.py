@@ -21,6 +21,7 @@ from dmlgpu.compiler.target import Profile, Target
 ALL = frozenset(Profile)
 CPU = frozenset({Profile.CPU})
 GPUS = ALL - CPU
+NONE: frozenset[Profile] = frozenset()
 
 Constant = TypeVar("Constant")
 
@@ -152,8 +153,8 @@ class Schedule(Generic[Problem, Built]):
         """Name that is unique among all schedules: ``map/transpose``."""
         return f"{self.kind}/{self.name}"
 
-    def attempt(self, problem: Problem, *, is_named: bool = False) -> Built | Rejection:
-        """Return what the schedule builds for a problem.
+    def objection(self, problem: Problem, *, is_named: bool = False) -> Rejection | None:
+        """Return why the schedule is not taken for a problem, as far as its conditions say; None if they hold.
 
         Args:
             problem: The problem.
@@ -168,11 +169,18 @@ class Schedule(Generic[Problem, Built]):
             return Rejection(Outcome.UNFIT, fits)
         if not is_named and not (pays := self.pays(problem)):
             return Rejection(Outcome.COSTLY, pays)
+        return None
+
+    def attempt(self, problem: Problem, *, is_named: bool = False) -> Built | Rejection:
+        """Return what the schedule builds for a problem, or why it is not taken; for arguments see ``objection``."""
+        rejection = self.objection(problem, is_named=is_named)
+        if rejection is not None:
+            return rejection
         built = self.build(problem)
         return Rejection(Outcome.UNFIT, built) if isinstance(built, Verdict) else built
 
 
-_PROFILES = {CPU: "CPU adapters", GPUS: "GPUs"}
+_PROFILES = {CPU: "CPU adapters", GPUS: "GPUs", NONE: "requests by name"}
 
 SCHEDULES: dict[str, tuple[Schedule[Any, Any], ...]] = {}
 """All schedules by kind, each list in the order in which it is tried."""
@@ -220,6 +228,25 @@ def requested(schedules: Sequence[Schedule[Problem, Built]], target: Target) -> 
     return next((each.name for each in schedules if name in (each.name, each.full_name)), "")
 
 
+def _in_order(
+    schedules: Sequence[Schedule[Problem, Built]], target: Target, tuned: str = ""
+) -> Iterator[tuple[Schedule[Problem, Built], bool]]:
+    """Yield the schedules to try, and whether each is named: the requested one alone, or the tuned one first."""
+    name = requested(schedules, target)
+    yield from ((schedule, True) for schedule in schedules if schedule.name == (name or tuned))
+    if not name:
+        yield from ((schedule, False) for schedule in schedules if schedule.name != tuned)
+
+
+def pick(
+    schedules: Sequence[Schedule[Problem, Built]], problem: Problem, tuned: str = ""
+) -> Schedule[Problem, Built] | None:
+    """Return the schedule of a list whose conditions hold, without its kernels; None if there is none. For arguments
+    see ``choose``."""
+    tried = _in_order(schedules, problem.target, tuned)
+    return next((each for each, is_named in tried if each.objection(problem, is_named=is_named) is None), None)
+
+
 def choose(schedules: Sequence[Schedule[Problem, Built]], problem: Problem, tuned: str = "") -> Built:
     """Return what the chosen schedule of a list builds for a problem.
 
@@ -233,12 +260,11 @@ def choose(schedules: Sequence[Schedule[Problem, Built]], problem: Problem, tune
             last schedule of the list is needed and is switched off.
     """
     name = requested(schedules, problem.target)
-    named = [schedule for schedule in schedules if schedule.name == (name or tuned)]
     rejections: dict[str, Rejection] = {}
     observed = _observed.get()
     start = 0 if observed is None else len(observed)
-    for schedule in named if name else (*named, *schedules):
-        result = schedule.attempt(problem, is_named=schedule in named)
+    for schedule, is_named in _in_order(schedules, problem.target, tuned):
+        result = schedule.attempt(problem, is_named=is_named)
         if not isinstance(result, Rejection):
             break
         rejections[schedule.name] = result
@@ -247,7 +273,7 @@ def choose(schedules: Sequence[Schedule[Problem, Built]], problem: Problem, tune
     else:
         raise InvalidArgument(_objection(schedule, rejections[schedule.name], problem.label))
     if observed is not None:
-        reason = f"{name!r} is requested" if name else TUNED if schedule in named else schedule.reason
+        reason = f"{name!r} is requested" if name else TUNED if is_named else schedule.reason
         taken = Tried(schedule.name, Outcome.TAKEN, reason)
         tried = [taken if each is schedule else _tried(each, problem, rejections, name) for each in schedules]
         observed.insert(start, Choice(schedule.kind, problem.label, tuple(tried)))

@@ -13,6 +13,7 @@ from dmlgpu.compiler.schedule import registry
 from dmlgpu.compiler.schedule.registry import (
     CPU,
     GPUS,
+    NONE,
     Schedule,
     at_least,
     at_most,
@@ -21,6 +22,7 @@ from dmlgpu.compiler.schedule.registry import (
     no,
     observed_choices,
     only_if,
+    pick,
     register,
 )
 from dmlgpu.compiler.target import Profile, Target
@@ -132,6 +134,20 @@ def test_a_tuned_schedule_is_taken_if_it_fits(schedules: Any) -> None:
     assert choose(schedules, Problem(5), tuned="plain") == "plain"
     assert choose(schedules, Problem(2), tuned="tall") == "even"
     assert choose(schedules, Problem(5, TARGET.with_overrides(schedule="tall")), tuned="plain") == "tall"
+
+
+def test_a_schedule_is_picked_by_its_conditions_alone(schedules: Any) -> None:
+    picked = pick(schedules, Problem(7))  # whose builder rejects it
+    assert picked is not None and picked.name == "tall"
+    assert pick(schedules[:1], Problem(7)) is None
+    assert pick(schedules, Problem(5), tuned="plain") is schedules[-1]
+    assert pick(schedules, Problem(2, TARGET.with_overrides(schedule="tall"))) is None
+
+
+def test_some_schedules_are_only_requested(schedules: Any) -> None:
+    last = replace(schedules[0], profiles=NONE)
+    assert outcomes((last, *schedules[1:]), Problem(3))["wide"] == "for requests by name"
+    assert choose((last, *schedules[1:]), Problem(3, TARGET.with_overrides(schedule="wide"))) == "wide"
 
 
 def test_choices_for_kernels_of_a_rejected_schedule_are_not_observed(schedules: Any) -> None:
