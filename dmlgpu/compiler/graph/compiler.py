@@ -27,8 +27,7 @@ from dmlgpu.compiler.plan.parts import replace_parts
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.rewrites.sources import identity
 from dmlgpu.compiler.schedule.convolution_choice import saved_by_channels_last
-from dmlgpu.compiler.schedule.gemm import multiplies_integers
-from dmlgpu.compiler.schedule.quantized import is_pairable
+from dmlgpu.compiler.schedule.gemm import is_pairable, multiplies_integers
 from dmlgpu.compiler.schedule.scheduling import as_schedule, can_bind, in_plain_steps, schedule_in_parts
 from dmlgpu.compiler.schedule.steps.base import AnyScheduled, KernelStep, ScheduledPlan, ScheduledRepeat, ScheduledSteps
 from dmlgpu.compiler.target import Target

@@ -41,11 +41,12 @@ from dmlgpu.compiler.rewrites.packing import UNIT, running_dimension
 from dmlgpu.compiler.rewrites.sources import CONVERT, is_elementwise, leaves, permuted, rewrite, stepped
 from dmlgpu.compiler.rewrites.windows import taken
 from dmlgpu.compiler.schedule import gemm_choice
+from dmlgpu.compiler.schedule.registry import Verdict, at_most, only_if
 from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.products import Patch
 from dmlgpu.compiler.schedule.tiles import MAX_ACROSS, MAX_ROWS, packed_patch, tile_columns, tile_rows, tiles
-from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.target import Target
 
 IMPLICIT_GEMM = "implicit-gemm"
 
@@ -144,11 +145,14 @@ SPATIAL = 3
 """First spatial dimension of input, filter and output."""
 
 
-def depthwise_fits(convolution: Convolution, target: Target) -> bool:
+def fits_depthwise(convolution: Convolution, target: Target) -> Verdict:
     """Return whether the schedule can compute a convolution."""
-    looped = math.prod(axis.size for axis in convolution.windows)
-    below_limit = target.loop_limit is None or looped < target.loop_limit
-    return convolution.input.sizes[CHANNEL] == 1 and convolution.windows[-1].size <= MAX_ACROSS and below_limit
+    looped, limit = math.prod(axis.size for axis in convolution.windows), target.loop_limit
+    return (
+        only_if(convolution.input.sizes[CHANNEL] == 1, "{} input channels per group", convolution.input.sizes[CHANNEL])
+        and at_most(convolution.windows[-1].size, MAX_ACROSS, "elements in a row of a window")
+        and only_if(limit is None or looped < limit, "the driver stops loops of {} elements of a window", looped)
+    )
 
 
 def depthwise_steps(convolution: Convolution, epilogue: Body, output: PlanTensor, target: Target) -> ScheduledSteps:
@@ -239,7 +243,7 @@ def _taps(convolution: Convolution, target: Target) -> tuple[Source, ScheduledSt
     with every execution, or if reading elements costs no more."""
     source, accumulator = convolution.filter, convolution.accumulator
     groups, outputs, _, *window = source.sizes
-    if not convolution.filter_owned or target.profile is not Profile.CPU or accumulator.bits != DataType.FLOAT32.bits:
+    if not convolution.filter_owned or target.vectorizes_loads or accumulator.bits != DataType.FLOAT32.bits:
         return source, ScheduledSteps()
     units = -(-math.prod(window) // UNIT)
     strides = (outputs * units * UNIT, units * UNIT, 1, *packed_strides(window))

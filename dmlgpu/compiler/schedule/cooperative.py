@@ -10,13 +10,15 @@ import math
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.plan import Contract, PlanTensor
+from dmlgpu.compiler.rewrites.packing import UNIT
 from dmlgpu.compiler.schedule.gemm_choice import ProductChoice, Shape
 from dmlgpu.compiler.schedule.launch import Launch, fold
 from dmlgpu.compiler.schedule.operands import ProductOperands, pack_output
+from dmlgpu.compiler.schedule.registry import Verdict, at_least, no, only_if
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.cooperative import INVOCATIONS, SIDE, TILE, ScheduledCooperative
 from dmlgpu.compiler.schedule.steps.products import Operand, OperandLayout, ProductSchedule, ProductTile
-from dmlgpu.compiler.target import COOPERATIVE, Profile, Target
+from dmlgpu.compiler.target import COOPERATIVE, Target
 
 DEPTHS = (2 * SIDE, SIDE)
 """Numbers of steps that may be in workgroup memory, best first."""
@@ -25,31 +27,38 @@ _CHOICE = ProductChoice(ProductSchedule.SHARED, ProductTile(TILE // SIDE, 2, SID
 _FLOAT16_BYTES, _FLOAT32_BYTES = 2, 4
 
 
-def cooperative_steps(step: Contract, target: Target) -> ScheduledSteps | None:
-    """Return the kernels of a product on matrix units, after those that repack its operands; None if the adapter has
-    none, or the product is not of whole tiles of float16."""
-    product, space = step.product, step.product.space
-    if not _has_matrix_units(target) or product.accumulator is not DataType.FLOAT32:
-        return None  # before any guards on symbolic sizes
-    shape, depth = Shape.of(space), _depth(math.prod(space.inner), target)
-    is_whole = shape.rows % TILE == 0 and shape.columns % TILE == 0 and len(space.inner) == 1
-    if depth is None or not is_whole:
-        return None
-    operands = ProductOperands(product, _CHOICE, target)
+def fits_matrix_units(step: Contract, target: Target) -> Verdict:
+    """Return whether an adapter has matrix units, and a product is of whole tiles of them."""
+    product, inner = step.product, step.product.space.inner
+    units = only_if(target.has(COOPERATIVE), "the adapter has no feature {}", COOPERATIVE)
+    room = at_least(target.max_workgroup_invocations, INVOCATIONS, "invocations of a workgroup")
+    is_float = only_if(product.accumulator is DataType.FLOAT32, "its sums are not float32")
+    may = (
+        units
+        and room
+        and is_float
+        and only_if(not target.keeps_digits, "float16 loses digits, which the device forbids")
+    )
+    if not may:
+        return may  # before any guards on symbolic sizes
+    shape = Shape.of(product.space)
+    whole = shape.rows % TILE == 0 and shape.columns % TILE == 0 and len(inner) == 1
+    return only_if(whole and _depth(math.prod(inner), target), "its sizes are not whole tiles of {} x {}", TILE, TILE)
+
+
+def cooperative_steps(step: Contract, target: Target) -> ScheduledSteps | Verdict:
+    """Return the kernels of a product on matrix units, after those that repack its operands."""
+    space, shape = step.product.space, Shape.of(step.product.space)
+    operands, depth = ProductOperands(step.product, _CHOICE, target), _depth(math.prod(space.inner), target)
     a, b = operands.a(), operands.b()
-    if not (_is_float16(a) and _is_float16(b)):
-        return None
+    if not (_is_float16(a) and _is_float16(b)) or depth is None:
+        return no("its operands are not float16 in units of {}", UNIT)
     epilogue, output = pack_output(step.epilogue, step.output)
     total = shape.batch * (shape.rows // TILE) * (shape.columns // TILE)
     launch = Launch(INVOCATIONS, 1, fold(total, target), total)
     reason = f"the adapter multiplies matrices of float16: tiles of {TILE} x {TILE} by four subgroups"
     kernel = ScheduledCooperative("cooperative", launch, output, space, a, b, epilogue, depth, reason=reason)
     return operands.before + operands.initialization.as_initialization + ScheduledSteps((kernel,))
-
-
-def _has_matrix_units(target: Target) -> bool:
-    is_free = not target.keeps_digits and not target.overrides.schedule and target.profile is not Profile.CPU
-    return is_free and target.has(COOPERATIVE) and target.max_workgroup_invocations >= INVOCATIONS
 
 
 def _depth(inner: int, target: Target) -> int | None:

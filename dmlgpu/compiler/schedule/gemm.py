@@ -1,7 +1,8 @@
 """Scheduling of matrix products: schedule, units and kernels.
 
-1. ``choose`` (gemm_choice) picks schedule, tile and parts from the sizes and the target alone; ``Overrides.schedule``
-   overrides it by name.
+1. ``PRODUCT_SCHEDULES`` are tried in order: those of quantized columns (``quantized``, ``panels``), of matrix units
+   (``cooperative``), and of tiles. Schedule, tile and parts of the latter are one choice (``gemm_choice``), from the
+   sizes and the target alone.
 2. Rows and columns are exchanged if memory is contiguous along rows (element-wise sources only), and columns that lie
    contiguously become one dimension.
 3. Each operand gets an ``OperandLayout``: read in units of four along its own dimension (ACROSS), along the inner one
@@ -17,16 +18,21 @@ not grow with their length.
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeAlias, TypeVar
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.compiler.plan import (
+    PAIR,
     Body,
     Contract,
     Element,
     Map,
+    PairedContract,
     PlanTensor,
     Product,
     RegisterValue,
@@ -39,8 +45,9 @@ from dmlgpu.compiler.plan import (
 from dmlgpu.compiler.rewrites.collapse import merge_sizes, merge_tree, mergeable
 from dmlgpu.compiler.rewrites.packing import UNIT, in_pairs, running_dimension
 from dmlgpu.compiler.rewrites.sources import CONVERT, MERGE, AnySource, is_plain, leaves, permuted, rewrite
-from dmlgpu.compiler.schedule.cooperative import cooperative_steps
-from dmlgpu.compiler.schedule.gemm_choice import CHUNK, ProductChoice, Shape, broadcasts, choose, stream_steps
+from dmlgpu.compiler.schedule import gemm_choice
+from dmlgpu.compiler.schedule.cooperative import cooperative_steps, fits_matrix_units
+from dmlgpu.compiler.schedule.gemm_choice import CHUNK, SPLIT, TILED, ProductChoice, Shape, ShapeProblem
 from dmlgpu.compiler.schedule.launch import Launch, choose_walk, fold, loop_launch
 from dmlgpu.compiler.schedule.operands import (
     ProductOperands,
@@ -50,73 +57,142 @@ from dmlgpu.compiler.schedule.operands import (
     streams,
     window_of,
 )
-from dmlgpu.compiler.schedule.packed_products import block_words, packed_operands
-from dmlgpu.compiler.schedule.quantized import multiplies_few_rows, quantized_steps
+from dmlgpu.compiler.schedule.packed_products import packed_operands
+from dmlgpu.compiler.schedule.panels import fits_panels, panel_steps
+from dmlgpu.compiler.schedule.quantized import (
+    QuantizedProduct,
+    by_columns,
+    by_lanes,
+    has_few_rows,
+    has_many_rows,
+    in_floats,
+)
+from dmlgpu.compiler.schedule.registry import (
+    CPU,
+    GPUS,
+    YES,
+    Schedule,
+    Verdict,
+    by_profile,
+    choose,
+    no,
+    pick,
+    register,
+    requested,
+)
 from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.maps import ScheduledMap
-from dmlgpu.compiler.schedule.steps.products import Operand, OperandLayout, ProductSchedule, ScheduledContract
-from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.schedule.steps.products import (
+    Operand,
+    OperandLayout,
+    ProductSchedule,
+    ProductTile,
+    ScheduledContract,
+)
+from dmlgpu.compiler.target import Target
 
 SMALL = "schedules/gemm_small"
 
 
+class ProductProblem:
+    """A product and its target, in the forms that schedules inspect.
+
+    Args:
+        step: The product.
+        target: The compile target.
+        sums: Sums of an element of the output: two for a ``PairedContract``.
+    """
+
+    def __init__(self, step: Contract, target: Target, sums: int = 1):
+        self.step, self.target, self.label, self.sums = step, target, step.label, sums
+
+    @functools.cached_property
+    def quantized(self) -> QuantizedProduct | None:
+        """Product with its columns as integers; None if they are not quantized."""
+        return QuantizedProduct.of(self.step, self.sums, self.target)
+
+    @functools.cached_property
+    def oriented(self) -> Contract:
+        """Product with memory that is contiguous along the columns of the output, and merged columns."""
+        return _with_merged_columns(_oriented(self.step))
+
+    @functools.cached_property
+    def shape(self) -> Shape:
+        """Shape of the oriented product."""
+        return _shape(self.oriented.product, self.target)
+
+    @functools.cached_property
+    def choice(self) -> ProductChoice:
+        """Choice among the schedules in tiles, all of whose numbers are plain."""
+        return gemm_choice.choose(self.shape, self.target, requested_tiles(self.target))
+
+    def in_tiles(self) -> ScheduledSteps:
+        """Return the kernels of the choice."""
+        return _ProductPlanner(self.oriented, self.shape, self.choice, self.target).steps()
+
+
 @schedule_step.register
 def _contract(step: Contract, target: Target) -> ScheduledSteps:
-    quantized = quantized_steps(step, target)
-    if quantized is not None:
-        return quantized
-    step = _with_merged_columns(_oriented(step))
-    cooperative = cooperative_steps(step, target)
-    if cooperative is not None:
-        return cooperative
-    shape = _shape(step.product, target)
-    return _ProductPlanner(step, choose(shape, target), target).steps()
+    return choose(PRODUCT_SCHEDULES, ProductProblem(step, target))
+
+
+@schedule_step.register
+def _paired(step: PairedContract, target: Target) -> ScheduledSteps:
+    return choose(PAIRED_SCHEDULES, _pair(step, target))
+
+
+def _pair(step: Contract | PairedContract, target: Target) -> ProductProblem:
+    return ProductProblem(Contract(step.label, step.product, step.epilogue, step.output), target, len(PAIR))
+
+
+def is_pairable(step: Contract, target: Target) -> bool:
+    """Return whether a kernel computes two columns of a product for each element of a ``PairedContract``."""
+    return pick(PAIRED_SCHEDULES, _pair(step, target)) is not None
+
+
+def multiplies_integers(step: Contract, target: Target) -> bool:
+    """Return whether a kernel multiplies the integers of quantized rows and columns in words of four."""
+    problem = ProductProblem(step, target)
+    taken = pick(PRODUCT_SCHEDULES, problem)
+    name = "" if taken is None else taken.name.removesuffix(SPLIT)
+    of_few_rows = name == "lanes" and problem.quantized and problem.quantized.integers
+    return name == ProductSchedule.PACKED or bool(of_few_rows)
 
 
 def _shape(product: Product, target: Target) -> Shape:
     columns = window_of(product, target)
     taps = columns.window.axis.size if columns and columns.window else 0
-    packs = packed_operands(product) is not None
+    packed = packed_operands(product)
     return Shape.of(
         product.space,
         along=packs_along(product),
         taps=taps,
-        packs=packs,
-        block=block_words(product),
+        packs=packed is not None,
+        block=packed.block if packed else 0,
         streams=streams(product),
         element=element_bytes(product.b),
     )
 
 
-def multiplies_integers(step: Contract, target: Target) -> bool:
-    """Return whether a kernel multiplies the integers of quantized rows and columns in words of four."""
-    if multiplies_few_rows(step, target):
-        return True
-    shape = _shape(_with_merged_columns(_oriented(step)).product, target)
-    return shape.packs and choose(shape, target).schedule is ProductSchedule.PACKED
-
-
-def interleaved_steps(step: Contract, interleaved: int, target: Target) -> ScheduledSteps | None:
-    """Schedule a product whose rows, along the last of their dimensions, are interleaved in the output.
+def interleaved_steps(step: Contract, interleaved: int, target: Target) -> ScheduledSteps | Verdict:
+    """Schedule a product whose rows, along the last of their dimensions, are interleaved in the output, if a tile holds
+    whole units of the output.
 
     Args:
         step: epilogue and output are over {batch.., rows.. but the last, columns..}; their last dimension has
             ``interleaved`` elements for each column.
         interleaved: the size of the last dimension of rows, 2 or 4.
         target: as for other products.
-
-    Returns:
-        None if a tile would not hold whole units of the output.
     """
-    shape = _shape(step.product, target)
-    choice = choose(shape if target.overrides.schedule else replace(shape, streams=False), target)
+    name, shape = requested_tiles(target), _shape(step.product, target)
+    choice = gemm_choice.choose(shape if name else replace(shape, streams=False), target, name)
     _, output = pack_output(step.epilogue, step.output)
     whole = output.lanes == UNIT and step.product.space.columns[-1] % UNIT == 0 and choice.tile.rows % interleaved == 0
     in_tiles = choice.schedule not in (ProductSchedule.SMALL, ProductSchedule.STREAMED)
     if not in_tiles or choice.parts > 1 or not whole:
-        return None
-    return _ProductPlanner(step, choice, target, interleaved).steps()
+        return no("{} has no whole units of the output", choice.text)
+    return _ProductPlanner(step, shape, choice, target, interleaved).steps()
 
 
 def chunk_of(inner: Sizes, share: int) -> int:
@@ -200,17 +276,17 @@ def _with_merged_columns(step: Contract) -> Contract:
 NEAR_COLUMNS = 8
 """Maximum elements between columns for which adjacent invocations read the same memory sectors."""
 
-UNROLLED = 2
-"""Unrolled steps of the loop on CPU adapters, which store all sums in each iteration; four need too many registers."""
+UNROLLED = by_profile(cpu=2, gpus=1)
+"""Unrolled steps of the loop. CPU adapters store all sums in each iteration; four steps need too many registers."""
 
 
 class _ProductPlanner:
     """Builder of the steps of a product for a schedule."""
 
-    def __init__(self, step: Contract, choice: ProductChoice, target: Target, interleaved: int = 1):
+    def __init__(self, step: Contract, shape: Shape, choice: ProductChoice, target: Target, interleaved: int = 1):
         self.step, self.product, self.space = step, step.product, step.product.space
-        self.choice, self.target, self.interleaved = choice, target, interleaved
-        self.shape, self.operands = _shape(self.product, target), ProductOperands(self.product, choice, target)
+        self.shape, self.choice, self.target, self.interleaved = shape, choice, target, interleaved
+        self.operands = ProductOperands(self.product, choice, target)
         self.packed = packed_operands(self.product) if choice.schedule is ProductSchedule.PACKED else None
 
     def steps(self) -> ScheduledSteps:
@@ -286,7 +362,7 @@ class _ProductPlanner:
             self._is_whole(share, parts, chunk),
             self._is_in_float16(a, b),
             apart,
-            choice.schedule is ProductSchedule.REGISTER and target.profile is Profile.CPU,
+            choice.schedule is ProductSchedule.REGISTER and target.runs_in_lockstep,
             reason=f"{choice.reason}; {_tile_text(choice)}",
         )
         return ScheduledSteps((self.packed.kernel(kernel) if self.packed else kernel,))
@@ -304,7 +380,7 @@ class _ProductPlanner:
         chunk = chunk_of(self.space.inner, share)
         if self.choice.schedule is not ProductSchedule.SHARED or chunk == 0:
             return chunk
-        if self.target.profile is not Profile.CPU and not self.target.keeps_digits:
+        if self.target.needs_many_invocations and not self.target.keeps_digits:
             return 0
         return max(1, chunk // self._units) * self._units
 
@@ -317,7 +393,7 @@ class _ProductPlanner:
     @property
     def _iteration(self) -> int:
         """Number of steps of all slices of a workgroup in an iteration (STREAMED)."""
-        return UNIT * stream_steps(self.shape) * self.choice.tile.slices
+        return UNIT * gemm_choice.stream_steps(self.shape) * self.choice.tile.slices
 
     def _is_whole(self, share: int, parts: int, chunk: int) -> bool:
         """Return whether pairs of slabs, or iterations, divide every sum between two stores, so that no step needs a
@@ -345,7 +421,7 @@ class _ProductPlanner:
         """
         is_near = not isinstance(b.source, PlanTensor) or b.source.strides[-1] <= NEAR_COLUMNS
         alone = is_near and b.layout in (OperandLayout.SINGLE, OperandLayout.SEEN) and not b.fetch.inner_fastest
-        in_slabs = self.choice.schedule is ProductSchedule.SHARED and self.target.profile is not Profile.CPU
+        in_slabs = self.choice.schedule is ProductSchedule.SHARED and not self.target.runs_in_lockstep
         if not (alone and in_slabs) or self.interleaved > 1 or output.unit_bits < WORD_BITS:
             return 1
         return self.choice.tile.across * self.choice.tile.units
@@ -353,7 +429,9 @@ class _ProductPlanner:
     def _sharing(self) -> int:
         """Return the number of invocations that share their loads of the rows."""
         tile, is_word = self.choice.tile, self.product.accumulator.bits == DataType.FLOAT32.bits
-        return min(self.target.subgroup_lanes, tile.across) if is_word and broadcasts(tile, self.target) else 1
+        return (
+            min(self.target.subgroup_lanes, tile.across) if is_word and gemm_choice.broadcasts(tile, self.target) else 1
+        )
 
     @property
     def _takes_pairs(self) -> bool:
@@ -364,7 +442,7 @@ class _ProductPlanner:
     def _steps(self, a: Operand, b: Operand, share: int, chunk: int) -> int:
         """Return the steps along the last inner dimension per iteration of the loop."""
         if self.choice.schedule is ProductSchedule.STREAMED:
-            return stream_steps(self.shape)
+            return gemm_choice.stream_steps(self.shape)
         if self.choice.schedule is not ProductSchedule.REGISTER:
             return 1
         if b.window is not None:
@@ -372,8 +450,8 @@ class _ProductPlanner:
         if OperandLayout.ALONG in (a.layout, b.layout):
             return UNIT
         *outer, last = self.space.inner
-        whole = last % UNROLLED == 0 and (outer or (share % UNROLLED == 0 and chunk % UNROLLED == 0))
-        return UNROLLED if whole and self.target.profile is Profile.CPU else 1
+        steps = UNROLLED[self.target.profile]
+        return steps if last % steps == 0 and (outer or (share % steps == 0 and chunk % steps == 0)) else 1
 
     def _small_body(
         self, operands: tuple[Operand, Operand], epilogue: Body, output: PlanTensor, *, share: int, parts: int
@@ -416,3 +494,79 @@ def _merged(partials: PlanTensor) -> Body:
 def _with_sum(epilogue: Body, total: Body) -> Body:
     """Return an epilogue on sums that a body computes."""
     return rewrite(epilogue, lambda node: total if isinstance(node, RegisterValue) else node)
+
+
+# ---- the lists
+
+_Result = TypeVar("_Result")
+ProductEntry: TypeAlias = Schedule[ProductProblem, ScheduledSteps]
+
+
+def _of_columns(function: Callable[[QuantizedProduct], _Result]) -> Callable[[ProductProblem], _Result | Verdict]:
+    """Return a function of products from one of those with quantized columns."""
+
+    def applied(problem: ProductProblem) -> _Result | Verdict:
+        return function(problem.quantized) if problem.quantized else no("its columns are not quantized in blocks")
+
+    return applied
+
+
+def _quantized(kind: str) -> tuple[ProductEntry, ...]:
+    """Return the schedules of products that dequantize their columns in registers."""
+    entries = (
+        ("panels", panel_steps, fits_panels, CPU, "integers in panels: one index gives the words of eight columns"),
+        ("columns", by_columns, has_few_rows, CPU, "few rows: every lane dequantizes columns of its own"),
+        ("lanes", by_lanes, has_few_rows, GPUS, "few rows: adjacent lanes read adjacent integers of a column"),
+    )
+    return tuple(
+        Schedule(kind, name, _of_columns(build), reason, _of_columns(fits), profiles=profiles)
+        for name, build, fits, profiles, reason in entries
+    )
+
+
+def _in_tiles(tiled: Schedule[ShapeProblem, ProductTile], suffix: str) -> ProductEntry:
+    """Return the entry of a schedule in tiles, with sums in one part or in several."""
+
+    def fits(problem: ProductProblem) -> Verdict:
+        return tiled.fits(ShapeProblem(problem.shape, problem.target))
+
+    def pays(problem: ProductProblem) -> Verdict:
+        choice = problem.choice
+        if choice.name == tiled.name + suffix:
+            return YES
+        return tiled.pays(ShapeProblem(choice.shape, problem.target)) and no("{} is faster", choice.text)
+
+    build = ProductProblem.in_tiles
+    return Schedule("product", tiled.name + suffix, build, tiled.reason, fits, pays, tiled.profiles)
+
+
+PRODUCT_SCHEDULES: tuple[ProductEntry, ...] = register(
+    *_quantized("product"),
+    Schedule(
+        "product",
+        "dequantized",
+        _of_columns(in_floats),
+        "many rows: integers are dequantized to memory first",
+        _of_columns(has_many_rows),
+        profiles=CPU,
+    ),
+    Schedule(
+        "product",
+        "cooperative",
+        lambda problem: cooperative_steps(problem.oriented, problem.target),
+        "whole tiles of float16: matrix units multiply them",
+        lambda problem: fits_matrix_units(problem.oriented, problem.target),
+        profiles=GPUS,
+    ),
+    *(_in_tiles(tiled, suffix) for tiled in TILED for suffix in ("", SPLIT)),
+)
+"""Schedules of products, in the order in which they are tried."""
+
+PAIRED_SCHEDULES: tuple[ProductEntry, ...] = register(*_quantized("paired-product"))
+"""Schedules of products with two columns to an output, in the order in which they are tried."""
+
+
+def requested_tiles(target: Target) -> str:
+    """Return the name of the schedule in tiles that is requested; empty if there is none."""
+    name = requested(PRODUCT_SCHEDULES, target)
+    return name if name in gemm_choice.NAMES else ""

@@ -10,7 +10,9 @@
 
 Each also comes as ``...-split``: several invocations share the products of one output, each leaving its sum in a
 temporary tensor, and a second kernel adds them up. That is for few outputs with long sums, and for sums that would
-take more iterations than the driver allows. ``Overrides.schedule`` names one of the ten to override the choice.
+take more iterations than the driver allows. ``gemm.PRODUCT_SCHEDULES`` lists the ten with the other schedules of
+products. They are chosen here, by plain numbers: that another shape gives the same choice is the only guard on symbolic
+sizes.
 """
 
 from __future__ import annotations
@@ -27,15 +29,27 @@ from dmlgpu.compiler.cards import card_of
 from dmlgpu.compiler.plan import Space
 from dmlgpu.compiler.rewrites.packing import UNIT
 from dmlgpu.compiler.schedule.cost import WORD, cost_of, merge_work, slab_bytes, slab_work, stream_work
+from dmlgpu.compiler.schedule.registry import (
+    GPUS,
+    TUNED,
+    YES,
+    Rejection,
+    Schedule,
+    Verdict,
+    at_least,
+    at_most,
+    by_profile,
+    only_if,
+)
 from dmlgpu.compiler.schedule.steps.products import ProductSchedule, ProductTile
-from dmlgpu.compiler.target import MIN_LANES, Profile, Target
+from dmlgpu.compiler.target import MIN_LANES, Target
 
 CHUNK = 1024
 """Number of products that are summed sequentially."""
 
 SPLIT = "-split"
 NAMES = tuple(schedule + suffix for suffix in ("", SPLIT) for schedule in ProductSchedule)
-"""Values of ``Overrides.schedule``."""
+"""Names of the schedules in tiles, with sums in one and in several parts."""
 
 
 @dataclass(frozen=True)
@@ -84,12 +98,14 @@ class ProductChoice:
     """A schedule, its tile, and the number of parts into which sums are split.
 
     Attributes:
+        shape: the shape for which it was chosen, for explanations.
         reason: reason of the choice, for explanations.
     """
 
     schedule: ProductSchedule
     tile: ProductTile
     parts: int = 1
+    shape: Shape = field(default=Shape(1, 1, 1, 1), compare=False)
     reason: str = field(default="", compare=False)
 
     @property
@@ -104,9 +120,6 @@ class ProductChoice:
         slices = f" of {self.tile.slices} slices" if self.tile.slices > 1 else ""
         return f"{self.schedule} {self.tile.rows}x{self.tile.units}{slices}{parts}"
 
-
-LITTLE_WORK, LITTLE_WORK_ON_CPU = 1 << 16, 1 << 13
-"""Maximum multiplications for which the schedule that compiles fastest is good enough."""
 
 NARROW = 16
 """Rows or columns below which a tile in workgroup memory would be mostly empty."""
@@ -130,13 +143,13 @@ def choose(shape: Shape, target: Target, name: str = "") -> ProductChoice:
 
     Args:
         shape: of the product.
-        target: the choice depends on its profile and limits; its ``schedule`` overrides it.
-        name: overrides both.
+        target: the choice depends on its profile and limits.
+        name: overrides the choice: one of ``NAMES``.
 
     Raises:
-        InvalidArgument: for a name that is not in ``NAMES``, or of a schedule that does not fit.
+        InvalidArgument: for the name of a schedule that does not fit.
     """
-    return symbols.decided(_chosen, target, name or target.overrides.schedule, *vars(shape).values(), accepts=serves)
+    return symbols.decided(_chosen, target, name, *vars(shape).values(), accepts=serves)
 
 
 def _chosen(target: Target, name: str, *fields: Any) -> ProductChoice:
@@ -153,7 +166,7 @@ def _chosen(target: Target, name: str, *fields: Any) -> ProductChoice:
         answer = target.overrides.tuned.answer(question, lambda: tuple(alternatives(shape, target)))
         tuned = alternatives(shape, target).get(answer) if answer else None
         if tuned is not None:
-            return replace(tuned, reason="dmlgpu tune found it fastest on this adapter")
+            return replace(tuned, reason=TUNED)
     return _built_in(shape, target, name)
 
 
@@ -178,31 +191,35 @@ def serves(choice: ProductChoice, target: Target, name: str, *fields: Any) -> bo
 @functools.lru_cache(maxsize=4096)  # of some numbers each
 def _built_in(shape: Shape, target: Target, name: str = "") -> ProductChoice:
     """Return the choice that does not depend on tuning."""
-    if name and name not in NAMES:
-        raise InvalidArgument(f"matrix products have no schedule {name!r}; there are {', '.join(NAMES)}")
-    if name.removesuffix(SPLIT) == ProductSchedule.PACKED and not shape.packs:
-        raise InvalidArgument(f"the schedule {name!r} does not fit this product: its operands are not 8-bit integers")
-    if name.removesuffix(SPLIT) == ProductSchedule.STREAMED and not shape.streams:
-        raise InvalidArgument(f"the schedule {name!r} does not fit this product: its columns have no units of four")
-    if name:
-        schedule, reason = ProductSchedule(name.removesuffix(SPLIT)), f"{name!r} is requested"
-    else:
-        suit = next(suit for suit in PRODUCT_SCHEDULES if suit.fits(shape, target))
-        schedule, reason = suit.schedule, suit.reason.format(shape=shape, little=_little(target), few=FEW_ROWS)
-        card = card_of(target)
-        reason += "" if schedule not in _IN_SLABS or card.is_generic else f"; in tiles for the {card.name}"
-    tile = _TILES[schedule](shape, target)
+    objections = []
+    for tiled in TILED:
+        if name.removesuffix(SPLIT) in ("", tiled.name):
+            tile = tiled.attempt(ShapeProblem(shape, target), is_named=bool(name))
+            if not isinstance(tile, Rejection):
+                return _in_parts(tiled, tile, shape, target, name)
+            objections.append(str(tile.verdict))
+    raise InvalidArgument(f"the schedule {name or tiled.name!r} does not fit this product: {objections[-1]}")
+
+
+def _in_parts(
+    tiled: Schedule[ShapeProblem, ProductTile], tile: ProductTile, shape: Shape, target: Target, name: str
+) -> ProductChoice:
+    """Return the choice of a schedule and its tile, with the number of parts of each sum."""
+    schedule, reason = ProductSchedule(tiled.name), tiled.reason
+    card = card_of(target)
+    reason += "" if schedule not in _IN_SLABS or card.is_generic else f"; in tiles for the {card.name}"
     needed = -(-shape.inner // longest(target))
     if schedule is ProductSchedule.STREAMED and target.keeps_digits:
         needed = max(needed, -(-shape.inner // (CHUNK * tile.slices)))
     if name.endswith(SPLIT):
-        return ProductChoice(schedule, tile, max(needed, _most_parts(shape), 2), reason)
-    useful = 1 if name else _useful_parts(shape, schedule, tile, target)
+        return ProductChoice(schedule, tile, max(needed, _most_parts(shape), 2), shape, reason)
+    stays_whole = name or f"{tiled.full_name}{SPLIT}" in target.overrides.excluded
+    useful = 1 if stays_whole else _useful_parts(shape, schedule, tile, target)
     if needed > 1:
         reason += f"; the driver stops an invocation before it has summed {shape.inner:,} products"
     elif useful > 1:
         reason += f"; {shape.outputs:,} outputs leave the adapter idle unless {useful} invocations share their sums"
-    return ProductChoice(schedule, tile, max(needed, useful), reason)
+    return ProductChoice(schedule, tile, max(needed, useful), shape, reason)
 
 
 TOO_SLOW = 2.0
@@ -213,24 +230,16 @@ MAX_SMALL = 1 << 18
 
 
 def alternatives(shape: Shape, target: Target) -> dict[str, ProductChoice]:
-    """Return the choices that may be fastest by their descriptions, the built-in one first.
-
-    On CPU adapters workgroup memory is no faster than other memory, so no choice uses it.
-    """
-    chosen = _built_in(shape, target)
+    """Return the choices that may be fastest by their descriptions, the built-in one first."""
+    chosen, problem = _built_in(shape, target), ShapeProblem(shape, target)
     choices = {chosen.text: chosen}
-    tiles = [
-        *((ProductSchedule.SMALL, ProductTile()) for _ in range(shape.work <= MAX_SMALL)),
-        *((ProductSchedule.REGISTER, tile) for tile in _promising(shape, target)),
-        *((ProductSchedule.SHARED, tile) for tile in _shared_tiles(shape, target) if target.profile is not Profile.CPU),
-        *((ProductSchedule.PACKED, tile) for tile in _packed_tiles(shape, target) if _multiplies_words(shape, target)),
-        *((ProductSchedule.STREAMED, tile) for tile in _stream_tiles(shape, target) if _streams(shape, target)),
-    ]
+    fitting = (tiled for tiled in TILED if target.profile in tiled.profiles and tiled.fits(problem))
+    tiles = ((ProductSchedule(tiled.name), tile) for tiled in fitting for tile in _TILES[tiled.name](shape, target))
     for schedule, tile in tiles:
         min_parts = -(-shape.inner // longest(target))
         useful = max(min_parts, _useful_parts(shape, schedule, tile, target))
         for parts in sorted({min_parts, useful, min(2 * useful, max(min_parts, _most_parts(shape)))}):
-            choice = ProductChoice(schedule, tile, parts)
+            choice = ProductChoice(schedule, tile, parts, shape)
             choices.setdefault(choice.text, choice)
     return choices
 
@@ -247,85 +256,52 @@ def longest(target: Target) -> int:
 
 
 @dataclass(frozen=True)
-class Suit:
-    """Applicability of a schedule of products.
+class ShapeProblem:
+    """The shape of a product, and the target."""
 
-    Attributes:
-        fits: whether a product is of that kind.
-        reason: reason of the choice, for explanations; ``{shape}``, ``{little}`` (multiplications) and ``{few}`` (rows)
-            are filled in.
-    """
-
-    schedule: ProductSchedule
-    fits: Callable[[Shape, Target], bool]
-    reason: str
+    shape: Shape
+    target: Target
+    label: str = ""
 
 
-def _multiplies_words(shape: Shape, target: Target) -> bool:
-    """Return whether an adapter gains from products of words of four integers."""
-    return shape.packs and target.multiplies_words and target.profile is not Profile.CPU
+def _is_little(problem: ShapeProblem) -> Verdict:
+    """Return whether a product has little work, or reads its columns once in any case: one row by columns that lie in
+    one piece, on CPU adapters."""
+    shape, target = problem.shape, problem.target
+    if shape.rows == 1 and shape.along and not target.needs_many_invocations:
+        return YES
+    return at_most(shape.work, _REGISTERS[target.profile].little, "multiplications")
 
 
-def _streams(shape: Shape, target: Target) -> bool:
+def _has_few_rows(problem: ShapeProblem) -> Verdict:
     """Return whether a product waits for its columns, and they are long enough for slices."""
-    few = shape.rows <= FEW_ROWS and shape.inner >= MIN_STREAMED
-    return few and shape.streams and target.profile is not Profile.CPU
+    few = at_most(problem.shape.rows, FEW_ROWS, "rows")
+    return few and at_least(problem.shape.inner, MIN_STREAMED, "steps along the inner dimension")
 
 
-def _little(target: Target) -> int:
-    return LITTLE_WORK_ON_CPU if target.profile is Profile.CPU else LITTLE_WORK
+def _can_be_streamed(problem: ShapeProblem) -> Verdict:
+    return only_if(problem.shape.streams, "its columns have no units of four")
 
 
-PRODUCT_SCHEDULES = (
-    Suit(
-        ProductSchedule.SMALL,
-        lambda shape, target: shape.work <= _little(target),
-        "{shape.work:,} multiplications are little work (at most {little:,})",
-    ),
-    Suit(
-        ProductSchedule.SMALL,
-        lambda shape, target: target.profile is Profile.CPU and shape.rows == 1 and shape.along,
-        "one row by columns that lie in one piece, on a CPU adapter",
-    ),
-    Suit(
-        ProductSchedule.REGISTER,
-        lambda shape, target: target.profile is Profile.CPU,
-        "CPU adapters are fastest with tiles in registers",
-    ),
-    Suit(
-        ProductSchedule.STREAMED,
-        _streams,
-        "a GPU, and at most {few} rows: each column is read once, by invocations that share its steps",
-    ),
-    Suit(
-        ProductSchedule.REGISTER,
-        lambda shape, target: min(shape.rows, shape.columns) < NARROW,
-        f"fewer than {NARROW} rows or columns: tiles of a workgroup would be mostly empty",
-    ),
-    Suit(
-        ProductSchedule.PACKED,
-        _multiplies_words,
-        f"a GPU, 8-bit integers, and at least {NARROW} rows and columns: tiles in workgroup memory, four products per "
-        "instruction",
-    ),
-    Suit(
-        ProductSchedule.SHARED,
-        lambda shape, target: True,
-        f"a GPU, and at least {NARROW} rows and columns: tiles in workgroup memory",
-    ),
-)
-"""Schedules of products in order; the first that fits is chosen."""
+def _can_be_packed(problem: ShapeProblem) -> Verdict:
+    has_words = only_if(problem.target.multiplies_words, "the adapter multiplies no words of four integers")
+    return only_if(problem.shape.packs, "its operands are not 8-bit integers") and has_words
+
+
+def _fills_tiles(problem: ShapeProblem) -> Verdict:
+    """Return whether tiles of a workgroup would not be mostly empty."""
+    return at_least(min(problem.shape.rows, problem.shape.columns), NARROW, "rows or columns")
 
 
 def _useful_parts(shape: Shape, schedule: ProductSchedule, tile: ProductTile, target: Target) -> int:
     """Return the number of parts that fill the adapter if there are too few outputs."""
-    on_cpu, at_hand = target.profile is Profile.CPU, shape.outputs
+    busy = _REGISTERS[target.profile]
     if schedule is ProductSchedule.SMALL:
-        return _filling(256 if on_cpu else 1 << 14, at_hand, shape)
+        return _filling(busy.busy_alone, shape.outputs, shape)
     across, down = tile.groups(shape.rows, shape.columns)
     at_hand = across * down * shape.batch
-    if on_cpu:
-        return _filling(16, at_hand, shape)
+    if busy.busy_groups:
+        return _filling(busy.busy_groups, at_hand, shape)
     cores = card_of(target).cores
     if schedule is ProductSchedule.STREAMED:
         return min(_stream_parts(tile, shape, target), key=lambda parts: _stream_cost(tile, shape, parts, target))
@@ -362,11 +338,14 @@ Costs: TypeAlias = Mapping[tuple[int, int], float]
 
 @dataclass(frozen=True)
 class _Registers:
-    """Register tiles of a kind of adapter.
+    """Register tiles of a kind of adapter, and the work that keeps it busy.
 
     Attributes:
         invocations: invocations of a workgroup.
         groups: workgroups that keep the adapter busy.
+        little: maximum multiplications for which the schedule that compiles fastest is good enough.
+        busy_alone, busy_groups: invocations, and workgroups of tiles, below which sums are split; workgroups are those
+            of the card if they are 0.
         costs: cost of a multiplication if each invocation reads all its operands.
         shared_costs: the same if invocations broadcast the rows to each other.
         window_costs, wide_window_costs: the same if columns are windows that are read row by row; empty if they never
@@ -377,6 +356,9 @@ class _Registers:
 
     invocations: int
     groups: int
+    little: int
+    busy_alone: int
+    busy_groups: int
     costs: Costs
     shared_costs: Costs = field(default_factory=dict)
     window_costs: Costs = field(default_factory=dict)
@@ -392,10 +374,9 @@ class _Registers:
 
     def tile(self, rows: int, units: int, shape: Shape) -> ProductTile:
         """Place invocations along the columns first, so that all read the same rows at once."""
-        across = _power_of_two(-(-shape.columns // (units * UNIT)), self.invocations)
-        return ProductTile(
-            rows, units, across, min(self.invocations // across, _power_of_two(-(-shape.rows // rows), 64))
-        )
+        across = min(power_of_two(-(-shape.columns // (units * UNIT))), self.invocations)
+        down = min(self.invocations // across, power_of_two(-(-shape.rows // rows)))
+        return ProductTile(rows, units, across, down)
 
     def cost(self, tile: ProductTile, shape: Shape, target: Target) -> float:
         """Return the time for a product, empty parts of tiles and idle cores included."""
@@ -417,62 +398,31 @@ def broadcasts(tile: ProductTile, target: Target) -> bool:
     CPU adapters, which run them in lockstep, otherwise load the same numbers once for each.
     """
     units = tile.rows // UNIT
-    in_step = target.profile is Profile.CPU and target.has("subgroup")
+    in_step = target.runs_in_lockstep and target.has("subgroup")
     return in_step and tile.depth == 0 and tile.down == 1 and tile.across >= MIN_LANES and units > 0
+
+
+def _costs(text: str) -> Costs:
+    """Return the costs of a text: ``8x4 1.0`` for 8 rows and 4 units."""
+    entries = (entry.replace("x", " ").split() for entry in text.split(","))
+    return {(int(rows), int(units)): float(cost) for rows, units, cost in entries}
 
 
 _ON_CPU = _Registers(
     invocations=8,
     groups=4,
-    costs={
-        (8, 4): 1.0,
-        (8, 2): 1.49,
-        (8, 1): 1.87,
-        (4, 4): 1.5,
-        (4, 2): 1.74,
-        (4, 1): 2.2,
-        (2, 4): 2.35,
-        (2, 2): 2.8,
-        (2, 1): 3.5,
-        (1, 4): 3.3,
-        (1, 2): 3.6,
-        (1, 1): 5.2,
-    },
-    shared_costs={
-        (32, 2): 0.55,
-        (32, 1): 0.62,
-        (24, 2): 0.62,
-        (20, 2): 0.65,
-        (16, 2): 0.61,
-        (16, 1): 0.95,
-        (12, 2): 1.0,
-        (8, 4): 0.78,
-        (8, 2): 1.08,
-        (8, 1): 1.3,
-        (4, 4): 1.41,
-        (4, 2): 1.38,
-        (4, 1): 1.84,
-    },
-    window_costs={
-        (16, 1): 1.0,
-        (12, 1): 1.3,
-        (8, 2): 1.3,
-        (8, 1): 1.6,
-        (4, 2): 2.0,
-        (4, 1): 2.7,
-        (2, 2): 4.5,
-        (1, 4): 5.5,
-    },
-    wide_window_costs={
-        (8, 1): 1.0,
-        (12, 1): 1.05,
-        (4, 2): 1.2,
-        (4, 1): 1.4,
-        (16, 1): 1.4,
-        (8, 2): 1.5,
-        (2, 2): 2.9,
-        (1, 4): 4.9,
-    },
+    little=1 << 13,
+    busy_alone=256,
+    busy_groups=16,
+    costs=_costs(
+        "8x4 1, 8x2 1.49, 8x1 1.87, 4x4 1.5, 4x2 1.74, 4x1 2.2, 2x4 2.35, 2x2 2.8, 2x1 3.5, 1x4 3.3, 1x2 3.6, 1x1 5.2"
+    ),
+    shared_costs=_costs(
+        "32x2 0.55, 32x1 0.62, 24x2 0.62, 20x2 0.65, 16x2 0.61, 16x1 0.95, 12x2 1, "
+        "8x4 0.78, 8x2 1.08, 8x1 1.3, 4x4 1.41, 4x2 1.38, 4x1 1.84"
+    ),
+    window_costs=_costs("16x1 1, 12x1 1.3, 8x2 1.3, 8x1 1.6, 4x2 2, 4x1 2.7, 2x2 4.5, 1x4 5.5"),
+    wide_window_costs=_costs("8x1 1, 12x1 1.05, 4x2 1.2, 4x1 1.4, 16x1 1.4, 8x2 1.5, 2x2 2.9, 1x4 4.9"),
     fetching={4: 10.0, 2: 17.0, 1: 24.0},
 )
 """Measured on lavapipe for 512 x 512 x 512, and for windows of 3 x 3 in steps of 2 and of 5 x 5, for wide ones
@@ -485,23 +435,22 @@ def _loads(rows: int, units: int) -> float:
     return 1 + 8 * (rows + units * UNIT) / (rows * units * UNIT)
 
 
-_ON_GPU = _Registers(64, 256, {(rows, units): _loads(rows, units) for rows in (8, 4, 2, 1) for units in (2, 1)})
+_LOADS = {(rows, units): _loads(rows, units) for rows in (8, 4, 2, 1) for units in (2, 1)}
+_REGISTERS = by_profile(
+    cpu=_ON_CPU, gpus=_Registers(64, 256, little=1 << 16, busy_alone=1 << 14, busy_groups=0, costs=_LOADS)
+)
 
 
-def _registers(target: Target) -> _Registers:
-    return _ON_CPU if target.profile is Profile.CPU else _ON_GPU
-
-
-def _in_registers(shape: Shape, target: Target) -> ProductTile:
+def _in_registers(problem: ShapeProblem) -> ProductTile:
     """Return the tile with the lowest estimated time."""
-    costs = _register_costs(shape, target)
+    costs = _register_costs(problem.shape, problem.target)
     return min(costs, key=costs.__getitem__)
 
 
 @functools.lru_cache(maxsize=256)  # a dozen tiles each
 def _register_costs(shape: Shape, target: Target) -> Mapping[ProductTile, float]:
     """Return the estimated time of each tile."""
-    kind = _registers(target)
+    kind = _REGISTERS[target.profile]
     return {tile: kind.cost(tile, shape, target) for tile in kind.tiles(shape, target)}
 
 
@@ -509,7 +458,7 @@ def expected_cost(shape: Shape, target: Target) -> float:
     """Return the estimated time of a product, to compare products of one size and schedule."""
     choice = _built_in(shape, target)
     if choice.schedule is ProductSchedule.REGISTER:
-        return _registers(target).cost(choice.tile, shape, target)
+        return _REGISTERS[target.profile].cost(choice.tile, shape, target)
     if choice.schedule in _IN_SLABS:
         return _slab_cost(choice.schedule, choice.tile, shape, choice.parts, target)
     return choice.tile.covered(shape.rows, shape.columns)
@@ -529,10 +478,19 @@ takes longer to compile than it saves."""
 _IN_SLABS = (ProductSchedule.SHARED, ProductSchedule.PACKED)
 
 
-def _in_slabs(schedule: ProductSchedule, shape: Shape, target: Target) -> ProductTile:
+def _shared(problem: ShapeProblem) -> ProductTile:
+    return _in_slabs(ProductSchedule.SHARED, problem)
+
+
+def _packed(problem: ShapeProblem) -> ProductTile:
+    return _in_slabs(ProductSchedule.PACKED, problem)
+
+
+def _in_slabs(schedule: ProductSchedule, problem: ShapeProblem) -> ProductTile:
     """Return the tile with the lowest estimated time: the largest one without parts, unless others are clearly
     faster."""
-    tiles = (_shared_tiles if schedule is ProductSchedule.SHARED else _packed_tiles)(shape, target)
+    shape, target = problem.shape, problem.target
+    tiles = _TILES[schedule](shape, target)
     best = tiles[-1]
     cost, best_is_split = _slab_cost(schedule, best, shape, 1, target), False
     for tile in reversed(tiles[:-1]):
@@ -619,7 +577,7 @@ def _stream_tiles(shape: Shape, target: Target) -> list[ProductTile]:
     """Return the tiles of all rows, the widest first: with few columns side by side, more slices share their steps."""
     rows = -(-shape.rows // -(-shape.rows // MAX_STREAM_ROWS))
     turn, invocations = UNIT * stream_steps(shape), min(_STREAMING, target.max_workgroup_invocations)
-    widest = _power_of_two(-(-shape.columns // UNIT), _STREAM_ACROSS[0])
+    widest = min(power_of_two(-(-shape.columns // UNIT)), _STREAM_ACROSS[0])
     tiles = []
     for across in dict.fromkeys(min(across, widest) for across in _STREAM_ACROSS):
         slices = invocations // across
@@ -649,8 +607,9 @@ def _stream_cost(tile: ProductTile, shape: Shape, parts: int, target: Target) ->
     return cost
 
 
-def _streamed(shape: Shape, target: Target) -> ProductTile:
+def _streamed(problem: ShapeProblem) -> ProductTile:
     """Return the tile with the lowest estimated time, in its best number of parts."""
+    shape, target = problem.shape, problem.target
 
     def cost(tile: ProductTile) -> float:
         return min(_stream_cost(tile, shape, parts, target) for parts in _stream_parts(tile, shape, target))
@@ -658,15 +617,31 @@ def _streamed(shape: Shape, target: Target) -> ProductTile:
     return min(_stream_tiles(shape, target), key=cost)
 
 
-_TILES: Mapping[ProductSchedule, Callable[[Shape, Target], ProductTile]] = {
-    ProductSchedule.SMALL: lambda shape, target: ProductTile(),
-    ProductSchedule.REGISTER: _in_registers,
-    ProductSchedule.SHARED: functools.partial(_in_slabs, ProductSchedule.SHARED),
-    ProductSchedule.PACKED: functools.partial(_in_slabs, ProductSchedule.PACKED),
-    ProductSchedule.STREAMED: _streamed,
+TILED: tuple[Schedule[ShapeProblem, ProductTile], ...] = (
+    Schedule(
+        "product", "small", lambda _: ProductTile(), "little work, or one row by columns in one piece", pays=_is_little
+    ),
+    Schedule(
+        "product", "streamed", _streamed, "few rows: each column is read once", _can_be_streamed, _has_few_rows, GPUS
+    ),
+    Schedule(
+        "product", "packed", _packed, "integers: four products per instruction", _can_be_packed, _fills_tiles, GPUS
+    ),
+    Schedule("product", "shared", _shared, "tiles in workgroup memory", pays=_fills_tiles, profiles=GPUS),
+    Schedule("product", "register", _in_registers, "tiles in registers: for CPU adapters, and few rows or columns"),
+)
+"""Schedules of products in tiles, in order; the first that fits and pays is chosen."""
+
+_TILES: Mapping[str, Callable[[Shape, Target], list[ProductTile]]] = {
+    ProductSchedule.SMALL: lambda shape, target: [ProductTile()] if shape.work <= MAX_SMALL else [],
+    ProductSchedule.REGISTER: _promising,
+    ProductSchedule.SHARED: _shared_tiles,
+    ProductSchedule.PACKED: _packed_tiles,
+    ProductSchedule.STREAMED: lambda shape, target: _stream_tiles(shape, target) if shape.rows <= FEW_ROWS else [],
 }
+"""Tiles that may be fastest, by schedule."""
 
 
-def _power_of_two(number: int, limit: int) -> int:
-    """Round a number up to a power of two, at most ``limit``."""
-    return min(1 << (number - 1).bit_length(), limit)
+def power_of_two(number: int) -> int:
+    """Round a number up to a power of two."""
+    return 1 << (number - 1).bit_length()

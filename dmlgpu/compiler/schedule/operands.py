@@ -19,7 +19,7 @@ from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.products import Operand, OperandLayout, ProductSchedule
 from dmlgpu.compiler.schedule.tiles import packed_patch
-from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.target import Target
 
 
 def _dimension(operand: Operand, layout: OperandLayout) -> int:
@@ -134,7 +134,7 @@ class ProductOperands:
     def _window(self) -> Operand | None:
         """Return the columns as windows that are read row by row, if they are windows, on CPU adapters, which would
         check each element separately."""
-        if self.choice.schedule is not ProductSchedule.REGISTER or self.target.profile is not Profile.CPU:
+        if self.choice.schedule is not ProductSchedule.REGISTER or self.target.vectorizes_loads:
             return None
         return window_of(self.product, self.target)
 
@@ -177,7 +177,7 @@ class ProductOperands:
             return False
         if self.product.a_stays if is_a else self.product.b_stays:
             return False
-        if self.target.profile is not Profile.CPU and not owned:
+        if self.target.vectorizes_loads and not owned:
             return False
         reuse = shape.columns if is_a else shape.rows
         own = -(-math.prod(operand.own) // UNIT) * UNIT

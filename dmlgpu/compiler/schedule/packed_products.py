@@ -39,7 +39,6 @@ from dmlgpu.compiler.schedule.steps.packed_products import (
     ScheduledPackedContract,
 )
 from dmlgpu.compiler.schedule.steps.products import Operand, OperandLayout, ScheduledContract
-from dmlgpu.compiler.schedule.steps.quantized import QuantizedColumns
 
 SLAB = 16
 """Elements of the shortest slab: a slab is a block, or pairs of slabs divide it."""
@@ -51,38 +50,28 @@ _TYPES = (DataType.INT8, DataType.UINT8)
 
 @dataclass(frozen=True)
 class PackedOperands:
-    """Operands of a product of 8-bit integers."""
+    """Operands of a product of 8-bit integers, in words of four steps.
+
+    Attributes:
+        a, b: the words.
+        kernel_class: kernel that multiplies them.
+        numbers: its fields that tell the numbers that the words stand for.
+        block: words of a block whose sum is scaled; 0 if there are no blocks.
+    """
 
     a: Operand
     b: Operand
-    a_integers: PackedOperand
-    b_integers: PackedOperand
+    kernel_class: type[ScheduledContract]
+    numbers: dict[str, Any]
+    block: int = 0
 
-    def kernel(self, contract: ScheduledContract) -> ScheduledPackedContract:
-        """Return a kernel with these operands."""
-        return ScheduledPackedContract(**_values_of(contract) | _values_of(self))
-
-
-@dataclass(frozen=True)
-class BlockOperands:
-    """Operands of a product of rows and columns that are quantized in blocks."""
-
-    a: Operand
-    b: Operand
-    scale: Source
-    columns: QuantizedColumns
-
-    def kernel(self, contract: ScheduledContract) -> ScheduledBlockContract:
-        """Return a kernel with these operands."""
-        return ScheduledBlockContract(**_values_of(contract) | _values_of(self))
+    def kernel(self, contract: ScheduledContract) -> ScheduledContract:
+        """Return the kernel that multiplies the integers of these operands, which a contract has."""
+        values = {each.name: getattr(contract, each.name) for each in fields(contract)}
+        return self.kernel_class(**values, **self.numbers)
 
 
-def _values_of(instance: Any) -> dict[str, Any]:
-    """Return the values of a dataclass by field."""
-    return {each.name: getattr(instance, each.name) for each in fields(instance)}
-
-
-def packed_operands(product: Product) -> PackedOperands | BlockOperands | None:
+def packed_operands(product: Product) -> PackedOperands | None:
     """Return the operands of a product as packed integers; None if they are not integers of 8 bits or less."""
     if product.accumulator is DataType.FLOAT32:
         return _block_operands(product)
@@ -91,16 +80,12 @@ def packed_operands(product: Product) -> PackedOperands | BlockOperands | None:
     space = product.space
     a = _operand(product.a, space.batch, space.rows, own_first=True)
     b = _seen(product) or _operand(product.b, space.batch, space.columns, own_first=False)
-    return None if a is None or b is None else PackedOperands(a[0], b[0], a[1], b[1])
+    if a is None or b is None:
+        return None
+    return PackedOperands(a[0], b[0], ScheduledPackedContract, {"a_integers": a[1], "b_integers": b[1]})
 
 
-def block_words(product: Product) -> int:
-    """Return the words of a block that quantized rows and columns share; 0 for other operands."""
-    operands = packed_operands(product)
-    return product.space.inner[-1] // UNIT if isinstance(operands, BlockOperands) else 0
-
-
-def _block_operands(product: Product) -> BlockOperands | None:
+def _block_operands(product: Product) -> PackedOperands | None:
     """Return the operands of a product over blocks and their elements, if both are quantized."""
     space = product.space
     if len(space.inner) != 2 or (space.inner[-1] != SLAB and space.inner[-1] % (2 * SLAB) != 0):
@@ -112,7 +97,8 @@ def _block_operands(product: Product) -> BlockOperands | None:
     words = columns.in_words(len(space.batch) + 1)
     a = Operand(rows.words, OperandLayout.ALONG, space.batch, space.rows, own_first=True)
     b = Operand(words, OperandLayout.ALONG, space.batch, space.columns, own_first=False)
-    return BlockOperands(a, b, rows.scale, columns)
+    numbers = {"scale": rows.scale, "columns": columns}
+    return PackedOperands(a, b, ScheduledBlockContract, numbers, space.inner[-1] // UNIT)
 
 
 def _operand(source: Source, batch: Sizes, own: Sizes, *, own_first: bool) -> tuple[Operand, PackedOperand] | None:

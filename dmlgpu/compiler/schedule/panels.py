@@ -12,30 +12,22 @@ from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
-from dmlgpu.compiler.plan import Contract, Map, PlanTensor, Source, View, apply
-from dmlgpu.compiler.rewrites.packing import (
-    UNIT,
-    PackedTensor,
-    in_pairs,
-    pack_source,
-    pack_tensor,
-    packs_source,
-)
+from dmlgpu.compiler.plan import Map, PlanTensor, Source, View, apply
+from dmlgpu.compiler.rewrites.packing import UNIT, PackedTensor, in_pairs, pack_source, pack_tensor, packs_source
 from dmlgpu.compiler.rewrites.sources import CONVERT, identity
 from dmlgpu.compiler.schedule.gemm_choice import longest
 from dmlgpu.compiler.schedule.launch import Launch, fold
 from dmlgpu.compiler.schedule.operands import pack_output
+from dmlgpu.compiler.schedule.quantized import LANES, QuantizedProduct
+from dmlgpu.compiler.schedule.registry import Verdict, at_most, only_if
 from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.products import ProductTile
 from dmlgpu.compiler.schedule.steps.quantized import QuantizedColumns, QuantizedPanels, ScheduledPanels
-from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.target import Target
 
 PANEL = 8
 """Number of columns of a panel: two units of four, which ``shader-int64`` reads at once."""
-
-LANES = 8
-"""Number of invocations of a workgroup, which CPU adapters run in lockstep."""
 
 MAX_ROWS, MAX_PRODUCTS = 16, 2048
 """Rows per invocation, and multiplications per loop iteration: with more, kernels take seconds to compile."""
@@ -44,26 +36,23 @@ ROWS_ALONE, PRODUCTS_ALONE = 8, 512
 """Rows and multiplications if invocations read all rows themselves, because there are no subgroups."""
 
 
-def takes_panels(step: Contract, columns: QuantizedColumns, target: Target) -> bool:
-    """Return whether a product has its columns in panels: on CPU adapters, if the initialization may repack them."""
-    product, last = step.product, len(step.product.a.sizes) - 1
-    if target.profile is not Profile.CPU or not product.integers_owned or len(product.space.columns) != 1:
-        return False
-    steps = math.prod(product.space.inner) // columns.in_word
-    return product.space.columns[0] % PANEL == 0 and packs_source(product.a, last, UNIT) and steps <= longest(target)
+def fits_panels(problem: QuantizedProduct) -> Verdict:
+    """Return whether the initialization may lay out columns in panels, which must be whole, and rows have units."""
+    product, last = problem.step.product, len(problem.step.product.a.sizes) - 1
+    columns, steps = product.space.columns, math.prod(product.space.inner) // problem.columns.in_word
+    return (
+        only_if(product.integers_owned, "its columns are not known at initialization")
+        and only_if(len(columns) == 1 and columns[0] % PANEL == 0, "its columns do not fill panels of {}", PANEL)
+        and only_if(packs_source(product.a, last, UNIT), "its rows have no units of {}", UNIT)
+        and at_most(steps, longest(problem.target), "words of a column")
+    )
 
 
-def panel_steps(step: Contract, columns: QuantizedColumns, sums: int, target: Target) -> ScheduledSteps:
-    """Return the kernel of a product with its columns in panels, and their layout by the initialization.
-
-    Args:
-        step: The product, over blocks and their elements.
-        columns: Its columns.
-        sums: Sums of an element of the output, as in ``ScheduledPanels``.
-        target: The adapter.
-    """
+def panel_steps(problem: QuantizedProduct) -> ScheduledSteps:
+    """Return the kernel of a product with its columns in panels, and their layout by the initialization."""
+    step, columns, sums, target = problem.step, problem.columns, problem.sums, problem.target
     space, last = step.product.space, len(step.product.a.sizes) - 1
-    rows, block = math.prod(space.rows), space.inner[1]
+    rows, block = problem.rows, space.inner[1]
     sharing = min(target.subgroup_lanes, LANES) if target.has("subgroup") else 1
     most_rows, most_products = (MAX_ROWS, MAX_PRODUCTS) if sharing > 1 else (ROWS_ALONE, PRODUCTS_ALONE)
     own = -(-rows // -(-rows * sums // most_rows))

@@ -16,12 +16,13 @@ tiles.
 
 from __future__ import annotations
 
+import functools
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import WORD_BITS
-from dmlgpu.compiler.plan import PAIR, Apply, Body, Contract, Map, PairedContract, PlanTensor, Source, View, apply
+from dmlgpu.compiler.plan import Apply, Body, Contract, Map, PlanTensor, Source, View, apply
 from dmlgpu.compiler.rewrites.packing import (
     UNIT,
     WIDEST_UNIT_BITS,
@@ -32,10 +33,9 @@ from dmlgpu.compiler.rewrites.packing import (
     running_dimension,
 )
 from dmlgpu.compiler.rewrites.sources import CONVERT, is_plain, leaves, rewrite, split
-from dmlgpu.compiler.schedule.gemm_choice import longest
+from dmlgpu.compiler.schedule.gemm_choice import longest, power_of_two
 from dmlgpu.compiler.schedule.launch import Launch, choose_walk, fold, tile_launch
-from dmlgpu.compiler.schedule.panels import panel_steps, takes_panels
-from dmlgpu.compiler.schedule.registry import Verdict, no
+from dmlgpu.compiler.schedule.registry import Verdict, at_least, at_most, no
 from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.quantized import (
@@ -45,7 +45,7 @@ from dmlgpu.compiler.schedule.steps.quantized import (
     ScheduledDequantize,
     ScheduledQuantizedProduct,
 )
-from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.target import Target
 
 MAX_ROWS = 16
 """Maximum rows of a product that is bound by loads of its columns."""
@@ -67,77 +67,56 @@ WORKGROUP, BUSY = 64, 128
 _TYPES = frozenset({DataType.INT4, DataType.UINT4, DataType.INT8, DataType.UINT8})
 
 
-def _power_of_two(number: int) -> int:
-    """Round a number up to a power of two."""
-    return 1 << (number - 1).bit_length()
+@dataclass(frozen=True)
+class QuantizedProduct:
+    """A product with quantized columns, over blocks and their elements.
+
+    Attributes:
+        step: The product.
+        columns: Its columns.
+        sums: Sums of an element of the output: two for a ``PairedContract``.
+        target: The compile target.
+    """
+
+    step: Contract
+    columns: QuantizedColumns
+    sums: int
+    target: Target
+
+    @classmethod
+    def of(cls, step: Contract, sums: int, target: Target) -> QuantizedProduct | None:
+        """Return a product with its columns as integers; None if they are not quantized."""
+        if not isinstance(step.product.b, Apply):
+            return None
+        step = _with_one_block(step)
+        space = step.product.space
+        if len(space.inner) != 2 or step.product.accumulator is not DataType.FLOAT32:
+            return None
+        columns = quantized_columns(step.product.b, len(space.batch) + 1)
+        return None if columns is None else cls(step, columns, sums, target)
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return math.prod(self.step.product.space.rows)
+
+    @functools.cached_property
+    def integers(self) -> QuantizedRows | None:
+        """Rows as words, if they are integers and the adapter multiplies words of four; else None."""
+        a = self.step.product.a
+        return quantized_rows(a, len(a.sizes) - 1, self.columns.words.lanes) if self.target.multiplies_words else None
 
 
-def quantized_steps(step: Contract, target: Target) -> ScheduledSteps | None:
-    """Return the kernels of a product with quantized columns; None for other products, and for many rows on a GPU,
-    where ``gemm`` dequantizes tiles into workgroup memory."""
-    quantized = _quantized(step)
-    if quantized is None:
-        return None
-    if takes_panels(*quantized, target):
-        return panel_steps(*quantized, 1, target)
-    if _waits(*quantized, target):
-        return _of_few_rows(*quantized, target)
-    is_long = math.prod(step.product.space.rows) > MAX_ROWS
-    return _in_floats(quantized[0], target) if is_long and target.profile is Profile.CPU else None
-
-
-def multiplies_few_rows(step: Contract, target: Target) -> bool:
-    """Return whether a kernel of few rows multiplies the integers of quantized rows and columns in words of four."""
-    quantized = _quantized(step) if _multiplies_words(target) else None
-    return quantized is not None and _waits(*quantized, target) and _integer_rows(*quantized) is not None
-
-
-def _multiplies_words(target: Target) -> bool:
-    return target.multiplies_words and target.profile is not Profile.CPU
-
-
-def _integer_rows(step: Contract, columns: QuantizedColumns) -> QuantizedRows | None:
-    """Return the rows of a product over blocks and their elements as words; None if they are floats."""
-    return quantized_rows(step.product.a, len(step.product.a.sizes) - 1, columns.words.lanes)
-
-
-def is_pairable(step: Contract, target: Target) -> bool:
-    """Return whether a kernel computes two columns of a product for each element of a ``PairedContract``."""
-    quantized = _quantized(step)
-    return quantized is not None and (_waits(*quantized, target) or takes_panels(*quantized, target))
-
-
-@schedule_step.register
-def _paired(step: PairedContract, target: Target) -> ScheduledSteps:
-    quantized = _quantized(Contract(step.label, step.product, step.epilogue, step.output))
-    assert quantized is not None, step.label
-    if takes_panels(*quantized, target):
-        return panel_steps(*quantized, len(PAIR), target)
-    return _of_few_rows(*quantized, target, sums=len(PAIR))
-
-
-def _quantized(step: Contract) -> tuple[Contract, QuantizedColumns] | None:
-    """Return a product over blocks and their elements, and its columns; None if they are not quantized."""
-    if not isinstance(step.product.b, Apply):
-        return None
-    step = _with_one_block(step)
-    space = step.product.space
-    if len(space.inner) != 2 or step.product.accumulator is not DataType.FLOAT32:
-        return None
-    columns = quantized_columns(step.product.b, len(space.batch) + 1)
-    return None if columns is None else (step, columns)
-
-
-def _waits(step: Contract, columns: QuantizedColumns, target: Target) -> bool:
+def has_few_rows(problem: QuantizedProduct) -> Verdict:
     """Return whether a product is bound by loads of its columns: it has few rows, and its loop is not too long."""
-    space, lead = step.product.space, len(step.product.space.batch)
-    units = math.prod(columns.words.sizes[lead : lead + 2])
-    return math.prod(space.rows) <= MAX_ROWS and units <= longest(target)
+    lead = len(problem.step.product.space.batch)
+    units = math.prod(problem.columns.words.sizes[lead : lead + 2])
+    return at_most(problem.rows, MAX_ROWS, "rows") and at_most(units, longest(problem.target), "units of a column")
 
 
-def _of_few_rows(step: Contract, columns: QuantizedColumns, target: Target, sums: int = 1) -> ScheduledSteps:
-    schedule = _by_columns if target.profile is Profile.CPU else _by_lanes
-    return schedule(step, columns, math.prod(step.product.space.rows), sums, target)
+def has_many_rows(problem: QuantizedProduct) -> Verdict:
+    """Return whether many rows read each column."""
+    return at_least(problem.rows, MAX_ROWS + 1, "rows")
 
 
 def _with_one_block(step: Contract) -> Contract:
@@ -150,9 +129,9 @@ def _with_one_block(step: Contract) -> Contract:
     return replace(step, product=replace(product, space=replace(space, inner=(1, *inner)), a=a, b=b))
 
 
-def _in_floats(step: Contract, target: Target) -> ScheduledSteps:
+def in_floats(problem: QuantizedProduct) -> ScheduledSteps:
     """Return the dequantization to a temporary tensor, and the product of floats."""
-    product, space = step.product, step.product.space
+    step, target, product, space = problem.step, problem.target, problem.step.product, problem.step.product.space
     lead, (blocks, block) = len(space.batch), space.inner
     sizes = (*space.batch, *space.inner, *space.columns)
     floats = PlanTensor.temporary("dequantized columns", DataType.FLOAT32, sizes)
@@ -163,9 +142,9 @@ def _in_floats(step: Contract, target: Target) -> ScheduledSteps:
         a=_joined(product.a, lead + len(space.rows)),
         b=_joined(floats, lead),
     )
-    why = f"{math.prod(space.rows)} rows read each of the columns"
+    why = f"{problem.rows} rows read each of the columns"
     dequantized = schedule_step(Map("dequantize", body, floats), target).because(why)
-    return dequantized + schedule_step(replace(step, product=plain), target)
+    return dequantized + schedule_step(replace(step, product=plain), target.with_overrides(schedule=""))
 
 
 def _joined(source: Source, dimension: int) -> Source:
@@ -287,23 +266,22 @@ def quantized_rows(source: Source, inner: int, most: int) -> QuantizedRows | Non
 
 
 def _kernel(
-    step: Contract,
-    b: QuantizedColumns,
+    problem: QuantizedProduct,
     kind: QuantizedSchedule,
     launch: Launch,
     reason: str,
+    a: Source | QuantizedRows,
     *,
-    integers: QuantizedRows | None = None,
+    unit: int,
     **tile: int,
 ) -> ScheduledSteps:
     """Return the kernel with its rows in units along the inner dimension, if they can be."""
-    space, unit = step.product.space, tile.pop("unit")
-    a: Source | QuantizedRows = step.product.a if integers is None else integers
+    step, space, b, sums = problem.step, problem.step.product.space, problem.columns, problem.sums
     last = len(step.product.a.sizes) - 1
     if not isinstance(a, QuantizedRows) and unit > 1 and a.sizes[last] % unit == 0 and packs_source(a, last, unit):
         a = pack_source(a, last, unit)
     kernel = ScheduledQuantizedProduct(
-        f"quantized {kind}", launch, step.output, space, a, b, step.epilogue, kind, **tile, reason=reason
+        f"quantized {kind}", launch, step.output, space, a, b, step.epilogue, kind, sums=sums, **tile, reason=reason
     )
     return ScheduledSteps((kernel,))
 
@@ -319,9 +297,10 @@ PAIRS = 2
 """Elements of a row that a CPU adapter loads as one 64-bit integer: 0.89 to 0.91 of the CPU time on lavapipe."""
 
 
-def _by_columns(step: Contract, columns: QuantizedColumns, rows: int, sums: int, target: Target) -> ScheduledSteps:
+def by_columns(problem: QuantizedProduct) -> ScheduledSteps:
     """Return the kernel for CPU adapters: every lane of a subgroup has its own columns."""
-    space = step.product.space
+    space, columns, target = problem.step.product.space, problem.columns, problem.target
+    rows, sums = problem.rows, problem.sums
     block, count = space.inner[1], math.prod(space.columns)
     lanes = min(target.subgroup_lanes, LANES) if target.has("subgroup") else 1
     sharing = lanes if lanes > 1 and columns.words.lanes % lanes == 0 else 1
@@ -338,56 +317,33 @@ def _by_columns(step: Contract, columns: QuantizedColumns, rows: int, sums: int,
         f"each invocation dequantizes {each * sums} columns in registers"
     )
     launch = Launch(across, 1, fold(groups, target), groups)
-    return _kernel(
-        step,
-        columns,
-        QuantizedSchedule.COLUMNS,
-        launch,
-        reason,
-        unit=unit,
-        rows=own,
-        columns=each,
-        sums=sums,
-        across=1,
-        down=across,
-        sharing=sharing,
-    )
+    tile = {"rows": own, "columns": each, "across": 1, "down": across}
+    a = problem.step.product.a
+    return _kernel(problem, QuantizedSchedule.COLUMNS, launch, reason, a, unit=unit, sharing=sharing, **tile)
 
 
-def _by_lanes(step: Contract, columns: QuantizedColumns, rows: int, sums: int, target: Target) -> ScheduledSteps:
+def by_lanes(problem: QuantizedProduct) -> ScheduledSteps:
     """Return the kernel for GPUs: adjacent lanes read adjacent units of a column."""
-    space = step.product.space
-    integers = _integer_rows(step, columns) if _multiplies_words(target) else None
+    space, columns, target = problem.step.product.space, problem.columns, problem.target
+    rows, sums, integers = problem.rows, problem.sums, problem.integers
     blocks, block = space.inner
     units, count = blocks * columns.words.sizes[len(space.batch) + 1], math.prod(space.columns)
-    across = min(32, _power_of_two(units))
+    across = min(32, power_of_two(units))
     down = WORKGROUP // across
     each = max(1, 4 // (rows * sums))
     while each > 1 and -(-count // (down * each)) < BUSY:
         each //= 2
     groups = -(-count // (down * each)) * math.prod(space.batch)
-    shuffling = min(target.subgroup_lanes, across) if target.has("subgroup") else 1
+    sharing = min(target.subgroup_lanes, across) if target.has("subgroup") else 1
     reason = (
         f"{rows} rows by columns in blocks of {block} integers of {columns.bits} bits: {across} invocations share the "
         f"sums of {each * sums} columns, read in units of {columns.words.unit_bits // 8} bytes and "
         + ("dequantized in registers" if integers is None else "multiplied by integers, four at a time")
     )
     launch = Launch(WORKGROUP, 1, fold(groups, target), groups)
-    return _kernel(
-        step,
-        columns,
-        QuantizedSchedule.LANES,
-        launch,
-        reason,
-        integers=integers,
-        unit=UNIT,
-        rows=rows,
-        columns=each,
-        sums=sums,
-        across=across,
-        down=down,
-        sharing=shuffling,
-    )
+    tile = {"rows": rows, "columns": each, "across": across, "down": down, "sharing": sharing}
+    a = integers or problem.step.product.a
+    return _kernel(problem, QuantizedSchedule.LANES, launch, reason, a, unit=UNIT, **tile)
 
 
 # ---- columns as floats

@@ -24,18 +24,21 @@ from dmlgpu.compiler.rewrites.packing import (
 )
 from dmlgpu.compiler.rewrites.sources import CONVERT
 from dmlgpu.compiler.schedule.launch import Launch, Walk, choose_walk, tile_launch
+from dmlgpu.compiler.schedule.registry import by_profile
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.products import Patch, ScheduledTiles
-from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.target import Target
 
 MAX_ACROSS = 32
 """Maximum window size along the last dimension for unrolled code."""
 
-MAX_PLACES, MAX_PLACES_ON_GPU = 800, 320
-"""Maximum total size of the windows of a tile for unrolled code."""
+MAX_ROWS = 4
+"""Maximum rows of a tile."""
 
-MAX_ROWS, MAX_ROWS_ON_GPU = 4, 2
-"""Rows of a tile: fewer if many invocations hide memory latency."""
+LIMITS = by_profile(cpu=(2, MAX_ROWS, 800), gpus=(1, 2, 320))
+"""Minimum and maximum rows of an unrolled tile, and maximum total size of its windows. A single row shares nothing with
+others: on a CPU adapter, whose compiler takes seconds for an unrolled window, a loop is as fast. Rows are fewer if many
+invocations hide memory latency."""
 
 
 def tiles(
@@ -107,18 +110,15 @@ def packed_patch(source: Source, axis: WindowAxis, tile: int, target: Target) ->
 
 def tile_columns(positions: int, target: Target) -> int:
     """Return the columns of a tile: one unit, or two on a CPU adapter if no tile is then less than half full."""
-    two = target.profile is Profile.CPU and not 0 < positions % (2 * UNIT) <= UNIT
+    two = not target.needs_many_invocations and not 0 < positions % (2 * UNIT) <= UNIT
     return 2 * UNIT if two else min(UNIT, positions)
 
 
 def tile_rows(windows: Windows, columns: int, target: Target) -> int:
-    """Return the rows of a tile; 0 if the last dimension but one is looped over, or missing. A single row shares
-    nothing with others: on a CPU adapter, whose compiler takes seconds for an unrolled window, a loop is as fast.
-    """
+    """Return the rows of a tile; 0 if the last dimension but one is looped over, or missing."""
     if len(windows) < 2:
         return 0
     *_, down, across = windows
-    on_cpu = target.profile is Profile.CPU
-    max_rows = min(MAX_ROWS if on_cpu else MAX_ROWS_ON_GPU, down.positions)
-    several, places = range(max_rows, 1 if on_cpu else 0, -1), MAX_PLACES if on_cpu else MAX_PLACES_ON_GPU
+    min_rows, max_rows, places = LIMITS[target.profile]
+    several = range(min(max_rows, down.positions), min_rows - 1, -1)
     return next((rows for rows in several if rows * columns * down.size * across.size <= places), 0)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from dmlgpu.compiler.plan import (
@@ -34,11 +34,11 @@ from dmlgpu.compiler.plan import (
 )
 from dmlgpu.compiler.plan.windows import WindowAxis, Windows
 from dmlgpu.compiler.rewrites.sources import AnySource, is_plain, permuted, rewrite, split, stepped
-from dmlgpu.compiler.schedule.convolution import IMPLICIT_GEMM, implicit_gemm
+from dmlgpu.compiler.schedule.convolution import implicit_gemm
 from dmlgpu.compiler.schedule.gemm import interleaved_steps
-from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_step
+from dmlgpu.compiler.schedule.registry import Schedule, Verdict, at_least, at_most, only_if, register
+from dmlgpu.compiler.schedule.scheduling import StepProblem, schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
-from dmlgpu.compiler.target import Target
 
 SPREAD, ZERO = "layout/slice_grad", "layout/zero"
 
@@ -113,58 +113,28 @@ def _parts(axis: WindowAxis) -> Iterator[PhaseAxis]:
 # ---- steps
 
 
-def transposed_steps(
-    step: Convolve, target: Target, convolve: Callable[[Convolve, Target], ScheduledSteps]
-) -> ScheduledSteps:
-    """Schedule a transposed convolution.
-
-    Args:
-        step: its windows slide over the output, from as many positions as the input has elements.
-        convolve: scheduler of plain convolutions.
-
-    Raises:
-        InvalidArgument: for an unknown name of a schedule, or of one that does not fit.
-    """
-    return first_fitting(TRANSPOSED_SCHEDULES, TransposedProblem(step, target, convolve))
-
-
-@dataclass(frozen=True)
-class TransposedProblem:
-    """A transposed convolution and its target; ``convolve`` schedules plain convolutions."""
-
-    step: Convolve
-    target: Target
-    convolve: Callable[[Convolve, Target], ScheduledSteps]
+class TransposedProblem(StepProblem[Convolve]):
+    """A transposed convolution, whose windows slide over the output from as many positions as the input has elements,
+    and its target."""
 
     @property
     def count(self) -> int:
         """Number of phases."""
         return math.prod(min(axis.stride, axis.spatial) for axis in self.step.convolution.windows)
 
-    @property
-    def product_target(self) -> Target:
-        """Target, whose schedule, if it names one, is a schedule of matrix products."""
-        return (
-            self.target.with_overrides(schedule="") if self.target.overrides.schedule == IMPLICIT_GEMM else self.target
-        )
-
     def convolved(self, convolution: Convolution) -> ScheduledSteps:
         """Return the kernels of an equivalent plain convolution."""
-        return self.convolve(replace(self.step, convolution=convolution, transposed=False), self.target)
+        return schedule_step(replace(self.step, convolution=convolution, transposed=False), self.target)
 
 
-def _spread(problem: TransposedProblem) -> ScheduledSteps | None:
-    """Return a plain convolution of the input with zeros between its elements, if phases are many."""
-    if problem.count <= MAX_PHASES:
-        return None
+def _spread(problem: TransposedProblem) -> ScheduledSteps:
+    """Return a plain convolution of the input with zeros between its elements."""
     why = f"{problem.count} phases are too many kernels: the input is spread out instead"
     return problem.convolved(_spread_out(problem.step.convolution)).because(why)
 
 
-def _reversed(problem: TransposedProblem) -> ScheduledSteps | None:
-    """Return a plain convolution with the filter reversed, if there is one phase."""
-    if problem.count > 1:
-        return None
+def _reversed(problem: TransposedProblem) -> ScheduledSteps:
+    """Return a plain convolution with the filter reversed."""
     (phase,) = phases(problem.step.convolution.windows)
     why = "strides of 1: the same as a convolution with the filter reversed"
     return problem.convolved(_convolution(problem.step.convolution, phase)).because(why)
@@ -174,22 +144,30 @@ INTERLEAVED = (2, 4)
 """Tap counts along the last dimension for which a tile of a product holds whole units of the output."""
 
 
-def _at_once(problem: TransposedProblem) -> ScheduledSteps | None:
-    """Return one product for all phases of a filter that is as large as its stride; None if that is impossible."""
+def _fits_at_once(problem: TransposedProblem) -> Verdict:
+    """Return whether a filter is as large as its stride, and its taps may be rows of a product."""
+    step, convolution, windows = problem.step, problem.step.convolution, problem.step.convolution.windows
+    sources = convolution.input, convolution.filter, step.epilogue
+    return (
+        only_if(all(map(_is_apart, windows)), "windows overlap or leave gaps")
+        and only_if(windows[-1].size in INTERLEAVED, "{} taps in a row, not 2 or 4", windows[-1].size)
+        and only_if(all(map(is_plain, sources)), "its operands are computed where they are read")
+    )
+
+
+def _at_once(problem: TransposedProblem) -> ScheduledSteps | Verdict:
+    """Return one product for all phases, if its tiles hold whole units of the output."""
     step, convolution, windows = problem.step, problem.step.convolution, problem.step.convolution.windows
     taps = tuple(axis.size for axis in windows)
-    sources = convolution.input, convolution.filter, step.epilogue
-    if not all(map(_is_apart, windows)) or taps[-1] not in INTERLEAVED or not all(map(is_plain, sources)):
-        return None
     batch, groups, channels, *positions = convolution.input.sizes
     space = Space((groups,), (convolution.filter.sizes[1], *taps), (batch, *positions), (channels,))
     spatial = range(3, 3 + len(taps))
     filters, seen = permuted(convolution.filter, (0, 1, *spatial, 2)), permuted(convolution.input, (1, 2, 0, *spatial))
     product = Product(space, filters, seen, convolution.accumulator, a_owned=convolution.filter_owned)
     contract = Contract(step.label, product, _by_taps(step.epilogue, taps), _by_taps(step.output, taps), True)
-    steps = interleaved_steps(contract, taps[-1], problem.product_target)
+    steps = interleaved_steps(contract, taps[-1], problem.target)
     why = f"windows that do not overlap: one product computes the {problem.count} phases of the strides"
-    return None if steps is None else steps.because(why)
+    return steps if isinstance(steps, Verdict) else steps.because(why)
 
 
 def _is_apart(axis: WindowAxis) -> bool:
@@ -209,7 +187,7 @@ def _by_taps(source: AnySource, taps: Sizes) -> AnySource:
 
 def _in_phases(problem: TransposedProblem) -> ScheduledSteps:
     """Return each phase as a separate matrix product."""
-    step, target = problem.step, problem.product_target
+    step, target = problem.step, problem.target
     steps, empty = ScheduledSteps(), ScheduledSteps()
     for phase in phases(step.convolution.windows):
         epilogue, output = _part_of(step.epilogue, phase), _part_of(step.output, phase)
@@ -222,11 +200,19 @@ def _in_phases(problem: TransposedProblem) -> ScheduledSteps:
     return (steps + empty).because(f"each of {problem.count} phases of the strides is a convolution of its own")
 
 
-TRANSPOSED_SCHEDULES: tuple[Candidate[TransposedProblem, ScheduledSteps], ...] = (
-    Candidate("spread", "more phases than are worth a kernel each: zeros between the elements of the input", _spread),
-    Candidate("reversed", "strides of 1: a plain convolution", _reversed),
-    Candidate("at once", "filters as large as their strides: one product for all phases", _at_once),
-    Candidate("phases", "everything else: a plain convolution for each phase of the strides", _in_phases),
+def _has_many_phases(problem: TransposedProblem) -> Verdict:
+    return at_least(problem.count, MAX_PHASES + 1, "phases")
+
+
+def _has_one_phase(problem: TransposedProblem) -> Verdict:
+    return at_most(problem.count, 1, "phases")
+
+
+TRANSPOSED_SCHEDULES: tuple[Schedule[TransposedProblem, ScheduledSteps], ...] = register(
+    Schedule("transposed", "spread", _spread, "many phases: zeros between the elements", pays=_has_many_phases),
+    Schedule("transposed", "reversed", _reversed, "strides of 1: a plain convolution", _has_one_phase),
+    Schedule("transposed", "at-once", _at_once, "filters as large as strides: one product", _fits_at_once),
+    Schedule("transposed", "phases", _in_phases, "a plain convolution for each phase of the strides"),
 )
 """Schedules of transposed convolutions, in the order in which they are tried."""
 

@@ -30,11 +30,12 @@ from dmlgpu.common import symbols
 from dmlgpu.compiler.plan import Body, Contract, Convolution, PlanTensor, Product, Sizes, Space, constants, element
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_tensor, packs_tensor
 from dmlgpu.compiler.schedule.gemm_choice import Shape, expected_cost
+from dmlgpu.compiler.schedule.registry import Verdict, at_least, at_most, no
 from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.products import Patch
 from dmlgpu.compiler.schedule.tiles import packed_patch, tiles, unchanged
-from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.target import Target
 
 FILTERS, PATCHES, RESULTS = (f"convolution/winograd_{what}" for what in ("filters", "patches", "results"))
 
@@ -143,20 +144,20 @@ class _Sides:
         return (self.patch**2, self.groups, self.rows, self.columns)
 
 
-def winograd_fits(convolution: Convolution, target: Target, tile: int) -> bool:
+def fits_winograd(convolution: Convolution, target: Target, tile: int) -> Verdict:
     """Return whether the schedule can compute a convolution: of floats, with dense windows of 3 x 3 in steps of 1.
 
     Also the transformed tensors must be small enough to be bound, and the target must not keep all digits.
     """
     windows = convolution.windows
     if target.keeps_digits:
-        return False
+        return no("it loses digits, which the device forbids")
     is_dense = all((axis.size, axis.stride, axis.dilation) == (WINDOW, 1, 1) for axis in windows)
     if len(windows) != 2 or convolution.accumulator is not FLOAT32 or not is_dense:
-        return False
+        return no("it is for float32 and dense windows of 3 x 3")
     sides = _Sides.of(convolution, tile)
     largest = symbols.largest(*(math.prod(sizes) for sizes in (sides.filters, sides.patches, sides.results)))
-    return 4 * largest <= target.max_binding_size
+    return at_most(4 * largest, target.max_binding_size, "bytes of a transformed tensor")
 
 
 MIN_CHANNELS = 3
@@ -167,13 +168,14 @@ MIN_SHARED = 320
 288 (24 outputs in 12 tiles) on they are as fast on llvmpipe, but its compiler takes 0.8 s longer."""
 
 
-def winograd_pays(convolution: Convolution, target: Target, tile: int) -> bool:
-    """Return whether the schedule fits and is estimated to be faster than a product over the windows."""
-    if not winograd_fits(convolution, target, tile):
-        return False
+def pays_winograd(convolution: Convolution, tile: int) -> Verdict:
+    """Return whether the schedule is estimated to be faster than a product over the windows."""
     sides = _Sides.of(convolution, tile)
-    threshold = min(sides.channels, sides.outputs)
-    return threshold >= MIN_CHANNELS and threshold * sides.batch * sides.down * sides.across >= MIN_SHARED
+    shared = min(sides.channels, sides.outputs)
+    tiles_of_images = sides.batch * sides.down * sides.across
+    return at_least(shared, MIN_CHANNELS, "channels or outputs") and at_least(
+        shared * tiles_of_images, MIN_SHARED, "tiles times channels or outputs"
+    )
 
 
 def winograd_steps(
@@ -238,7 +240,7 @@ def _side_by_side(sides: _Sides, target: Target) -> int:
     They share their reads. On SwiftShader, single patches take 1.04 to 1.08 of the time. On llvmpipe they are as
     fast, and compiled in a third of the time. The invocations of a GPU would need too many registers.
     """
-    is_faster = target.profile is Profile.CPU and not target.moves_doubles
+    is_faster = target.runs_in_lockstep and not target.moves_doubles
     return UNIT if is_faster and sides.across % UNIT == 0 else 1
 
 
@@ -281,7 +283,7 @@ def _results(sides: _Sides, results: PlanTensor, epilogue: Body, output: PlanTen
         tile=sides.tile,
         tiles=(sides.down, sides.across),
         side_by_side=side_by_side,
-        looped=target.profile is Profile.CPU,
+        looped=not target.needs_many_invocations,
     )
     sums = results if side_by_side == 1 else pack_tensor(results, last, UNIT)
     body = element(RESULTS, FLOAT32, output.sizes, portable=True, values=values, sums=sums)

@@ -249,11 +249,11 @@ def test_reasons_explain_choices() -> None:
         for target in (CPU, GPU)
     }
     assert reasons == {
-        ("small", "CPU"): "128 multiplications are little work (at most 8,192)",
-        ("small", "GPU"): "128 multiplications are little work (at most 65,536)",
-        ("large", "CPU"): "CPU adapters are fastest with tiles in registers; each invocation computes 8 x 16 outputs",
-        ("large", "GPU"): "a GPU, and at least 16 rows and columns: tiles in workgroup memory; each invocation "
-        "computes 4 x 4 outputs",
+        ("small", "CPU"): "little work, or one row by columns in one piece",
+        ("small", "GPU"): "little work, or one row by columns in one piece",
+        ("large", "CPU"): "tiles in registers: for CPU adapters, and few rows or columns; each invocation computes "
+        "8 x 16 outputs",
+        ("large", "GPU"): "tiles in workgroup memory; each invocation computes 4 x 4 outputs",
     }
 
 

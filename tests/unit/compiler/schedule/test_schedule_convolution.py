@@ -17,13 +17,14 @@ from dmlgpu.compiler.plan import Body, Convolution, Convolve, PlanBinding, PlanT
 from dmlgpu.compiler.plan.windows import WindowAxis, windows_over
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.rewrites.packing import is_paired
-from dmlgpu.compiler.schedule.convolution import depthwise_fits, depthwise_steps
-from dmlgpu.compiler.schedule.convolution_choice import choose
-from dmlgpu.compiler.schedule.scheduling import as_schedule, schedule_step
+from dmlgpu.compiler.schedule.convolution import depthwise_steps, fits_depthwise
+from dmlgpu.compiler.schedule.convolution_choice import CONVOLUTION_SCHEDULES
+from dmlgpu.compiler.schedule.registry import pick
+from dmlgpu.compiler.schedule.scheduling import StepProblem, as_schedule, schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.products import OperandLayout, Patch, ScheduledContract, ScheduledTiles
 from dmlgpu.compiler.schedule.tiles import packed_patch, tiles, unchanged
-from dmlgpu.compiler.schedule.winograd import TRANSFORMS, terms, winograd_fits, winograd_pays, winograd_steps
+from dmlgpu.compiler.schedule.winograd import TRANSFORMS, fits_winograd, pays_winograd, terms, winograd_steps
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.compiler.wgsl import render
 
@@ -193,11 +194,11 @@ def test_inputs_of_the_epilogue_that_do_not_vary_within_a_tile_are_read_once() -
 
 
 def test_depthwise_is_for_single_channels() -> None:
-    assert depthwise_fits(convolution((8, 8), (3, 3)), CPU)
-    assert not depthwise_fits(convolution((8, 8), (3, 3), lead=(1, 4, 2)), CPU)
-    assert depthwise_fits(convolution((40,), (32,)), CPU)
-    assert not depthwise_fits(convolution((40,), (33,)), CPU)
-    assert not depthwise_fits(convolution((300, 40), (300, 30), padding=10), replace(CPU, loop_limit=300))
+    assert fits_depthwise(convolution((8, 8), (3, 3)), CPU)
+    assert not fits_depthwise(convolution((8, 8), (3, 3), lead=(1, 4, 2)), CPU)
+    assert fits_depthwise(convolution((40,), (32,)), CPU)
+    assert not fits_depthwise(convolution((40,), (33,)), CPU)
+    assert not fits_depthwise(convolution((300, 40), (300, 30), padding=10), replace(CPU, loop_limit=300))
 
 
 @pytest.mark.parametrize(
@@ -277,7 +278,7 @@ def test_terms_omit_zeros() -> None:
 
 def test_winograd_is_for_dense_windows_of_3_x_3() -> None:
     channels = (1, 1, 8)
-    assert winograd_fits(convolution((8, 8), (3, 3), lead=channels), CPU, 4)
+    assert fits_winograd(convolution((8, 8), (3, 3), lead=channels), CPU, 4)
     for other in (
         convolution((8, 8), (3, 2), lead=channels),
         convolution((8, 8), (3, 3), lead=channels, stride=2),
@@ -285,14 +286,15 @@ def test_winograd_is_for_dense_windows_of_3_x_3() -> None:
         convolution((8,), (3,), lead=channels),
         convolution((8, 8), (3, 3), lead=channels, accumulator=I32),
     ):
-        assert not winograd_fits(other, CPU, 4)
-    assert not winograd_fits(convolution((64, 64), (3, 3), lead=channels), replace(CPU, max_binding_size=1 << 18), 4)
+        assert not fits_winograd(other, CPU, 4)
+    assert not fits_winograd(convolution((64, 64), (3, 3), lead=channels), replace(CPU, max_binding_size=1 << 18), 4)
 
 
 def test_winograd_pays_for_long_sums() -> None:
-    assert winograd_pays(convolution((56, 56), (3, 3), lead=(1, 1, 64), outputs=64), CPU, 4)
-    assert not winograd_pays(convolution((56, 56), (3, 3), lead=(1, 1, 2), outputs=64), CPU, 4)
-    assert not winograd_pays(convolution((4, 4), (3, 3), lead=(1, 1, 64), outputs=64), CPU, 4)
+    assert pays_winograd(convolution((56, 56), (3, 3), lead=(1, 1, 64), outputs=64), 4)
+    assert not pays_winograd(convolution((56, 56), (3, 3), lead=(1, 1, 2), outputs=64), 4)
+    few = pays_winograd(convolution((4, 4), (3, 3), lead=(1, 1, 64), outputs=64), 4)
+    assert str(few) == "64 tiles times channels or outputs, at least 320"
 
 
 @pytest.mark.parametrize("owned", [False, True])
@@ -324,15 +326,21 @@ def test_cpus_transform_four_patches_at_a_time() -> None:
 # ---- names
 
 
+def chosen(problem: Convolution, target: Target) -> str:
+    """Return the name of the schedule of a convolution."""
+    schedule = pick(CONVOLUTION_SCHEDULES, StepProblem(Convolve("", *operands(problem)), target))
+    return "" if schedule is None else schedule.name
+
+
 def test_schedules_are_chosen_and_rejected_by_name() -> None:
     single, many = convolution((8, 8), (3, 3)), convolution((56, 56), (3, 3), lead=(1, 1, 64), outputs=64)
-    assert choose(single, CPU).name == "depthwise"
-    assert choose(many, CPU).name == "winograd-4"
-    assert choose(many, CPU.with_overrides(schedule="implicit-gemm")).name == "implicit-gemm"
-    with pytest.raises(InvalidArgument, match="'depthwise' does not fit"):
-        choose(many, CPU.with_overrides(schedule="depthwise"))
-    with pytest.raises(InvalidArgument, match="no schedule 'fast'; there are implicit-gemm"):
-        choose(many, CPU.with_overrides(schedule="fast"))
+    assert chosen(single, CPU) == "depthwise"
+    assert chosen(many, CPU) == "winograd-4"
+    for name in ("implicit-gemm", "convolution/implicit-gemm", "product/shared", "register-split"):
+        assert chosen(many, CPU.with_overrides(schedule=name)) == "implicit-gemm"
+        assert chosen(single, CPU.with_overrides(schedule=name)) == "implicit-gemm"
+    with pytest.raises(InvalidArgument, match=r"'convolution/depthwise' cannot compute .* 64 input channels per group"):
+        schedule_step(Convolve("", *operands(many)), CPU.with_overrides(schedule="depthwise"))
 
 
 @pytest.mark.parametrize(
