@@ -15,6 +15,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.enums import MultiheadAttentionMaskType as MaskType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler import stages as compiler
+from dmlgpu.compiler.schedule.attention import ATTENTION_SCHEDULES
 from dmlgpu.compiler.schedule.steps.products import AttentionTile, ScheduledAttend
 from dmlgpu.compiler.target import AdapterInfo, Profile, Target
 from dmlgpu.runtime.binding import BufferBinding
@@ -89,6 +90,20 @@ def test_attention_by_every_tile(backend: GpuBackend, name: str, profile: Profil
     (got,) = run_desc(backend, desc, arrays, replace(backend.target.exact, profile=profile))
     error = 2e-3 if desc.output_tensor.data_type is F16 else 2e-6
     np.testing.assert_allclose(got.astype(np.float64), formula(desc, *arrays), rtol=error, atol=error)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("schedule", [schedule.name for schedule in ATTENTION_SCHEDULES])
+def test_attention_by_a_requested_schedule(backend: GpuBackend, schedule: str, profile: Profile) -> None:
+    """Also those of the other profile."""
+    desc = attention(1, 4, 300, 2, 2, 64, F32)
+    arrays = contents(desc)
+    target = replace(backend.target.exact, profile=profile).with_overrides(schedule=f"attention/{schedule}")
+    if schedule == "rows" and not target.has("subgroup"):
+        pytest.skip("invocations cannot broadcast keys")
+    (got,) = run_desc(backend, desc, arrays, target)
+    np.testing.assert_allclose(got.astype(np.float64), formula(desc, *arrays), rtol=2e-6, atol=2e-6)
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -26,7 +26,7 @@ sum of weights; a map merges them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
@@ -34,12 +34,14 @@ from dmlgpu.compiler.cards import card_of
 from dmlgpu.compiler.plan import Attend, Body, Map, PlanTensor, RegisterValue, Source, View, apply, constants, element
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_source, pack_tensor, packs_source
 from dmlgpu.compiler.rewrites.sources import CONVERT, identity
+from dmlgpu.compiler.schedule.gemm_choice import power_of_two
 from dmlgpu.compiler.schedule.launch import Launch, fold, shuffling_lanes
 from dmlgpu.compiler.schedule.operands import pack_output
-from dmlgpu.compiler.schedule.scheduling import Candidate, first_fitting, schedule_step
+from dmlgpu.compiler.schedule.registry import CPU, GPUS, Schedule, Verdict, at_most, choose, no, register
+from dmlgpu.compiler.schedule.scheduling import StepProblem, schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.products import AttentionTile, Operand, OperandLayout, ScheduledAttend
-from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.target import Target
 
 FLOAT32 = DataType.FLOAT32
 MERGE = "attention/merge"
@@ -55,8 +57,8 @@ def _attend(step: Attend, target: Target) -> ScheduledSteps:
 LITTLE_WORK = 1 << 18
 """Maximum multiplications for which the tile that compiles fastest is good enough."""
 
-BUSY_ON_CPU, BUSY_ON_GPU = 8, 2048
-"""Workgroups that keep a CPU adapter busy; groups of four rows that keep a GPU busy."""
+BUSY, BUSY_IN_SLABS = 8, 2048
+"""Workgroups that keep a CPU adapter busy; groups of four rows, in slabs, that keep a GPU busy."""
 
 ALONE = 8
 """Invocations, each with its own head or part of the keys, that a CPU adapter runs in lockstep."""
@@ -68,22 +70,13 @@ MIN_KEYS, MAX_KEYS = 64, 1024
 """Minimum keys of a part that is worth an invocation by rows; maximum keys whose values a row sums sequentially."""
 
 
-def choose_tile(attention: Attend, target: Target) -> AttentionTile:
-    """Choose the tile for an adapter and sizes."""
-    return first_fitting(ATTENTION_SCHEDULES, AttentionProblem(attention, target))
-
-
-@dataclass(frozen=True)
-class AttentionProblem:
+class AttentionProblem(StepProblem[Attend]):
     """Attention and its target."""
-
-    attention: Attend
-    target: Target
 
     @property
     def units(self) -> int:
         """Units of four columns of the output."""
-        return -(-self.attention.output.sizes[-1] // UNIT)
+        return -(-self.step.output.sizes[-1] // UNIT)
 
 
 MAX_UNITS, MAX_HELD, LITTLE_HELD = 32, 64, 16
@@ -94,27 +87,28 @@ COSTS_BY_ROWS = {4: 1.0, 2: 1.2, 1: 1.4}
 """Cost of a row by the number of rows per invocation, relative to four; measured on lavapipe for heads of 64."""
 
 
-def _tile_by_rows(problem: AttentionProblem) -> AttentionTile | None:
-    """Return the tile of an invocation that takes whole rows; None if heads do not allow it, or if all invocations of a
-    subgroup would read the same data and cannot broadcast it."""
-    attention, units, target = problem.attention, problem.units, problem.target
-    if target.profile is not Profile.CPU:
-        return None
+def _tile_by_rows(problem: AttentionProblem) -> AttentionTile | Verdict:
+    """Return the tile of an invocation that takes whole rows, if heads allow it, and if invocations of a subgroup that
+    read the same data can broadcast it."""
+    attention, units, target = problem.step, problem.units, problem.target
     head, little = attention.query.sizes[-1], _is_little(attention, units)
     units_of_head, max_held = max(-(-head // UNIT), units), LITTLE_HELD if little else MAX_HELD
     in_units = all(_packs_along(source) for source in (attention.query, attention.key))
-    if head % UNIT or units_of_head > MAX_UNITS or (little and not in_units):
-        return None
+    if head % UNIT or units_of_head > MAX_UNITS:
+        return no("heads of {} elements, not at most {} whole units of {}", head, MAX_UNITS, UNIT)
+    if (little or attention.rows == 1) and not in_units:
+        return no("queries and keys are not in units of {}", UNIT)
     if attention.rows == 1:
-        fits = in_units and _packs_along(attention.value) and 2 * units_of_head <= max_held
-        return AttentionTile(1, 1, units, 1, 1, head // UNIT, ALONE) if fits else None
+        fits = _packs_along(attention.value) and 2 * units_of_head <= max_held
+        tile = AttentionTile(1, 1, units, 1, 1, head // UNIT, ALONE)
+        return tile if fits else no("a head and its values exceed {} units of registers", max_held)
 
     def cost(rows: int) -> float:
         return -(-attention.rows // (ALONE * rows)) * rows * COSTS_BY_ROWS[rows]
 
     fitting = [rows for rows in COSTS_BY_ROWS if rows * units_of_head <= max_held]
     if not fitting or not target.has("subgroup"):
-        return None
+        return no("an invocation cannot hold a head, or there are no subgroups to broadcast keys")
     return AttentionTile(min(fitting, key=cost), 1, units, 1, ALONE, head // UNIT)
 
 
@@ -129,16 +123,14 @@ def _packs_along(source: Source) -> bool:
     return source.sizes[last] % UNIT == 0 and packs_source(source, last, UNIT)
 
 
-def _tile_on_cpu(problem: AttentionProblem) -> AttentionTile | None:
+def _tile_in_blocks(problem: AttentionProblem) -> AttentionTile:
     """Return a tile with much work for each of eight invocations, which run in lockstep."""
-    attention, units = problem.attention, problem.units
-    if problem.target.profile is not Profile.CPU:
-        return None
+    attention, units = problem.step, problem.units
     if _is_little(attention, units):
         return AttentionTile(min(2, attention.rows), 1, min(-(-units // 8), 2), 8, 1)
-    rows = min(16, _power_of_two(attention.rows))
+    rows = min(16, power_of_two(attention.rows))
     across = 4 if attention.rows > rows else 8
-    key_units = min(4, _power_of_two(-(-attention.keys // (UNIT * across))))
+    key_units = min(4, power_of_two(-(-attention.keys // (UNIT * across))))
     tile = AttentionTile(rows, key_units, min(-(-units // across), 4), across, 8 // across)
     return _with_dots(attention, tile)
 
@@ -186,30 +178,30 @@ FILLED = 4
 128 reads 4,096 keys at two thirds of the copy rate."""
 
 
-def _tile_streamed(problem: AttentionProblem) -> AttentionTile | None:
-    """Return the tile of few rows on GPUs; None if keys are few, or heads are no multiples of 16 elements."""
-    attention, target = problem.attention, problem.target
-    if target.profile is Profile.CPU or attention.rows > MAX_STREAMED_ROWS:
-        return None
-    head, across = attention.query.sizes[-1], _power_of_two(problem.units)
+def _tile_streamed(problem: AttentionProblem) -> AttentionTile | Verdict:
+    """Return the tile of few rows, if keys are many, and heads are multiples of 16 elements."""
+    attention, target = problem.step, problem.target
+    few = at_most(attention.rows, MAX_STREAMED_ROWS, "rows")
+    if not few:
+        return few
+    head, across = attention.query.sizes[-1], power_of_two(problem.units)
     quads, slices = head // UNIT, STREAMING // across
     many = attention.keys >= STREAMING <= target.max_workgroup_invocations
     if not many or head % (UNIT * UNIT) or not UNIT <= slices <= AttentionTile.most_slices:
-        return None
+        return no("{} keys and heads of {}, not {} keys and multiples of 16", attention.keys, head, STREAMING)
     lanes = 2 * UNIT if quads % (2 * UNIT) == 0 else UNIT
     narrow = isinstance(attention.key, PlanTensor) and attention.key.data_type.bits < FLOAT32.bits
     steps = next(steps for steps in ((4, 2, 1) if narrow else (2, 1)) if quads // lanes % steps == 0)
     rows = -(-attention.rows // -(-attention.rows // ROWS_OF_TILE))
     needed = 4 * UNIT * (rows * (quads + STREAMING // 2) + STREAMING + AttentionTile.most_slices + 1)
-    if needed > target.max_workgroup_storage:
-        return None
-    return AttentionTile(rows, 1, 1, across, slices, lanes=lanes, steps=steps)
+    room = at_most(needed, target.max_workgroup_storage, "bytes of workgroup memory")
+    return AttentionTile(rows, 1, 1, across, slices, lanes=lanes, steps=steps) if room else room
 
 
 def _tile_in_slabs(problem: AttentionProblem) -> AttentionTile:
     """Return a tile of 16 invocations by 16, or by four for few rows, each with four rows."""
-    attention, target = problem.attention, problem.target
-    units = min(MAX_SLAB_UNITS, _power_of_two(-(-problem.units // DEPTH)))
+    attention, target = problem.step, problem.target
+    units = min(MAX_SLAB_UNITS, power_of_two(-(-problem.units // DEPTH)))
     few = attention.rows <= FEW_ROWS
     rows = max(attention.rows, UNIT * UNIT)
     little = attention.batches * rows * attention.keys * attention.query.sizes[-1] <= LITTLE_WORK_ON_GPU
@@ -226,18 +218,13 @@ def _fits(tile: AttentionTile, attention: Attend, target: Target) -> bool:
     return tile.workgroup <= target.max_workgroup_invocations and needed <= target.max_workgroup_storage
 
 
-ATTENTION_SCHEDULES: tuple[Candidate[AttentionProblem, AttentionTile], ...] = (
-    Candidate("rows", "heads that fit in registers, on CPU adapters: an invocation takes rows alone", _tile_by_rows),
-    Candidate("blocks", "other CPU adapters: much work for each of eight invocations in step", _tile_on_cpu),
-    Candidate("streamed", "few rows on GPUs: keys and values go straight to registers, once", _tile_streamed),
-    Candidate("slabs", "GPUs: two products of slabs in workgroup memory", _tile_in_slabs),
+ATTENTION_SCHEDULES: tuple[Schedule[AttentionProblem, AttentionTile], ...] = register(
+    Schedule("attention", "rows", _tile_by_rows, "an invocation takes rows, and holds their heads", profiles=CPU),
+    Schedule("attention", "streamed", _tile_streamed, "few rows: keys and values are read once", profiles=GPUS),
+    Schedule("attention", "slabs", _tile_in_slabs, "two products of slabs in workgroup memory", profiles=GPUS),
+    Schedule("attention", "blocks", _tile_in_blocks, "much work for each of eight invocations in step"),
 )
 """Tiles of attention, in the order in which they are tried."""
-
-
-def _power_of_two(number: int) -> int:
-    """Round a number up to a power of two."""
-    return 1 << (number - 1).bit_length()
 
 
 def _share(attention: Attend, tile: AttentionTile, target: Target) -> int:
@@ -246,7 +233,7 @@ def _share(attention: Attend, tile: AttentionTile, target: Target) -> int:
     units = -(-attention.output.sizes[-1] // UNIT)
     groups = math.prod(tile.groups(attention.rows, units)) * attention.batches
     blocks = -(-attention.keys // tile.block)
-    busy = BUSY_ON_CPU if target.profile is Profile.CPU else BUSY_ON_GPU // tile.down
+    busy = BUSY_IN_SLABS // tile.down if tile.depth else BUSY
     if tile.is_streamed:
         busy = FILLED * card_of(target).cores
     if tile.alone > 1:
@@ -282,7 +269,7 @@ class _AttentionScheduler:
 
     def __init__(self, attention: Attend, target: Target):
         self.attention, self.target = attention, target
-        self.tile = choose_tile(attention, target)
+        self.tile = choose(ATTENTION_SCHEDULES, AttentionProblem(attention, target))
         self.before = ScheduledSteps()
 
     def steps(self) -> ScheduledSteps:
