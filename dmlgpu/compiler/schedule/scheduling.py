@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
@@ -163,8 +163,6 @@ def schedule_in_parts(step: Step, target: Target) -> ScheduledSteps:
 
 
 AnyStep = TypeVar("AnyStep", bound=Step)
-Problem = TypeVar("Problem")
-Built = TypeVar("Built")
 
 
 @dataclass(frozen=True)
@@ -178,26 +176,6 @@ class StepProblem(Generic[AnyStep]):
     def label(self) -> str:
         """Label of the step."""
         return self.step.label
-
-
-@dataclass(frozen=True)
-class Candidate(Generic[Problem, Built]):
-    """One of the schedules for a kind of step; lists of them are tried in order.
-
-    Attributes:
-        name: of the schedule.
-        purpose: problems to which it applies, and why it is fast for them.
-        build: returns its kernels, each with its reason; None if the schedule does not fit the problem or does not pay.
-    """
-
-    name: str
-    purpose: str
-    build: Callable[[Problem], Built | None]
-
-
-def first_fitting(candidates: Sequence[Candidate[Problem, Built]], problem: Problem) -> Built:
-    """Return the kernels of the first candidate that fits; the last one fits every problem."""
-    return next(built for candidate in candidates if (built := candidate.build(problem)) is not None)
 
 
 @functools.singledispatch
