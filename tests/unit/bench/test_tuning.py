@@ -173,7 +173,7 @@ def test_programs_are_cached_by_tuned_choices() -> None:
 
 @pytest.mark.parametrize("careful", [{"precise": True}, {"deterministic": True}])
 def test_careful_targets_take_no_choice_that_trades_digits(careful: dict[str, bool]) -> None:
-    target = replace(CPU, **careful)  # type: ignore[arg-type]
+    target = CPU.with_policies(**careful)
     workload = convolution()
     possible = questions_of(workload, target, {})[CONVOLUTION]
     assert not any("winograd" in choice for choice in possible)
