@@ -75,17 +75,13 @@ def at_most(value: Any, bound: Any, unit: str) -> Verdict:
     return YES if value <= bound else no("{:,} {}, at most {:,}", value, unit, bound)
 
 
-def cheaper(own: Any, other: Any, unit: str) -> Verdict:
-    """Return whether a schedule's own cost is below that of the alternative, both in units."""
-    return YES if own < other else no("{:,.0f} {} against {:,.0f}", own, unit, other)
-
-
 def found(result: object) -> Verdict:
     """Return the verdict of an analysis that gives a result, or a negative verdict instead."""
     return result if isinstance(result, Verdict) else YES
 
 
 def _always(problem: object) -> Verdict:
+    """Return a positive answer for every problem."""
     return YES
 
 
@@ -132,8 +128,8 @@ class Schedule(Generic[Problem, Built]):
     Attributes:
         kind: Kind of step: ``map``, ``scan``. Kinds and names are lowercase words with hyphens between them.
         name: Name, unique among the schedules of its kind.
-        build: Returns the kernels, or whatever the list chooses; a negative verdict if the analysis that finds them
-            also finds that the problem does not fit.
+        build: Returns the result of the choice: kernels, in most lists. A negative answer if the problem turns out not
+            to fit on the way.
         reason: Why it is fast.
         fits: Whether it computes the problem correctly.
         pays: Whether it is faster for the problem than those after it.

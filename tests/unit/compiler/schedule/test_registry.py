@@ -17,7 +17,6 @@ from dmlgpu.compiler.schedule.registry import (
     Schedule,
     at_least,
     at_most,
-    cheaper,
     choose,
     no,
     observed_choices,
@@ -50,7 +49,7 @@ def schedules(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
             lambda problem: no("{} is a prime", problem.rows) if problem.rows == 7 else "tall",
             "is tall",
             fits=lambda problem: at_least(problem.rows, 4, "rows"),
-            pays=lambda problem: cheaper(1000, 300 * problem.rows, "loads"),
+            pays=lambda problem: at_least(300 * problem.rows, 1000, "loads saved"),
             profiles=CPU,
         ),
         Schedule("stack", "even", lambda problem: "even", "", fits=lambda problem: at_most(problem.rows, 3, "rows")),
@@ -85,10 +84,10 @@ def test_the_first_schedule_that_fits_and_pays_is_taken(
     assert outcomes(schedules, problem) == {"wide": "for GPUs", "tall": tall, "even": even, "plain": plain}
 
 
-def test_a_schedule_that_costs_more_is_not_taken(schedules: Any) -> None:
+def test_a_schedule_that_saves_too_little_is_not_taken(schedules: Any) -> None:
     cheap = replace(schedules[1], fits=lambda problem: only_if(True, ""))
     text = outcomes((cheap, schedules[-1]), Problem(3))["tall"]
-    assert text == "does not pay: 1,000 loads against 900"
+    assert text == "does not pay: 900 loads saved, at least 1,000"
 
 
 def test_gpus_take_other_schedules(schedules: Any) -> None:
