@@ -37,7 +37,7 @@ from dmlgpu.compiler.rewrites.sources import CONVERT, identity
 from dmlgpu.compiler.schedule.gemm_choice import power_of_two
 from dmlgpu.compiler.schedule.launch import Launch, fold, shuffling_lanes
 from dmlgpu.compiler.schedule.operands import pack_output
-from dmlgpu.compiler.schedule.registry import CPU, GPUS, Schedule, Verdict, at_most, choose, no, register
+from dmlgpu.compiler.schedule.registry import CPU, GPUS, Condition, Schedule, at_most, choose, no, register
 from dmlgpu.compiler.schedule.scheduling import StepProblem, schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.products import AttentionTile, Operand, OperandLayout, ScheduledAttend
@@ -87,7 +87,7 @@ COSTS_BY_ROWS = {4: 1.0, 2: 1.2, 1: 1.4}
 """Cost of a row by the number of rows per invocation, relative to four; measured on lavapipe for heads of 64."""
 
 
-def _tile_by_rows(problem: AttentionProblem) -> AttentionTile | Verdict:
+def _tile_by_rows(problem: AttentionProblem) -> AttentionTile | Condition:
     """Return the tile of an invocation that takes whole rows, if heads allow it, and if invocations of a subgroup that
     read the same data can broadcast it."""
     attention, units, target = problem.step, problem.units, problem.target
@@ -178,7 +178,7 @@ FILLED = 4
 128 reads 4,096 keys at two thirds of the copy rate."""
 
 
-def _tile_streamed(problem: AttentionProblem) -> AttentionTile | Verdict:
+def _tile_streamed(problem: AttentionProblem) -> AttentionTile | Condition:
     """Return the tile of few rows, if keys are many, and heads are multiples of 16 elements."""
     attention, target = problem.step, problem.target
     few = at_most(attention.rows, MAX_STREAMED_ROWS, "rows")

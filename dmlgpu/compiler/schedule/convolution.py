@@ -41,7 +41,7 @@ from dmlgpu.compiler.rewrites.packing import UNIT, running_dimension
 from dmlgpu.compiler.rewrites.sources import CONVERT, is_elementwise, leaves, permuted, rewrite, stepped
 from dmlgpu.compiler.rewrites.windows import taken
 from dmlgpu.compiler.schedule import gemm_choice
-from dmlgpu.compiler.schedule.registry import Verdict, at_most, only_if
+from dmlgpu.compiler.schedule.registry import Condition, at_most, only_if
 from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.products import Patch
@@ -145,7 +145,7 @@ SPATIAL = 3
 """First spatial dimension of input, filter and output."""
 
 
-def fits_depthwise(convolution: Convolution, target: Target) -> Verdict:
+def fits_depthwise(convolution: Convolution, target: Target) -> Condition:
     """Return whether the schedule can compute a convolution."""
     looped, limit = math.prod(axis.size for axis in convolution.windows), target.loop_limit
     return (

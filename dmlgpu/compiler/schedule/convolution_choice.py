@@ -20,8 +20,8 @@ from dmlgpu.compiler.schedule.convolution import IMPLICIT_GEMM, depthwise_steps,
 from dmlgpu.compiler.schedule.gemm import PRODUCT_SCHEDULES
 from dmlgpu.compiler.schedule.registry import (
     NONE,
+    Condition,
     Schedule,
-    Verdict,
     by_profile,
     choose,
     only_if,
@@ -62,7 +62,7 @@ def _winograd(tile: int, reason: str, **conditions: Any) -> Schedule[Convolution
     )
 
 
-def _is_free(problem: ConvolutionProblem) -> Verdict:
+def _is_free(problem: ConvolutionProblem) -> Condition:
     """Return whether a convolution need not be a product."""
     return only_if(not requested(PRODUCT_SCHEDULES, problem.target), "a schedule of products is requested")
 

@@ -14,7 +14,7 @@ from dmlgpu.compiler.rewrites.packing import UNIT
 from dmlgpu.compiler.schedule.gemm_choice import ProductChoice, Shape
 from dmlgpu.compiler.schedule.launch import Launch, fold
 from dmlgpu.compiler.schedule.operands import ProductOperands, pack_output
-from dmlgpu.compiler.schedule.registry import Verdict, at_least, no, only_if
+from dmlgpu.compiler.schedule.registry import Condition, at_least, no, only_if
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.cooperative import INVOCATIONS, SIDE, TILE, ScheduledCooperative
 from dmlgpu.compiler.schedule.steps.products import Operand, OperandLayout, ProductSchedule, ProductTile
@@ -27,7 +27,7 @@ _CHOICE = ProductChoice(ProductSchedule.SHARED, ProductTile(TILE // SIDE, 2, SID
 _FLOAT16_BYTES, _FLOAT32_BYTES = 2, 4
 
 
-def fits_matrix_units(step: Contract, target: Target) -> Verdict:
+def fits_matrix_units(step: Contract, target: Target) -> Condition:
     """Return whether an adapter has matrix units, and a product is of whole tiles of them."""
     product, inner = step.product, step.product.space.inner
     units = only_if(target.has(COOPERATIVE), "the adapter has no feature {}", COOPERATIVE)
@@ -46,7 +46,7 @@ def fits_matrix_units(step: Contract, target: Target) -> Verdict:
     return only_if(whole and _depth(math.prod(inner), target), "its sizes are not whole tiles of {} x {}", TILE, TILE)
 
 
-def cooperative_steps(step: Contract, target: Target) -> ScheduledSteps | Verdict:
+def cooperative_steps(step: Contract, target: Target) -> ScheduledSteps | Condition:
     """Return the kernels of a product on matrix units, after those that repack its operands."""
     space, shape = step.product.space, Shape.of(step.product.space)
     operands, depth = ProductOperands(step.product, _CHOICE, target), _depth(math.prod(space.inner), target)

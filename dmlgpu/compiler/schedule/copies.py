@@ -23,7 +23,7 @@ from dmlgpu.compiler.plan import Body, Lookup, Map, PlanTensor, Source, View, ro
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_tensor, packs_tensor, running_dimension
 from dmlgpu.compiler.rewrites.sources import is_identity
 from dmlgpu.compiler.schedule.launch import choose_walk, item_launch, loop_launch, map_launch
-from dmlgpu.compiler.schedule.registry import Verdict, at_least, at_most, no, only_if
+from dmlgpu.compiler.schedule.registry import Condition, at_least, at_most, no, only_if
 from dmlgpu.compiler.schedule.splitting import tightened
 from dmlgpu.compiler.schedule.steps.maps import (
     WORDS,
@@ -46,7 +46,7 @@ NOT_TRANSPOSED = no("both sides are contiguous along the same dimension, or alon
 
 def find_transpose(
     label: str, body: Body, output: PlanTensor, target: Target, *, keeps_ones: bool = False
-) -> ScheduledTranspose | Verdict:
+) -> ScheduledTranspose | Condition:
     """Return the copy as tiles, if it is a plain one whose two running dimensions differ and divide into tiles.
 
     Args:
@@ -88,7 +88,7 @@ MAX_PLANES = 8
 lavapipe, for elements of 8 to 64 bits."""
 
 
-def find_interleave(label: str, body: Body, output: PlanTensor, target: Target) -> ScheduledInterleave | Verdict:
+def find_interleave(label: str, body: Body, output: PlanTensor, target: Target) -> ScheduledInterleave | Condition:
     """Return the copy in whole units, if it is a plain one between planes and dense groups of one element per plane."""
     if not is_identity(body) or not isinstance(source := body.inputs[0][1], PlanTensor) or source.view is not View.RAW:
         return NO_COPY
@@ -129,14 +129,14 @@ MIN_BLOCKS = 256
 """Number of blocks that keep all threads and lanes of an adapter busy."""
 
 
-def has_blocks(body: Body, output: PlanTensor) -> Verdict:
+def has_blocks(body: Body, output: PlanTensor) -> Condition:
     """Return whether a packed body copies blocks as a whole."""
     if not isinstance(body, Lookup) or output.unit_bits < WORD_BITS:
         return no("it is no lookup of whole words")
     return only_if(body.follows[0][_innermost(output)] is not None, "elements are looked up one by one")
 
 
-def blocks_pay(output: PlanTensor) -> Verdict:
+def blocks_pay(output: PlanTensor) -> Condition:
     """Return whether blocks are so long that a single lookup gains, and enough."""
     inner = _innermost(output)
     units, count = output.sizes[inner], math.prod(row_sizes(output.sizes, (inner,)))
@@ -173,7 +173,7 @@ SHORTEST_WORD_RUN = 8
 """Minimum words of a run, so that few of them are at its ends."""
 
 
-def run_of_words(body: Body, output: PlanTensor) -> int | Verdict:
+def run_of_words(body: Body, output: PlanTensor) -> int | Condition:
     """Return the dimension along which a copy of bytes can move whole words, if there are enough. 16-bit elements gain
     nothing."""
     run, is_bytes = running_dimension(output), WORD_BITS // output.unit_bits == UNIT
@@ -186,11 +186,11 @@ def run_of_words(body: Body, output: PlanTensor) -> int | Verdict:
 
 
 def find_word_rows(
-    step: Map, body: Body, output: PlanTensor, run: int | Verdict, target: Target
-) -> ScheduledWordRows | Verdict:
+    step: Map, body: Body, output: PlanTensor, run: int | Condition, target: Target
+) -> ScheduledWordRows | Condition:
     """Return the copy row by row, if no rows share words. It touches no word that is not its own, regardless of the
     distance between rows."""
-    if isinstance(run, Verdict):
+    if isinstance(run, Condition):
         return run
     blocks, words = _own_blocks(output, run, WORDS * UNIT), _own_blocks(output, run, UNIT)
     wide = blocks is not None and target.has("shader-int64") and _ends_in_blocks(body.children[0], output)

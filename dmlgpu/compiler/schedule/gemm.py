@@ -71,8 +71,8 @@ from dmlgpu.compiler.schedule.registry import (
     CPU,
     GPUS,
     YES,
+    Condition,
     Schedule,
-    Verdict,
     by_profile,
     choose,
     no,
@@ -175,7 +175,7 @@ def _shape(product: Product, target: Target) -> Shape:
     )
 
 
-def interleaved_steps(step: Contract, interleaved: int, target: Target) -> ScheduledSteps | Verdict:
+def interleaved_steps(step: Contract, interleaved: int, target: Target) -> ScheduledSteps | Condition:
     """Schedule a product whose rows, along the last of their dimensions, are interleaved in the output, if a tile holds
     whole units of the output.
 
@@ -502,10 +502,10 @@ _Result = TypeVar("_Result")
 ProductEntry: TypeAlias = Schedule[ProductProblem, ScheduledSteps]
 
 
-def _of_columns(function: Callable[[QuantizedProduct], _Result]) -> Callable[[ProductProblem], _Result | Verdict]:
+def _of_columns(function: Callable[[QuantizedProduct], _Result]) -> Callable[[ProductProblem], _Result | Condition]:
     """Return a function of products from one of those with quantized columns."""
 
-    def applied(problem: ProductProblem) -> _Result | Verdict:
+    def applied(problem: ProductProblem) -> _Result | Condition:
         return function(problem.quantized) if problem.quantized else no("its columns are not quantized in blocks")
 
     return applied
@@ -527,10 +527,10 @@ def _quantized(kind: str) -> tuple[ProductEntry, ...]:
 def _in_tiles(tiled: Schedule[ShapeProblem, ProductTile], suffix: str) -> ProductEntry:
     """Return the entry of a schedule in tiles, with sums in one part or in several."""
 
-    def fits(problem: ProductProblem) -> Verdict:
+    def fits(problem: ProductProblem) -> Condition:
         return tiled.fits(ShapeProblem(problem.shape, problem.target))
 
-    def pays(problem: ProductProblem) -> Verdict:
+    def pays(problem: ProductProblem) -> Condition:
         choice = problem.choice
         if choice.name == tiled.name + suffix:
             return YES

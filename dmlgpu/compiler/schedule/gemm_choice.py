@@ -33,9 +33,9 @@ from dmlgpu.compiler.schedule.registry import (
     GPUS,
     TUNED,
     YES,
+    Condition,
     Rejection,
     Schedule,
-    Verdict,
     at_least,
     at_most,
     by_profile,
@@ -197,7 +197,7 @@ def _built_in(shape: Shape, target: Target, name: str = "") -> ProductChoice:
             tile = tiled.attempt(ShapeProblem(shape, target), is_named=bool(name))
             if not isinstance(tile, Rejection):
                 return _in_parts(tiled, tile, shape, target, name)
-            objections.append(str(tile.verdict))
+            objections.append(str(tile.condition))
     raise InvalidArgument(f"the schedule {name or tiled.name!r} does not fit this product: {objections[-1]}")
 
 
@@ -264,7 +264,7 @@ class ShapeProblem:
     label: str = ""
 
 
-def _is_little(problem: ShapeProblem) -> Verdict:
+def _is_little(problem: ShapeProblem) -> Condition:
     """Return whether a product has little work, or reads its columns once in any case: one row by columns that lie in
     one piece, on CPU adapters."""
     shape, target = problem.shape, problem.target
@@ -273,22 +273,22 @@ def _is_little(problem: ShapeProblem) -> Verdict:
     return at_most(shape.work, _REGISTERS[target.profile].little, "multiplications")
 
 
-def _has_few_rows(problem: ShapeProblem) -> Verdict:
+def _has_few_rows(problem: ShapeProblem) -> Condition:
     """Return whether a product waits for its columns, and they are long enough for slices."""
     few = at_most(problem.shape.rows, FEW_ROWS, "rows")
     return few and at_least(problem.shape.inner, MIN_STREAMED, "steps along the inner dimension")
 
 
-def _can_be_streamed(problem: ShapeProblem) -> Verdict:
+def _can_be_streamed(problem: ShapeProblem) -> Condition:
     return only_if(problem.shape.streams, "its columns have no units of four")
 
 
-def _can_be_packed(problem: ShapeProblem) -> Verdict:
+def _can_be_packed(problem: ShapeProblem) -> Condition:
     has_words = only_if(problem.target.multiplies_words, "the adapter multiplies no words of four integers")
     return only_if(problem.shape.packs, "its operands are not 8-bit integers") and has_words
 
 
-def _fills_tiles(problem: ShapeProblem) -> Verdict:
+def _fills_tiles(problem: ShapeProblem) -> Condition:
     """Return whether tiles of a workgroup would not be mostly empty."""
     return at_least(min(problem.shape.rows, problem.shape.columns), NARROW, "rows or columns")
 

@@ -48,8 +48,8 @@ from dmlgpu.compiler.schedule.quantized import find_dequantized
 from dmlgpu.compiler.schedule.registry import (
     CPU,
     GPUS,
+    Condition,
     Schedule,
-    Verdict,
     at_least,
     choose,
     found,
@@ -84,7 +84,7 @@ class MapProblem:
         return body, replace(output, view=View.RAW if body.moves else View.COMPUTE)
 
     @functools.cached_property
-    def run(self) -> int | Verdict:
+    def run(self) -> int | Condition:
         """Dimension along which a copy of bytes can move whole words."""
         return run_of_words(*self.packed)
 
@@ -117,17 +117,17 @@ class MapProblem:
         return max(1, WIDEST_UNIT_BITS // widest)
 
 
-def _owns_all_bits(problem: MapProblem) -> Verdict:
+def _owns_all_bits(problem: MapProblem) -> Condition:
     return only_if(not problem.step.keeps_neighbors, "bits between its elements belong to other steps")
 
 
-def _can_be_strided(problem: MapProblem) -> Verdict:
+def _can_be_strided(problem: MapProblem) -> Condition:
     """Return whether invocations may take units a workgroup apart."""
     is_dense = problem.packed[1].unit_bits >= WORD_BITS and not problem.walk.exchange
     return only_if(problem.is_light, "it runs once, or sums in a loop") and only_if(is_dense, "units share words")
 
 
-def _pays_strided(problem: MapProblem) -> Verdict:
+def _pays_strided(problem: MapProblem) -> Condition:
     """Return whether invocations with several units read them faster, and still fill a GPU."""
     return (
         only_if(is_cheap(problem.packed[0]), "elements are expensive")
@@ -270,7 +270,7 @@ def _units(problem: MapProblem, launch: Launch, *, by_words: bool = False) -> Sc
     """Return the map unit by unit."""
     step, (body, output), walk = problem.step, problem.packed, problem.walk
     run = problem.run if by_words else None
-    assert not isinstance(run, Verdict)
+    assert not isinstance(run, Condition)
     together = "an invocation reads several units before it writes one, so that it waits once" * launch.strided
     reason = "; ".join(filter(None, (_why_units(output), walk.reason, together)))
     least_copy = problem.target.least_copy

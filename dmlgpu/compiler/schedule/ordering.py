@@ -33,7 +33,7 @@ from dmlgpu.compiler.schedule.launch import (
     map_launch,
     shuffling_lanes,
 )
-from dmlgpu.compiler.schedule.registry import GPUS, Schedule, Verdict, at_least, choose, no, only_if, register
+from dmlgpu.compiler.schedule.registry import GPUS, Condition, Schedule, at_least, choose, no, only_if, register
 from dmlgpu.compiler.schedule.scheduling import StepProblem, schedule_step
 from dmlgpu.compiler.schedule.steps.base import KernelStep, ScheduledSteps
 from dmlgpu.compiler.schedule.steps.ordering import (
@@ -70,7 +70,7 @@ class SortProblem(StepProblem[Sort]):
         return choose_group(self.length, self.count, tile)
 
 
-def _best_first(problem: SortProblem) -> ScheduledSteps | Verdict:
+def _best_first(problem: SortProblem) -> ScheduledSteps | Condition:
     """Return the kernels that sort the groups of a line with the best records."""
     length, count, chain, group = problem.length, problem.count, _SortChain(problem), problem.group
     if group == 1:
@@ -270,7 +270,7 @@ class SortTileProblem:
         return min(1 << (self.length - 1).bit_length(), room)
 
 
-def _exceeds_registers(problem: SortTileProblem) -> Verdict:
+def _exceeds_registers(problem: SortTileProblem) -> Condition:
     return at_least(problem.length * problem.lanes, REGISTERS + 1, "words in a line")
 
 

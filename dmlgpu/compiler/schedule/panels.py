@@ -19,7 +19,7 @@ from dmlgpu.compiler.schedule.gemm_choice import longest
 from dmlgpu.compiler.schedule.launch import Launch, fold
 from dmlgpu.compiler.schedule.operands import pack_output
 from dmlgpu.compiler.schedule.quantized import LANES, QuantizedProduct
-from dmlgpu.compiler.schedule.registry import Verdict, at_most, only_if
+from dmlgpu.compiler.schedule.registry import Condition, at_most, only_if
 from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.products import ProductTile
@@ -36,7 +36,7 @@ ROWS_ALONE, PRODUCTS_ALONE = 8, 512
 """Rows and multiplications if invocations read all rows themselves, because there are no subgroups."""
 
 
-def fits_panels(problem: QuantizedProduct) -> Verdict:
+def fits_panels(problem: QuantizedProduct) -> Condition:
     """Return whether the initialization may lay out columns in panels, which must be whole, and rows have units."""
     product, last = problem.step.product, len(problem.step.product.a.sizes) - 1
     columns, steps = product.space.columns, math.prod(product.space.inner) // problem.columns.in_word

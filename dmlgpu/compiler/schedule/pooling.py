@@ -13,7 +13,7 @@ from dmlgpu.compiler.plan.windows import Windows
 from dmlgpu.compiler.rewrites.packing import UNIT, packs_tensor
 from dmlgpu.compiler.rewrites.windows import largest_places, taken_from_places
 from dmlgpu.compiler.schedule.launch import light_tile_launch, tile_launch
-from dmlgpu.compiler.schedule.registry import YES, Schedule, Verdict, at_most, choose, only_if, register
+from dmlgpu.compiler.schedule.registry import YES, Condition, Schedule, at_most, choose, only_if, register
 from dmlgpu.compiler.schedule.scheduling import StepProblem, plain_steps, schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.products import Patch
@@ -39,7 +39,7 @@ def _plain_pool(step: Pool, target: Target) -> Sequence[Step]:
     return choose(POOL_SCHEDULES, StepProblem(step, target))
 
 
-def _can_be_tiled(problem: StepProblem[Pool]) -> Verdict:
+def _can_be_tiled(problem: StepProblem[Pool]) -> Condition:
     """Return whether an invocation can choose the elements of many positions at once: for windows that are short enough
     to be written out and for loops."""
     step, limit = problem.step, problem.target.loop_limit
@@ -51,7 +51,7 @@ def _can_be_tiled(problem: StepProblem[Pool]) -> Verdict:
     )
 
 
-def _pays_in_tiles(problem: StepProblem[Pool]) -> Verdict:
+def _pays_in_tiles(problem: StepProblem[Pool]) -> Condition:
     """Return whether tiles gain: on GPUs few invocations would iterate over large windows, and compare-exchange would
     store elements below a word."""
     output = problem.step.output

@@ -35,7 +35,7 @@ from dmlgpu.compiler.rewrites.packing import (
 from dmlgpu.compiler.rewrites.sources import CONVERT, is_plain, leaves, rewrite, split
 from dmlgpu.compiler.schedule.gemm_choice import longest, power_of_two
 from dmlgpu.compiler.schedule.launch import Launch, choose_walk, fold, tile_launch
-from dmlgpu.compiler.schedule.registry import Verdict, at_least, at_most, no
+from dmlgpu.compiler.schedule.registry import Condition, at_least, at_most, no
 from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.quantized import (
@@ -107,14 +107,14 @@ class QuantizedProduct:
         return quantized_rows(a, len(a.sizes) - 1, self.columns.words.lanes) if self.target.multiplies_words else None
 
 
-def has_few_rows(problem: QuantizedProduct) -> Verdict:
+def has_few_rows(problem: QuantizedProduct) -> Condition:
     """Return whether a product is bound by loads of its columns: it has few rows, and its loop is not too long."""
     lead = len(problem.step.product.space.batch)
     units = math.prod(problem.columns.words.sizes[lead : lead + 2])
     return at_most(problem.rows, MAX_ROWS, "rows") and at_most(units, longest(problem.target), "units of a column")
 
 
-def has_many_rows(problem: QuantizedProduct) -> Verdict:
+def has_many_rows(problem: QuantizedProduct) -> Condition:
     """Return whether many rows read each column."""
     return at_least(problem.rows, MAX_ROWS + 1, "rows")
 
@@ -349,7 +349,7 @@ def by_lanes(problem: QuantizedProduct) -> ScheduledSteps:
 # ---- columns as floats
 
 
-def find_dequantized(step: Map, target: Target) -> ScheduledDequantize | Verdict:
+def find_dequantized(step: Map, target: Target) -> ScheduledDequantize | Condition:
     """Return the kernel that dequantizes words of one dimension into memory that is contiguous along another."""
     output, column = step.output, running_dimension(step.output)
     if output.data_type is not DataType.FLOAT32 or column is None or step.keeps_neighbors:

@@ -10,7 +10,7 @@ from dmlgpu.compiler.plan import PlanTensor, Recurrence
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_tensor, packs_tensor
 from dmlgpu.compiler.schedule.gemm import CHUNK
 from dmlgpu.compiler.schedule.launch import Launch, fold
-from dmlgpu.compiler.schedule.registry import GPUS, Schedule, Verdict, by_profile, choose, no, register
+from dmlgpu.compiler.schedule.registry import GPUS, Condition, Schedule, by_profile, choose, no, register
 from dmlgpu.compiler.schedule.scheduling import StepProblem, schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.products import ScheduledRecurrence
@@ -106,7 +106,7 @@ class Layout:
         )
 
 
-def _split(problem: StepProblem[Recurrence]) -> ScheduledSteps | Verdict:
+def _split(problem: StepProblem[Recurrence]) -> ScheduledSteps | Condition:
     """Return the kernel that divides sums among invocations, on GPUs that one invocation per unit would leave idle."""
     step, target = problem.step, problem.target
     layout = Layout.of(step, target, wide=True)

@@ -13,7 +13,7 @@ from dmlgpu.compiler.rewrites.collapse import merge_tensor, merge_tree, row_grou
 from dmlgpu.compiler.rewrites.packing import pack_source, pack_tensor, packs_source, packs_tensor, running_dimension
 from dmlgpu.compiler.rewrites.sources import computed, fold_views, is_elementwise, leaves
 from dmlgpu.compiler.schedule.launch import Launch, Walk, choose_walk, loop_launch, map_launch, row_launch
-from dmlgpu.compiler.schedule.registry import YES, Schedule, Verdict, at_most, choose, no, register
+from dmlgpu.compiler.schedule.registry import YES, Condition, Schedule, at_most, choose, no, register
 from dmlgpu.compiler.schedule.scheduling import StepProblem, schedule_step
 from dmlgpu.compiler.schedule.splitting import Cut, piece, pieces, tightened
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
@@ -314,7 +314,7 @@ class _ReduceUnits:
     width: int = 1
 
 
-def _along(problem: ReduceProblem, source: Source | None) -> _ReduceUnits | Verdict:
+def _along(problem: ReduceProblem, source: Source | None) -> _ReduceUnits | Condition:
     """Return the units of kernels whose invocations, or groups of them, reduce one row each."""
     if source is None:
         return no("elements of a row are no whole units in memory")
@@ -324,7 +324,7 @@ def _along(problem: ReduceProblem, source: Source | None) -> _ReduceUnits | Verd
     return _ReduceUnits(source, problem.step.output, parts, schedule, together)
 
 
-def _across(problem: ReduceProblem, across: int | None) -> _ReduceUnits | Verdict:
+def _across(problem: ReduceProblem, across: int | None) -> _ReduceUnits | Condition:
     """Return the units of kernels whose invocations reduce several rows each, along a dimension, if they can store
     results without tearing a word."""
     if across is None:
@@ -477,12 +477,12 @@ class RowProblem:
     label: str = ""
 
 
-def _walks_to_the_end(problem: RowProblem) -> Verdict:
+def _walks_to_the_end(problem: RowProblem) -> Condition:
     limit = problem.target.loop_limit
     return YES if limit is None else at_most(problem.count, limit // 4, "units of a row, because the driver ends loops")
 
 
-def _pays_serial(problem: RowProblem) -> Verdict:
+def _pays_serial(problem: RowProblem) -> Condition:
     """Return whether rows are enough, or short."""
     walks = not problem.target.needs_many_invocations or (problem.outer and problem.rows >= PARTS_IN_FLIGHT)
     return at_most(problem.count, SERIAL_ON_CPU if walks else SERIAL_ON_GPU, "units of a row")

@@ -32,8 +32,8 @@ def by_profile(*, cpu: Constant, gpus: Constant) -> dict[Profile, Constant]:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Verdict:
-    """An answer with its reason, which is true or false in conditions.
+class Condition:
+    """Whether something holds, and the reason if it does not; true or false in Python's conditions.
 
     Attributes:
         holds: The answer.
@@ -52,35 +52,35 @@ class Verdict:
         return self.text.format(*self.values)
 
 
-YES = Verdict(True)
+YES = Condition(True)
 
 
-def no(text: str, *values: Any) -> Verdict:
+def no(text: str, *values: Any) -> Condition:
     """Return a negative answer; `text` is a template of `values`."""
-    return Verdict(False, text, values)
+    return Condition(False, text, values)
 
 
-def only_if(condition: object, text: str, *values: Any) -> Verdict:
+def only_if(condition: object, text: str, *values: Any) -> Condition:
     """Return whether a condition holds; `text` is the reason if it does not."""
     return YES if condition else no(text, *values)
 
 
-def at_least(value: Any, bound: Any, unit: str) -> Verdict:
+def at_least(value: Any, bound: Any, unit: str) -> Condition:
     """Return whether a number of units is `bound` or more."""
     return YES if value >= bound else no("{:,} {}, at least {:,}", value, unit, bound)
 
 
-def at_most(value: Any, bound: Any, unit: str) -> Verdict:
+def at_most(value: Any, bound: Any, unit: str) -> Condition:
     """Return whether a number of units is `bound` or less."""
     return YES if value <= bound else no("{:,} {}, at most {:,}", value, unit, bound)
 
 
-def found(result: object) -> Verdict:
-    """Return the verdict of an analysis that gives a result, or a negative verdict instead."""
-    return result if isinstance(result, Verdict) else YES
+def found(result: object) -> Condition:
+    """Return whether an analysis gave a result; it gives a failed condition instead."""
+    return result if isinstance(result, Condition) else YES
 
 
-def _always(problem: object) -> Verdict:
+def _always(problem: object) -> Condition:
     """Return a positive answer for every problem."""
     return YES
 
@@ -101,7 +101,7 @@ Problem = TypeVar("Problem", bound=AnyProblem)
 Built = TypeVar("Built")
 
 
-class Outcome(enum.StrEnum):
+class ScheduleOutcome(enum.StrEnum):
     """Result of trying a schedule."""
 
     TAKEN = "taken"
@@ -117,8 +117,8 @@ class Outcome(enum.StrEnum):
 class Rejection:
     """Why a schedule was not taken."""
 
-    outcome: Outcome
-    verdict: Verdict
+    outcome: ScheduleOutcome
+    condition: Condition
 
 
 @dataclass(frozen=True)
@@ -138,10 +138,10 @@ class Schedule(Generic[Problem, Built]):
 
     kind: str
     name: str
-    build: Callable[[Problem], Built | Verdict]
+    build: Callable[[Problem], Built | Condition]
     reason: str
-    fits: Callable[[Problem], Verdict] = _always
-    pays: Callable[[Problem], Verdict] = _always
+    fits: Callable[[Problem], Condition] = _always
+    pays: Callable[[Problem], Condition] = _always
     profiles: frozenset[Profile] = ALL
 
     @property
@@ -158,13 +158,13 @@ class Schedule(Generic[Problem, Built]):
         """
         target = problem.target
         if not is_named and target.profile not in self.profiles:
-            return Rejection(Outcome.OTHER_PROFILES, no(f"for {_PROFILES.get(self.profiles, self.profiles)}"))
+            return Rejection(ScheduleOutcome.OTHER_PROFILES, no(f"for {_PROFILES.get(self.profiles, self.profiles)}"))
         if self.full_name in target.overrides.excluded:
-            return Rejection(Outcome.OFF, no("a quirk of the driver, see dmlgpu doctor"))
+            return Rejection(ScheduleOutcome.OFF, no("a quirk of the driver, see dmlgpu doctor"))
         if not (fits := self.fits(problem)):
-            return Rejection(Outcome.UNFIT, fits)
+            return Rejection(ScheduleOutcome.UNFIT, fits)
         if not is_named and not (pays := self.pays(problem)):
-            return Rejection(Outcome.COSTLY, pays)
+            return Rejection(ScheduleOutcome.COSTLY, pays)
         return None
 
     def attempt(self, problem: Problem, *, is_named: bool = False) -> Built | Rejection:
@@ -173,7 +173,7 @@ class Schedule(Generic[Problem, Built]):
         if rejection is not None:
             return rejection
         built = self.build(problem)
-        return Rejection(Outcome.UNFIT, built) if isinstance(built, Verdict) else built
+        return Rejection(ScheduleOutcome.UNFIT, built) if isinstance(built, Condition) else built
 
 
 _PROFILES = {CPU: "CPU adapters", GPUS: "GPUs", NONE: "requests by name"}
@@ -270,7 +270,7 @@ def choose(schedules: Sequence[Schedule[Problem, Built]], problem: Problem, tune
         raise InvalidArgument(_objection(schedule, rejections[schedule.name], problem.label))
     if observed is not None:
         reason = f"{name!r} is requested" if name else TUNED if is_named else schedule.reason
-        taken = Tried(schedule.name, Outcome.TAKEN, reason)
+        taken = Tried(schedule.name, ScheduleOutcome.TAKEN, reason)
         tried = [taken if each is schedule else _tried(each, problem, rejections, name) for each in schedules]
         observed.insert(start, Choice(schedule.kind, problem.label, tuple(tried)))
     return result
@@ -282,7 +282,7 @@ TUNED = "dmlgpu tune found it fastest on this adapter"
 def _objection(schedule: Schedule[Any, Any], rejection: Rejection, label: str) -> str:
     """Return the message for a schedule that is requested, or the last of its list, and cannot be taken."""
     step = f"the step {label!r}" if label else f"this {schedule.kind}"
-    return f"the schedule {schedule.full_name!r} cannot compute {step}: {rejection.outcome}, {rejection.verdict}"
+    return f"the schedule {schedule.full_name!r} cannot compute {step}: {rejection.outcome}, {rejection.condition}"
 
 
 # ---- explanations
@@ -299,12 +299,12 @@ class Tried:
     """
 
     name: str
-    outcome: Outcome
+    outcome: ScheduleOutcome
     text: str
 
     def __str__(self) -> str:
         """Return outcome and reason: ``does not fit: 3 rows, at least 4``."""
-        is_alone = self.outcome is Outcome.OTHER_PROFILES
+        is_alone = self.outcome is ScheduleOutcome.OTHER_PROFILES
         return self.text if is_alone else ": ".join(filter(None, (self.outcome.value, self.text)))
 
 
@@ -341,17 +341,17 @@ def observed_choices() -> Iterator[list[Choice]]:
 def _tried(schedule: Schedule[Any, Any], problem: Any, rejections: dict[str, Rejection], name: str) -> Tried:
     """Return the outcome of a schedule that was not taken."""
     if name:
-        return Tried(schedule.name, Outcome.NOT_REQUESTED, "")
+        return Tried(schedule.name, ScheduleOutcome.NOT_REQUESTED, "")
     if schedule.name in rejections:
         rejection = rejections[schedule.name]
-        return Tried(schedule.name, rejection.outcome, str(rejection.verdict))
+        return Tried(schedule.name, rejection.outcome, str(rejection.condition))
     token = _observed.set(None)
     try:
         result = schedule.attempt(problem)
     except DmlError as error:
-        return Tried(schedule.name, Outcome.UNFIT, str(error))
+        return Tried(schedule.name, ScheduleOutcome.UNFIT, str(error))
     finally:
         _observed.reset(token)
     if isinstance(result, Rejection):
-        return Tried(schedule.name, result.outcome, str(result.verdict))
-    return Tried(schedule.name, Outcome.LATER, "")
+        return Tried(schedule.name, result.outcome, str(result.condition))
+    return Tried(schedule.name, ScheduleOutcome.LATER, "")

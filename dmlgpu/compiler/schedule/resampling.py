@@ -31,7 +31,7 @@ from dmlgpu.compiler.rewrites.resampling import (
     linear,
 )
 from dmlgpu.compiler.schedule.launch import choose_walk, item_launch, light_tile_launch
-from dmlgpu.compiler.schedule.registry import Verdict, no
+from dmlgpu.compiler.schedule.registry import Condition, no
 from dmlgpu.compiler.schedule.scheduling import plain_steps
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.maps import Pattern, ScheduledDownsample, ScheduledUpsample, Stencil, Tap
@@ -79,7 +79,7 @@ def _few_taps(step: Reduce, target: Target) -> Sequence[Step]:
     return (Map("resample", replace(antialiased_sum(terms), data_type=output.data_type), output),)
 
 
-def find_upsample(step: Map, target: Target) -> ScheduledUpsample | Verdict:
+def find_upsample(step: Map, target: Target) -> ScheduledUpsample | Condition:
     """Return a step equivalent to a map, if it resamples a float tensor in memory by whole factors along one or two
     axes, and units allow it."""
     body = step.body
@@ -130,7 +130,7 @@ ROWS = 4
 """Output elements across memory that an invocation computes on a CPU adapter: adjacent ones share input elements."""
 
 
-def find_downsample(step: Map, target: Target) -> ScheduledDownsample | Verdict:
+def find_downsample(step: Map, target: Target) -> ScheduledDownsample | Condition:
     """Return a step equivalent to a map, if it resamples a tensor in memory, antialiased, by a whole factor along an
     axis, and units allow it."""
     if step.body.file != ANTIALIASED_SUM or not isinstance(source := step.body.inputs[0][1], PlanTensor):
@@ -172,7 +172,7 @@ UNITS, SINGLE = 2, 4
 """Number of units, or single elements, per invocation: in a row, or in rows if the axis is the last one."""
 
 
-def find_antialiased(step: Map, target: Target) -> ScheduledSteps | Verdict:
+def find_antialiased(step: Map, target: Target) -> ScheduledSteps | Condition:
     """Return a kernel equivalent to a map, if it resamples a tensor in memory, antialiased, and words allow it."""
     if step.body.file != ANTIALIASED_SUM or not isinstance(source := step.body.inputs[0][1], PlanTensor):
         return NOT_ANTIALIASED

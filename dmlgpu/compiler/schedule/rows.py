@@ -30,7 +30,7 @@ from dmlgpu.compiler.rewrites.packing import pack_along, pack_source
 from dmlgpu.compiler.rewrites.sources import is_elementwise, leaves, rewrite, sameness
 from dmlgpu.compiler.schedule.launch import Launch, Walk, choose_walk, fold, loop_launch, row_launch
 from dmlgpu.compiler.schedule.reduce import AT_ONCE, canonical_reduce, choose_parts, choose_schedule, limited
-from dmlgpu.compiler.schedule.registry import CPU, Schedule, Verdict, at_least, at_most, choose, no, only_if, register
+from dmlgpu.compiler.schedule.registry import CPU, Condition, Schedule, at_least, at_most, choose, no, only_if, register
 from dmlgpu.compiler.schedule.runs import fixed_leaves
 from dmlgpu.compiler.schedule.scheduling import schedule_in_parts, schedule_step
 from dmlgpu.compiler.schedule.splitting import exceeds_binding
@@ -148,7 +148,7 @@ def _merged(step: Rows) -> Rows:
 # ---- one kernel
 
 
-def _fits_whole(problem: RowsProblem) -> Verdict:
+def _fits_whole(problem: RowsProblem) -> Condition:
     """Return whether rows are short enough for one kernel, and share no words of the output."""
     rows, _ = problem.packed
     if rows.output.unit_bits < WORD_BITS:
@@ -157,7 +157,7 @@ def _fits_whole(problem: RowsProblem) -> Verdict:
     return only_if(is_whole, "{:,} x {:,} units: rows are too few, or too long", problem.count, problem.units)
 
 
-def _can_store_together(problem: RowsProblem) -> Verdict:
+def _can_store_together(problem: RowsProblem) -> Condition:
     """Return whether the invocations of a subgroup can store their rows together."""
     (rows, _), target = problem.packed, problem.target
     if not (whole := _fits_whole(problem)):
@@ -170,7 +170,7 @@ def _can_store_together(problem: RowsProblem) -> Verdict:
     return only_if(is_elementwise(rows.body) and contiguous, "rows are not contiguous, or read other elements")
 
 
-def _pays_to_store_together(problem: RowsProblem) -> Verdict:
+def _pays_to_store_together(problem: RowsProblem) -> Condition:
     """Return whether there is enough work, and rows share operands or their units are small."""
     rows, _ = problem.packed
     least = max(WORTH_TOGETHER, SUBGROUP * problem.walk.count)
@@ -224,7 +224,7 @@ def _whole_rows(problem: RowsProblem, *, together: bool = False) -> ScheduledSte
     return ScheduledSteps((kernel,))
 
 
-def _can_be_held(problem: RowsProblem) -> Verdict:
+def _can_be_held(problem: RowsProblem) -> Condition:
     """Return whether subgroups can hold rows in registers, and read only what their lanes hold."""
     (rows, _), target = problem.packed, problem.target
     output, body, axes = rows.output, rows.body, rows.axes
@@ -238,7 +238,7 @@ def _can_be_held(problem: RowsProblem) -> Verdict:
     return only_if(simple, "rows have gaps, or share parameters")
 
 
-def _pays_to_hold(problem: RowsProblem) -> Verdict:
+def _pays_to_hold(problem: RowsProblem) -> Condition:
     """Return whether rows are neither too long for registers nor so few that compilation takes longer."""
     units, output = problem.units, problem.packed[0].output
     numbers, limit = -(-units // SUBGROUP) * output.lanes, MAX_HELD_BY_SUBGROUP * output.data_type.bits // WORD_BITS

@@ -13,7 +13,7 @@ from dmlgpu.common import symbols
 from dmlgpu.compiler.plan import Apply, Body, Element, PlanTensor, Source, View, row_sizes
 from dmlgpu.compiler.rewrites.sources import is_elementwise, leaves, rewrite
 from dmlgpu.compiler.schedule.launch import choose_walk, loop_launch
-from dmlgpu.compiler.schedule.registry import Verdict, no, only_if
+from dmlgpu.compiler.schedule.registry import Condition, no, only_if
 from dmlgpu.compiler.schedule.steps.maps import ScheduledRuns
 from dmlgpu.compiler.target import Target
 
@@ -37,7 +37,7 @@ def fixed_leaves(body: Body, axes: Sequence[int]) -> list[tuple[str, PlanTensor]
     return [(f"fixed{index}", tensor) for index, tensor in enumerate(tensors)]
 
 
-def can_run(body: Body, output: PlanTensor) -> Verdict:
+def can_run(body: Body, output: PlanTensor) -> Condition:
     """Return whether a packed tree can be computed run by run: it is only arithmetic on elements at equal
     coordinates, without copies and indices."""
     plain = all(leaf.view is View.COMPUTE for leaf in leaves(body))
@@ -45,7 +45,7 @@ def can_run(body: Body, output: PlanTensor) -> Verdict:
     return only_if(output.unit_bits >= WORD_BITS and is_computed, "it is more than arithmetic on whole words")
 
 
-def runs_pay(body: Body, output: PlanTensor) -> Verdict:
+def runs_pay(body: Body, output: PlanTensor) -> Condition:
     """Return whether reading what is the same along a run once saves more than the strides between its units cost."""
     axis = _axis(body, output)
     if axis is None:
@@ -64,7 +64,7 @@ def _axis(body: Body, output: PlanTensor) -> int | None:
     return max(candidates, key=lambda axis: (saved[axis], -output.strides[axis]), default=None)
 
 
-def schedule_runs(label: str, body: Body, output: PlanTensor, target: Target) -> ScheduledRuns | Verdict:
+def schedule_runs(label: str, body: Body, output: PlanTensor, target: Target) -> ScheduledRuns | Condition:
     """Return the map of a packed tree along the runs that save most reads."""
     axis = _axis(body, output)
     parts = None if axis is None else _parts(output, axis, target)

@@ -36,7 +36,7 @@ from dmlgpu.compiler.plan.windows import WindowAxis, Windows
 from dmlgpu.compiler.rewrites.sources import AnySource, is_plain, permuted, rewrite, split, stepped
 from dmlgpu.compiler.schedule.convolution import implicit_gemm
 from dmlgpu.compiler.schedule.gemm import interleaved_steps
-from dmlgpu.compiler.schedule.registry import Schedule, Verdict, at_least, at_most, only_if, register
+from dmlgpu.compiler.schedule.registry import Condition, Schedule, at_least, at_most, only_if, register
 from dmlgpu.compiler.schedule.scheduling import StepProblem, schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 
@@ -144,7 +144,7 @@ INTERLEAVED = (2, 4)
 """Tap counts along the last dimension for which a tile of a product holds whole units of the output."""
 
 
-def _fits_at_once(problem: TransposedProblem) -> Verdict:
+def _fits_at_once(problem: TransposedProblem) -> Condition:
     """Return whether a filter is as large as its stride, and its taps may be rows of a product."""
     step, convolution, windows = problem.step, problem.step.convolution, problem.step.convolution.windows
     sources = convolution.input, convolution.filter, step.epilogue
@@ -155,7 +155,7 @@ def _fits_at_once(problem: TransposedProblem) -> Verdict:
     )
 
 
-def _at_once(problem: TransposedProblem) -> ScheduledSteps | Verdict:
+def _at_once(problem: TransposedProblem) -> ScheduledSteps | Condition:
     """Return one product for all phases, if its tiles hold whole units of the output."""
     step, convolution, windows = problem.step, problem.step.convolution, problem.step.convolution.windows
     taps = tuple(axis.size for axis in windows)
@@ -167,7 +167,7 @@ def _at_once(problem: TransposedProblem) -> ScheduledSteps | Verdict:
     contract = Contract(step.label, product, _by_taps(step.epilogue, taps), _by_taps(step.output, taps), True)
     steps = interleaved_steps(contract, taps[-1], problem.target)
     why = f"windows that do not overlap: one product computes the {problem.count} phases of the strides"
-    return steps if isinstance(steps, Verdict) else steps.because(why)
+    return steps if isinstance(steps, Condition) else steps.because(why)
 
 
 def _is_apart(axis: WindowAxis) -> bool:
@@ -200,11 +200,11 @@ def _in_phases(problem: TransposedProblem) -> ScheduledSteps:
     return (steps + empty).because(f"each of {problem.count} phases of the strides is a convolution of its own")
 
 
-def _has_many_phases(problem: TransposedProblem) -> Verdict:
+def _has_many_phases(problem: TransposedProblem) -> Condition:
     return at_least(problem.count, MAX_PHASES + 1, "phases")
 
 
-def _has_one_phase(problem: TransposedProblem) -> Verdict:
+def _has_one_phase(problem: TransposedProblem) -> Condition:
     return at_most(problem.count, 1, "phases")
 
 

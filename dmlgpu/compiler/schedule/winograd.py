@@ -30,7 +30,7 @@ from dmlgpu.common import symbols
 from dmlgpu.compiler.plan import Body, Contract, Convolution, PlanTensor, Product, Sizes, Space, constants, element
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_tensor, packs_tensor
 from dmlgpu.compiler.schedule.gemm_choice import Shape, expected_cost
-from dmlgpu.compiler.schedule.registry import Verdict, at_least, at_most, no
+from dmlgpu.compiler.schedule.registry import Condition, at_least, at_most, no
 from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.products import Patch
@@ -144,7 +144,7 @@ class _Sides:
         return (self.patch**2, self.groups, self.rows, self.columns)
 
 
-def fits_winograd(convolution: Convolution, target: Target, tile: int) -> Verdict:
+def fits_winograd(convolution: Convolution, target: Target, tile: int) -> Condition:
     """Return whether the schedule can compute a convolution: of floats, with dense windows of 3 x 3 in steps of 1.
 
     Also the transformed tensors must be small enough to be bound, and the target must not keep all digits.
@@ -168,7 +168,7 @@ MIN_SHARED = 320
 288 (24 outputs in 12 tiles) on they are as fast on llvmpipe, but its compiler takes 0.8 s longer."""
 
 
-def pays_winograd(convolution: Convolution, tile: int) -> Verdict:
+def pays_winograd(convolution: Convolution, tile: int) -> Condition:
     """Return whether the schedule is estimated to be faster than a product over the windows."""
     sides = _Sides.of(convolution, tile)
     shared = min(sides.channels, sides.outputs)

@@ -15,7 +15,7 @@ from dmlgpu.compiler.plan import PlanBinding, PlanTensor, Role, View, apply
 from dmlgpu.compiler.rewrites.sources import identity
 from dmlgpu.compiler.schedule import schedule
 from dmlgpu.compiler.schedule.copies import MAX_PLANES, find_interleave
-from dmlgpu.compiler.schedule.registry import Verdict
+from dmlgpu.compiler.schedule.registry import Condition
 from dmlgpu.compiler.schedule.steps.maps import ScheduledInterleave
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.compiler.wgsl import render
@@ -57,7 +57,7 @@ def test_planes_and_groups_are_read_and_written_in_units(count, data_type, targe
     ],
 )
 def test_other_copies_go_unit_by_unit(sizes, source_strides, strides, offset):
-    assert isinstance(find_interleave(*problem(sizes, source_strides, strides, offset=offset), CPU), Verdict)
+    assert isinstance(find_interleave(*problem(sizes, source_strides, strides, offset=offset), CPU), Condition)
 
 
 def test_only_plain_copies_are_interleaved():

@@ -38,9 +38,9 @@ def added(sizes, strides):
 
 
 def find_runs(body, output, target):
-    """Return the kernel, or the verdict against it."""
-    verdict = can_run(body, output) and runs_pay(body, output)
-    return verdict and schedule_runs("map", body, output, target)
+    """Return the kernel, or the condition that fails."""
+    condition = can_run(body, output) and runs_pay(body, output)
+    return condition and schedule_runs("map", body, output, target)
 
 
 def test_a_run_lies_along_what_is_repeated():

@@ -11,7 +11,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.plan import PlanBinding, PlanTensor, Role, View, apply
 from dmlgpu.compiler.rewrites.sources import identity
 from dmlgpu.compiler.schedule.copies import find_transpose
-from dmlgpu.compiler.schedule.registry import Verdict
+from dmlgpu.compiler.schedule.registry import Condition
 from dmlgpu.compiler.target import Target
 
 CPU = Target("cpu")
@@ -65,7 +65,7 @@ def test_tiles_cover_every_element_once(sizes, source_strides, strides, data_typ
     ],
 )
 def test_other_copies_are_not_tiled(sizes, source_strides, strides):
-    assert isinstance(find_transpose("copy", *problem(sizes, source_strides, strides), CPU), Verdict)
+    assert isinstance(find_transpose("copy", *problem(sizes, source_strides, strides), CPU), Condition)
 
 
 def test_only_plain_copies_are_tiled():
