@@ -255,7 +255,8 @@ def test_precise_shows_the_kernels_of_a_precise_device() -> None:
     fast, precise = (run_here("show", name, *WITHOUT_ADAPTER, *options) for options in ((), ("--precise",)))
     assert (fast.returncode, precise.returncode) == (0, 0)
     assert "winograd filters" in fast.stdout and "winograd filters" not in precise.stdout
-    assert "Winograd's filtering loses digits, which the device forbids" in precise.stdout
+    why = run_here("show", name, *WITHOUT_ADAPTER, "--precise", "--why").stdout
+    assert "winograd-4     does not fit: it loses digits, which the device forbids" in why
 
 
 # ---- the reference
