@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy import optimize, special
 
 from dmlgpu.compiler.wgsl import templates
-from dmlgpu.compiler.wgsl.linker import library
+from dmlgpu.compiler.wgsl.library import declarations
 
 Doubles = NDArray[np.float64]
 Function = Callable[[Doubles], Doubles]
@@ -258,7 +258,7 @@ _NESTED = re.compile(rf"(-?{_LITERAL}) \* (\w+)((?: [+-] {_LITERAL}\)(?: \* \2(?
 
 def committed(function: str) -> list[Doubles]:
     """The polynomials in a function's text, by Horner's rule in lines or brackets: coefficients, lowest first."""
-    code = re.sub(r"//[^\n]*", "", library()[function])
+    code = re.sub(r"//[^\n]*", "", declarations()[function])
     polynomials = [(match.start(), match[2], match[3]) for match in _LINES.finditer(code)]
     polynomials += [(match.start(), match[1], match[3]) for match in _NESTED.finditer(code)]
     return [_coefficients(first, rest) for _, first, rest in sorted(polynomials)]

@@ -11,11 +11,14 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from dmlgpu.catalog.tensor_desc import TENSOR_ALIGNMENT
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler.linker import Bindings
 from dmlgpu.compiler.plan import Role
-from dmlgpu.compiler.program import Bindings, Slot
+from dmlgpu.compiler.program import Program, RenderedKernel, Slot
 
 OFFSET_ALIGNMENT = 256
 """Largest offset alignment that the WebGPU standard lets an adapter require."""
@@ -43,8 +46,7 @@ def layout(ranges: Sequence[Range], bindings: Bindings, alignment: int) -> Bindi
 
     Args:
         ranges: of each slot.
-        bindings: those that the kernel is rendered for. If more ranges overlap, others are returned, for which the
-            kernel has to be rendered again (``wgsl.sharing``).
+        bindings: those of the kernel. If more ranges overlap, others are returned, for which it is linked again.
         alignment: alignment of the offsets of bindings.
     """
     bound, bases = [], []
@@ -84,6 +86,35 @@ def known_bindings(slots: Sequence[Slot]) -> Bindings:
         size = slot.size + (0 if slot.is_continued else before)
         bound.append(((slot.role, slot.index), slot.offset - before, size))
     return _binding_indices(_meeting(bound, ()))
+
+
+def share_known(program: Program) -> Program:
+    """Return the program with one binding for slots whose ranges always overlap.
+
+    Raises:
+        NotSupported: If slots with incompatible blocks of a resource would share.
+    """
+
+    def shared(kernels: tuple[RenderedKernel, ...]) -> tuple[RenderedKernel, ...]:
+        return tuple(with_bindings(program.operator, kernel, known_bindings(kernel.slots)) for kernel in kernels)
+
+    return replace(program, kernels=shared(program.kernels), initialization=shared(program.initialization))
+
+
+def with_bindings(operator: str, kernel: RenderedKernel, bindings: Bindings) -> RenderedKernel:
+    """Return the kernel with other bindings, in which more slots share.
+
+    Raises:
+        NotSupported: If slots with incompatible blocks of a resource would share.
+    """
+    if bindings == kernel.bindings:
+        return kernel
+    shared = replace(kernel, bindings=bindings)
+    try:
+        shared.link()
+    except NotSupported as error:
+        raise NotSupported(f"{operator}: kernel {kernel.label!r}: {error}") from None
+    return shared
 
 
 class _Span(NamedTuple):

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import enum
 import functools
-import re
+import math
 import struct
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 
 from dmlgpu.common.timings import Timings
+from dmlgpu.compiler.linker import WORDS, Bindings, Interface, link
 from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.target import MAX_SLOTS, PARAMETER_BYTES
-
-Bindings: TypeAlias = tuple[int, ...]
-"""Binding index of each slot, ascending from 0 by first use; empty if each slot has its own binding."""
 
 
 class Checks(enum.StrEnum):
@@ -27,25 +24,24 @@ class Checks(enum.StrEnum):
     NONE = "none"
 
 
-_CHECKS = re.compile(r"// checks: (\w+)\n")
-_LOOP_OR_SHARED = re.compile(r"\b(?:for|while|loop) ?[({]|\bvar<workgroup>")
+@dataclass(frozen=True)
+class KernelSource:
+    """The text of a kernel before it is linked.
 
-_WORKGROUP = re.compile(r"@workgroup_size\((\d+)")
-_SHADER = re.compile(r"^// ---- shaders/(\S+?)(?:\.wgsl)?$", re.MULTILINE)
-"""Header lines that rendering writes before the text of each file (``wgsl.templates``)."""
+    Attributes:
+        body: All but the declarations that the linker writes; the whole text of a kernel without an interface.
+        interface: What the body needs.
+        workgroup: Number of invocations of a workgroup.
+        checks: Checks that wgpu adds.
+        files: Shader files of the body, as paths below ``shaders/`` without suffix; the math library, of which it has
+            single functions, is ``lib``.
+    """
 
-_UNIFORM = re.compile(
-    r"^@group\(0\) @binding\(\d+\) var<uniform> sizes: .*\n|, sizes: array<vec4<u32>, \d+>(?= \}$)", re.M
-)
-_DECLARED = re.compile(r"^var<private> parameter\d+: u32;\n", re.M)
-_ASSIGNED = re.compile(r"^    (parameter\d+) = (?:params\.)?sizes\[(\d+)\]\.([xyzw]);\n", re.M)
-_READ = re.compile(r"\b(?:params\.)?sizes\[(\d+)\]\.([xyzw])")
-_NAME = re.compile(r"\bparameter\d+\b")
-_SIGNED = re.compile(r"\bbitcast<i32>\((\d+)u\)")
-_DIVISION = re.compile(r"\b(?:quotient|remainder)_by\(")
-_DIVISOR = re.compile(r", (?:\d+u, )?(\d+)u, (\d+)u$")
-_DIVISION_FILE = re.compile(r"^// ---- shaders/access/division\.wgsl\n.*?^fn remainder_by\(.*?^\}\n?", re.M | re.S)
-"""Declarations and reads of parameters, and divisions by them, as ``wgsl.parameters.resolve`` writes them."""
+    body: str
+    interface: Interface | None = None
+    workgroup: int = 0
+    checks: Checks = Checks.ALL
+    files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -99,45 +95,62 @@ class Copy:
 
 @dataclass(frozen=True)
 class RenderedKernel:
-    """One rendered compute shader.
+    """One compute shader.
 
     Every binding is ``@group(0) @binding(its number) var<storage, read_write>``. The parameter block (immediates, or a
     uniform at the binding after the last one) holds, per slot, the distance in 32-bit words from the bound, aligned
     offset to the tensor's first word: word i for slot i, then a zero at word 8.
 
     Attributes:
+        source: its body and interface.
         bindings: which slots share a binding, since their ranges meet: known for slots of one resource; ``aliasing``
             finds at each dispatch which ones else do.
-        parameters: sizes, strides, counts that the text reads from a uniform (see ``wgsl.parameters``); empty where
-            they stand in the text.
+        parameters: sizes, strides, counts that the text reads by name (see ``wgsl.parameters``).
         copy: all that it does, where that is a copy; executors may copy instead.
+        is_special: its parameters are constants, not read from a uniform.
+        keeps_uniform: the uniform is bound even so, by work that was bound before.
     """
 
     label: str
-    wgsl: str
+    source: KernelSource
     slots: tuple[Slot, ...]
     grid: tuple[int, int, int]
     bindings: Bindings = ()
     parameters: tuple[int, ...] = ()
     copy: Copy | None = None
+    is_special: bool = False
+    keeps_uniform: bool = False
+
+    @functools.cached_property
+    def wgsl(self) -> str:
+        """The text."""
+        return self.link()
+
+    def link(self) -> str:
+        """Return the text.
+
+        Raises:
+            NotSupported: If slots with incompatible blocks of a resource share a binding.
+        """
+        if self.source.interface is None:
+            return self.source.body
+        whole = _whole(self.slots, self.bindings) if self.bindings else frozenset()
+        return _linked(self.source, self.bindings, whole, self.parameters if self.is_special else None)
 
     @property
     def workgroup(self) -> int:
         """Number of invocations of a workgroup."""
-        match = _WORKGROUP.search(self.wgsl)
-        return int(match[1]) if match else 0
+        return self.source.workgroup
 
     @property
     def checks(self) -> Checks:
-        """Checks that wgpu adds to the kernel: a comment at the start of the source names them, unless all apply."""
-        match = _CHECKS.match(self.wgsl)
-        return Checks(match[1]) if match else Checks.ALL
+        """Checks that wgpu adds to the kernel."""
+        return self.source.checks
 
     @property
     def shaders(self) -> tuple[str, ...]:
-        """Shader files of its source, as paths below ``shaders/`` without suffix; the math library, of
-        which it has single functions, is ``lib``."""
-        return _shaders_of(self.wgsl)
+        """Shader files of its source (``KernelSource.files``)."""
+        return self.source.files
 
     @property
     def summary(self) -> str:
@@ -157,8 +170,8 @@ class RenderedKernel:
         numbers = self.bindings or range(len(self.slots))
         for binding, slot in zip(numbers, self.slots, strict=True):
             lines.append(f"       binding {binding}: {slot}")
-        if self.parameters:
-            lines.append(f"       parameters: {', '.join(map(str, self.parameters))}")
+        if self.given:
+            lines.append(f"       parameters: {', '.join(map(str, self.given))}")
         if self.checks is not Checks.ALL:
             lines.append(f"       wgpu's checks: {self.checks}")
         lines.append(f"       shaders: {', '.join(self.bodies)}")
@@ -166,27 +179,17 @@ class RenderedKernel:
 
     def needs_uniform(self, immediates: bool) -> bool:
         """Return whether a uniform follows the storage buffers, on an adapter with immediates or without."""
-        return bool(self.parameters) or not immediates
+        return not immediates or bool(self.given)
 
     @property
     def with_constants(self) -> RenderedKernel:
-        """Return the kernel with the values of its parameters as constants in its source, and no parameters."""
-        if not self.parameters:
-            return self
+        """The kernel with its parameters as constants."""
+        return replace(self, is_special=True) if self.parameters else self
 
-        def value(index: str, component: str) -> str:
-            return f"{self.parameters[4 * int(index) + 'xyzw'.index(component)]}u"
-
-        def signed(literal: re.Match[str]) -> str:
-            integer = int(literal[1])
-            integer -= integer >> 31 << 32
-            return literal[0] if integer == -(2**31) else f"({integer}i)" if integer < 0 else f"{integer}i"
-
-        text = _DECLARED.sub("", _UNIFORM.sub("", self.wgsl))
-        constants = {name: value(*place) for name, *place in _ASSIGNED.findall(text)}
-        text = _NAME.sub(lambda name: constants[name[0]], _ASSIGNED.sub("", text))
-        text = _READ.sub(lambda read: value(read[1], read[2]), text)
-        return replace(self, wgsl=_with_divisions(_SIGNED.sub(signed, text)), parameters=())
+    @property
+    def given(self) -> tuple[int, ...]:
+        """Parameters that it reads from a uniform."""
+        return () if self.is_special and not self.keeps_uniform else self.parameters
 
     @property
     def binding_count(self) -> int:
@@ -194,10 +197,24 @@ class RenderedKernel:
         return max(self.bindings) + 1 if self.bindings else len(self.slots)
 
 
-@functools.lru_cache(maxsize=1024)  # most sources are shared by many programs
-def _shaders_of(wgsl: str) -> tuple[str, ...]:
-    """Return the shader files of a source, in order."""
-    return tuple(dict.fromkeys(_SHADER.findall(wgsl)))
+@functools.lru_cache(maxsize=1024)  # many kernels share a text
+def _linked(
+    source: KernelSource, bindings: Bindings, whole: frozenset[tuple[int, int]], constants: tuple[int, ...] | None
+) -> str:
+    assert source.interface is not None
+    return link(source.body, source.interface, bindings, whole, constants)
+
+
+def _whole(slots: Sequence[Slot], bindings: Bindings) -> frozenset[tuple[int, int]]:
+    """Return the bindings of one resource, and the widest block, in bytes, of which each holds a whole number. (Offsets
+    are multiples of 16, and of 256 where blocks of more are read.)"""
+    resources: dict[int, set[tuple[Role, int]]] = {}
+    ends: dict[int, int] = {}
+    for slot, binding in zip(slots, bindings, strict=True):
+        resources.setdefault(binding, set()).add((slot.role, slot.index))
+        ends[binding] = max(ends.get(binding, 0), slot.offset + slot.size)
+    widths = ((index, math.gcd(end, 4 * max(WORDS.values()))) for index, end in ends.items())
+    return frozenset((index, width) for index, width in widths if len(resources[index]) == 1)
 
 
 @dataclass(frozen=True)
@@ -267,32 +284,6 @@ class Program:
                 shown.add(same)
         lines += [f"  at initialization: {kernel}" for kernel in self.initialization]
         return "\n".join(lines)
-
-
-def with_checks(wgsl: str, checks: Checks) -> str:
-    """Return the source of a kernel that is compiled with some of the checks only, unless it has nothing to check:
-    neither loops nor workgroup memory."""
-    if checks is Checks.ALL or not _LOOP_OR_SHARED.search(wgsl):
-        return wgsl
-    return f"// checks: {checks}\n{wgsl}"
-
-
-def _with_divisions(wgsl: str) -> str:
-    """Return the source of a kernel with divisions by constants, which compilers optimize better, in place of
-    multiplications that represent them."""
-    text = _DIVISION_FILE.sub("", wgsl)
-    for call in reversed([*_DIVISION.finditer(text)]):  # divisions within an operand first
-        depth, end = 1, call.end()
-        while depth:
-            depth += {"(": 1, ")": -1}.get(text[end], 0)
-            end += 1
-        operand = text[call.end() : end - 1]
-        by = _DIVISOR.search(operand)
-        assert by is not None, operand
-        divisor = (1 << 31 + int(by[2])) // (int(by[1]) - 1)  # the multiplier is 2 ** (31 + shift) // divisor + 1
-        operator = "/" if call[0].startswith("q") else "%"
-        text = f"{text[: call.start()]}{operand[: by.start()]} {operator} {divisor}u{text[end:]}"
-    return text
 
 
 def _without_slots(kernel: RenderedKernel) -> RenderedKernel:

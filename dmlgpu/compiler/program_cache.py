@@ -24,8 +24,9 @@ import numpy as np
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.folders import FOLDER_VARIABLE, cache_folder
+from dmlgpu.compiler.linker import BufferInterface, Interface
 from dmlgpu.compiler.plan.sources import Role
-from dmlgpu.compiler.program import Copy, Program, RenderedKernel, Slot
+from dmlgpu.compiler.program import Checks, Copy, KernelSource, Program, RenderedKernel, Slot
 from dmlgpu.compiler.target import Target
 
 programs: Final[Cache[tuple[OperatorDesc, Target], Program]] = Cache(CacheLimits(entries=1024, size=16 << 20))
@@ -48,7 +49,7 @@ _without_files: list[object] = []
 def memory_of(program: Program) -> int:
     """Return the estimated bytes of a program."""
     kernels = (*program.kernels, *program.initialization)
-    return _PROGRAM_BYTES + sum(sys.getsizeof(kernel.wgsl) for kernel in kernels)
+    return _PROGRAM_BYTES + sum(sys.getsizeof(kernel.source.body) for kernel in kernels)
 
 
 class ProgramFiles:
@@ -192,18 +193,19 @@ def version_of(folders: Sequence[Path]) -> str | None:
 
 def encode_program(program: Program) -> dict[str, Any]:
     """Return a program in JSON types; a source shared by several kernels is stored once."""
-    texts: dict[str, int] = {}
+    sources: dict[KernelSource, int] = {}
 
     def kernels(some: Sequence[RenderedKernel]) -> list[Any]:
         return [
             [
                 kernel.label,
-                texts.setdefault(kernel.wgsl, len(texts)),
+                sources.setdefault(kernel.source, len(sources)),
                 [[slot.role.value, slot.index, slot.offset, slot.size, slot.is_continued] for slot in kernel.slots],
                 kernel.grid,
                 kernel.bindings,
                 kernel.parameters,
                 None if kernel.copy is None else dataclasses.astuple(kernel.copy),
+                kernel.is_special,
             ]
             for kernel in some
         ]
@@ -212,7 +214,7 @@ def encode_program(program: Program) -> dict[str, Any]:
         "operator": program.operator,
         "kernels": kernels(program.kernels),
         "initialization": kernels(program.initialization),
-        "texts": list(texts),
+        "sources": [dataclasses.astuple(source) for source in sources],
         "sizes": [program.temporary_size, program.persistent_size, program.least_temporary_size],
         "immediates": program.immediates,
         "constants": [base64.b64encode(data).decode() for data in program.constants],
@@ -221,25 +223,26 @@ def encode_program(program: Program) -> dict[str, Any]:
 
 def decode_program(record: dict[str, Any]) -> Program:
     """Return the program of a record. Raises ValueError, KeyError or TypeError if the record is invalid."""
-    texts = [_of(str, text) for text in record["texts"]]
+    sources = [_source(*values) for values in record["sources"]]
 
     def kernels(some: Any) -> tuple[RenderedKernel, ...]:
         return tuple([kernel(*values) for values in some])
 
     def kernel(*values: Any) -> RenderedKernel:
-        label, text, slots, grid, bindings, parameters, copy = values
+        label, source, slots, grid, bindings, parameters, copy, is_special = values
         x, y, z = _numbers(grid)
-        if not 0 <= text < len(texts):
-            raise ValueError(f"no text {text}")
+        if not 0 <= source < len(sources):
+            raise ValueError(f"no source {source}")
         decoded = tuple([slot(*values) for values in slots])
         return RenderedKernel(
             _of(str, label),
-            texts[text],
+            sources[source],
             decoded,
             (x, y, z),
             _numbers(bindings),
             _numbers(parameters),
             None if copy is None else copied(*copy),
+            _of(bool, is_special),
         )
 
     def copied(*values: Any) -> Copy:
@@ -262,6 +265,30 @@ def decode_program(record: dict[str, Any]) -> Program:
         tuple([base64.b64decode(_of(str, data), validate=True) for data in record["constants"]]),
         least_temporary,
     )
+
+
+def _source(body: Any, interface: Any, workgroup: Any, checks: Any, files: Any) -> KernelSource:
+    files = tuple([_of(str, file) for file in files])
+    return KernelSource(_of(str, body), _interface(*interface), _of(int, workgroup), Checks(checks), files)
+
+
+def _interface(buffers: Any, sizes: Any, divisors: Any, *more: Any) -> Interface:
+    *flags, extensions = more
+    immediates, has_barriers, has_u64 = (_of(bool, flag) for flag in flags)
+    return Interface(
+        tuple([_buffer(*values) for values in buffers]),
+        _of(int, sizes),
+        _numbers(divisors),
+        immediates,
+        has_barriers,
+        has_u64,
+        tuple([_of(str, extension) for extension in extensions]),
+    )
+
+
+def _buffer(block: Any, stored: Any, loads: Any, stores: Any, *parts: Any) -> BufferInterface:
+    part_blocks, count = _numbers(parts)
+    return BufferInterface(_of(str, block), _of(str, stored), _of(bool, loads), _of(bool, stores), part_blocks, count)
 
 
 def _of(cls: type, value: Any) -> Any:

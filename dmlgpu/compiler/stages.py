@@ -9,6 +9,7 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.common.timings import Timings
 from dmlgpu.compiler import operators
+from dmlgpu.compiler.aliasing import share_known
 from dmlgpu.compiler.plan import Plan
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.program_cache import memory_of, programs
@@ -17,7 +18,6 @@ from dmlgpu.compiler.schedule import ScheduledPlan, schedule
 from dmlgpu.compiler.schedule.scheduling import in_plain_steps
 from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl.render import render
-from dmlgpu.compiler.wgsl.sharing import share_known
 
 
 def compile_operator(desc: OperatorDesc, target: Target) -> Program:

@@ -13,10 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from dmlgpu.compiler.aliasing import OFFSET_ALIGNMENT, layout
+from dmlgpu.compiler.aliasing import OFFSET_ALIGNMENT, layout, with_bindings
 from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.program import Program, RenderedKernel, Slot, uniform_bytes
-from dmlgpu.compiler.wgsl.sharing import share
 
 _WORKGROUP: Final = re.compile(r"@workgroup_size\(([\d, ]+)\)")
 _ENABLED: Final = re.compile(r"^enable (\w+);", re.MULTILINE)
@@ -115,8 +114,8 @@ class Document:
         """
         bound_ranges = layout(ranges, kernel.bindings, OFFSET_ALIGNMENT)
         if bound_ranges.bindings != kernel.bindings:
-            kernel = share(operator, kernel, bound_ranges.bindings)
-        words = tuple(memoryview(uniform_bytes(bound_ranges.bases, kernel.parameters, False)).cast("I").tolist())
+            kernel = with_bindings(operator, kernel, bound_ranges.bindings)
+        words = tuple(memoryview(uniform_bytes(bound_ranges.bases, kernel.given, False)).cast("I").tolist())
         return {
             "shader": self._shader(kernel),
             "bind": [list(binding) for binding in bound_ranges.bound],

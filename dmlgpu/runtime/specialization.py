@@ -20,7 +20,7 @@ from dmlgpu.common.errors import InvalidArgument, shown
 if TYPE_CHECKING:  # the command devices lists adapters without them
     from dmlgpu.catalog.operator_desc import OperatorDesc
     from dmlgpu.compiler.graph.network import Network
-    from dmlgpu.compiler.program import Program
+    from dmlgpu.compiler.program import KernelSource, Program
 
 SPECIALIZE_VARIABLE: Final = "DMLGPU_SPECIALIZE"
 
@@ -68,18 +68,12 @@ class Specializer:
         """
         if self.policy is not Specialize.AUTO or (network is not None and self._is_other_shape(network)):
             return program
-        by_source: dict[str, set[tuple[int, ...]]] = {}
+        by_source: dict[KernelSource, set[tuple[int, ...]]] = {}
         for kernel in program.kernels:
             if kernel.parameters:
-                by_source.setdefault(kernel.wgsl, set()).add(kernel.parameters)
+                by_source.setdefault(kernel.source, set()).add(kernel.parameters)
         special = {source for source, parameters in by_source.items() if self._is_special(hash(source), parameters)}
-        constant: dict[str, str] = {}
-        kernels = []
-        for kernel in program.kernels:
-            source = kernel.wgsl
-            if source in special and source not in constant:
-                constant[source] = kernel.with_constants.wgsl
-            kernels.append(replace(kernel, wgsl=constant[source], parameters=()) if source in special else kernel)
+        kernels = [kernel.with_constants if kernel.source in special else kernel for kernel in program.kernels]
         return replace(program, kernels=tuple(kernels))
 
     def _is_other_shape(self, network: Network) -> bool:

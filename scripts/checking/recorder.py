@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from dmlgpu.compiler.program_cache import programs
-from dmlgpu.compiler.wgsl import linker, templates
+from dmlgpu.compiler.wgsl import library, templates
 
 from .plugin import canonical
 
@@ -47,7 +47,7 @@ class Recorder:
         self._files = {
             name: f"shaders/{file}{templates.SUFFIX}"
             for file in templates.files("lib")
-            for name in linker.declared(templates.source(file))
+            for name in templates.declared(file)
         }
 
     def start(self) -> None:
@@ -74,7 +74,7 @@ class Recorder:
             self._codes.add(code)
             if code.co_filename == TEMPLATE:
                 self._templates.setdefault(code, f"shaders/{frame.f_globals.get('name')}{templates.SUFFIX}")
-        if code is linker.declaration.__code__:
+        if code is library.declaration.__code__:
             self._declarations.add(frame.f_locals["body"])
         return self._trace_lines if code in self._templates else None
 

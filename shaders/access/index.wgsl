@@ -2,6 +2,6 @@
 // indices outside become OUTSIDE.
 {% include "access/types" %}
 {% include "access/place" %}
-fn {{ name }}_index(at: {{ name }}_at, size: u32) -> u32 {
-    return index_of_{{ index_type }}(buffer{{ slot }}[{{ name }}_base() + {{ name }}_unit(at)], size);
+fn {{ name }}_index(at: {{ type_of(name ~ "_at") }}, size: u32) -> u32 {
+    return {{ use("index_of_" ~ index_type) }}({{ buffer.load }}({{ name }}_base() + {{ name }}_unit(at)), size);
 }

@@ -1,5 +1,5 @@
 // Reads one unit of a virtual tensor: calls the body that computes it.
 {% include "access/types" %}
-fn {{ name }}_load(at: {{ name }}_at) -> {{ name }}_t {
+fn {{ name }}_load(at: {{ type_of(name ~ "_at") }}) -> {{ name }}_t {
     return {{ value }};
 }

@@ -20,7 +20,7 @@ fn tile(at: output_at) {
     var sum{{ row }}_{{ column }} = tile_s();
     # endfor
     # endfor
-    for (var turn = 0u; turn < {{ steps }}u + params.zero; turn++) {
+    for (var turn = 0u; turn < {{ steps }}u + opaque_zero(); turn++) {
     # for row in range(active)
     # for column in range(across.tile)
     var next{{ row }}_{{ column }} = {% if row %}sum{{ row - 1 }}_{{ column }}{% else %}tile_s(){% endif %};

@@ -6,10 +6,10 @@
 {% import "convolution/combine" as transform with context %}
 fn tile(at: output_at) -> array<tile_s, {{ rows|length ** 2 * side_by_side }}> {
     let number = min(at[3], {{ count - 1 }}u);
-    let first_row = (number / {{ tiles[1] }}u) % {{ tiles[0] }}u * {{ down.tile }}u;
-    let first_column = number % {{ tiles[1] }}u{{ " / " ~ side_by_side ~ "u" if side_by_side > 1 }} * {{ across.step }}u;
+    let first_row = {{ mod(div("number", tiles[1]), tiles[0]) }} * {{ down.tile }}u;
+    let first_column = {{ mod("number", tiles[1]) }}{{ " / " ~ side_by_side ~ "u" if side_by_side > 1 }} * {{ across.step }}u;
     var source: input_at;
-    source[0] = number / {{ tiles[0] * tiles[1] }}u;
+    source[0] = {{ div("number", tiles[0] * tiles[1]) }};
     source[1] = at[1];
     source[2] = at[2];
     # for row in down.seen

@@ -9,7 +9,7 @@ fn tile(at: output_at) -> array<tile_s, {{ rows|length ** 2 * side_by_side }}> {
     var place = sums_at(0u, at[1], at[2], number{{ " / %du" % side_by_side if side_by_side > 1 }});
     # if looped
 {{ transform.no_rows(rows, side, "vec4<tile_s>" if side_by_side > 1 else "tile_s") }}
-    for (var turn = 0u; turn < {{ side }}u + params.zero; turn++) {
+    for (var turn = 0u; turn < {{ side }}u + opaque_zero(); turn++) {
     # for across in range(side)
     place[0] = turn * {{ side }}u + {{ across }}u;
     let given{{ across }} = sums_load(place);

@@ -4,7 +4,7 @@ fn element(at: output_at) -> output_t {
     # for dimension in range(output.rank - 1)
     source[{{ dimension }}] = at[{{ dimension }}];
     # endfor
-    source[{{ output.rank - 1 }}] = at[{{ output.rank - 1 }}] / {{ input.sizes[output.rank] }}u;
-    source[{{ output.rank }}] = at[{{ output.rank - 1 }}] % {{ input.sizes[output.rank] }}u;
+    source[{{ output.rank - 1 }}] = {{ div("at[" ~ (output.rank - 1) ~ "]", input.sizes[output.rank]) }};
+    source[{{ output.rank }}] = {{ mod("at[" ~ (output.rank - 1) ~ "]", input.sizes[output.rank]) }};
     return input_load(source);
 }

@@ -10,7 +10,7 @@ fn element(at: output_at) -> output_t {
     # else
     # set last = 2 * size - 2 + edge
     # set period = [last + edge, 1]|max
-    fold = (at[{{ dimension }}] + {{ -first % period }}u) % {{ period }}u;
+    fold = {{ mod("(at[" ~ dimension ~ "] + " ~ (-first % period) ~ "u)", period) }};
     source[{{ dimension }}] = min(fold, {{ last }}u - fold);
     # endif
     # endfor

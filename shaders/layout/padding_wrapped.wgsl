@@ -6,7 +6,7 @@ fn element(at: output_at) -> output_t {
     # if first == 0 and size == output.sizes[dimension]
     source[{{ dimension }}] = at[{{ dimension }}];
     # else
-    source[{{ dimension }}] = (at[{{ dimension }}] + {{ -first % size }}u) % {{ size }}u;
+    source[{{ dimension }}] = {{ mod("(at[" ~ dimension ~ "] + " ~ (-first % size) ~ "u)", size) }};
     # endif
     # endfor
     return input_load(source);

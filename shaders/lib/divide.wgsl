@@ -68,7 +68,7 @@ fn long_quotient(numerator: f32, denominator: f32) -> f32 {
     if (over - 1u >= 0x7f7fffffu || under - 1u >= 0x7f7fffffu) { // 0, infinity or NaN
         let is_nan = max(over, under) > 0x7f800000u || (over == under);
         let quotient = select(0u, 0x7f800000u, over == 0x7f800000u || under == 0u);
-        return bitcast<f32>(select(sign | quotient, 0x7fc00000u, is_nan) | params.zero);
+        return bitcast<f32>(select(sign | quotient, 0x7fc00000u, is_nan) | opaque_zero());
     }
     let dividend = exponent_and_significand(over);
     let divisor = exponent_and_significand(under);
@@ -92,7 +92,7 @@ fn long_quotient(numerator: f32, denominator: f32) -> f32 {
     }
     let nearest = significand + select(0u, 1u, 2u * left > by); // such a quotient never lies halfway between two numbers
     let size = (u32(exponent) << 23u) + (nearest - 0x800000u);
-    return bitcast<f32>((sign | select(size, 0x7f800000u, exponent > 254)) | params.zero);
+    return bitcast<f32>((sign | select(size, 0x7f800000u, exponent > 254)) | opaque_zero());
 }
 
 // The square root of x, by integer arithmetic; NaN below 0.
@@ -100,7 +100,7 @@ fn long_root(x: f32) -> f32 {
     let bits = bitcast<u32>(x);
     if (bits - 1u >= 0x7f7fffffu) { // 0, infinity, NaN, negative
         let is_nan = (bits & 0x7fffffffu) > 0x7f800000u || (bits > 0x80000000u);
-        return bitcast<f32>(select(bits, 0x7fc00000u, is_nan) | params.zero);
+        return bitcast<f32>(select(bits, 0x7fc00000u, is_nan) | opaque_zero());
     }
     let parts = exponent_and_significand(bits);
     // significand * 2^shift is a number below 2^48 whose root has 24 bits. The exponent that is left is even.

@@ -15,16 +15,16 @@ fn is_infinity_f32(x: f32) -> bool {
 
 // The value, hidden from the optimizer by a zero that it cannot know: keeps (a + b) - a from becoming b.
 fn opaque(x: f32) -> f32 {
-    return bitcast<f32>(bitcast<u32>(x) | params.zero);
+    return bitcast<f32>(bitcast<u32>(x) | opaque_zero());
 }
 
 // Constants that the compiler would reject as literals.
 fn infinity_f32() -> f32 {
-    return bitcast<f32>(0x7f800000u | params.zero);
+    return bitcast<f32>(0x7f800000u | opaque_zero());
 }
 
 fn nan_f32() -> f32 {
-    return bitcast<f32>(0x7fc00000u | params.zero);
+    return bitcast<f32>(0x7fc00000u | opaque_zero());
 }
 
 // The value without its sign.

@@ -50,7 +50,7 @@ fn half_of_f16(x: f16) -> u32 {
 
 // Some drivers let a conversion and its inverse cancel each other.
 fn round_to_half(x: f32) -> f32 {
-    return f32_of_half(half_of_f32(x) | params.zero);
+    return f32_of_half(half_of_f32(x) | opaque_zero());
 }
 
 fn round_to_half2(x: vec2<f32>) -> vec2<f32> {

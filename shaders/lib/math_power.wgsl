@@ -90,7 +90,7 @@ fn pow_f32(x: f32, y: f32) -> f32 {
     }
     if (x_size == 0u || x_size == 0x7f800000u) {
         let size = select(0u, 0x7f800000u, (x_size == 0u) == is_negative);
-        return bitcast<f32>((size | sign) | params.zero);
+        return bitcast<f32>((size | sign) | opaque_zero());
     }
     return bitcast<f32>(bitcast<u32>(pow_positive(x_size, y)) | sign);
 }

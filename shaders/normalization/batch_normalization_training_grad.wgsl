@@ -11,6 +11,6 @@ fn apply(
     products: products_s,
 ) -> output_s {
     let divisor = variance + {{ epsilon }};
-    let slope = products / {{ count }}.0 / divisor;
-    return scale * (1.0 / sqrt(divisor)) * ((gradient - total / {{ count }}.0) - ((input - mean) - lack) * slope);
+    let slope = products / {{ count|f32 }} / divisor;
+    return scale * (1.0 / sqrt(divisor)) * ((gradient - total / {{ count|f32 }}) - ((input - mean) - lack) * slope);
 }

@@ -10,5 +10,5 @@ fn lift{{ count }}(values: array<f32, {{ count }}>) -> acc_t {
 }
 # endfor
 fn finish(acc: acc_t) -> output_s {
-    return select(acc.x + acc.y, acc.x, is_not_finite(acc.x)) / {{ count }}.0;
+    return select(acc.x + acc.y, acc.x, is_not_finite(acc.x)) / {{ count|f32 }};
 }

@@ -6,10 +6,10 @@ fn lift{{ count }}(values: array<f32, {{ count }}>) -> acc_t {
     # for number in range(count)
     let away{{ number }} = values[{{ number }}] - values[0];
     # endfor
-    let mean = {{ trees.sum_of("away#", count) }} / {{ count }}.0;
+    let mean = {{ trees.sum_of("away#", count) }} / {{ count|f32 }};
     # for number in range(count)
     let apart{{ number }} = away{{ number }} - mean;
     # endfor
-    return acc_t({{ count }}.0, values[0], mean, {{ trees.sum_of("apart# * apart#", count) }});
+    return acc_t({{ count|f32 }}, values[0], mean, {{ trees.sum_of("apart# * apart#", count) }});
 }
 # endfor

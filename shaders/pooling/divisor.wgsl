@@ -2,7 +2,7 @@
 # if counted
 {% include "window/inside" %}
 # endif
-fn divisor(at: {{ divided }}_at) -> f32 {
+fn divisor(at: {{ resolved(divided ~ "_at") }}) -> f32 {
     # if counted
     var count = 1u;
     # for axis in axes
@@ -11,6 +11,6 @@ fn divisor(at: {{ divided }}_at) -> f32 {
     # endfor
     return f32(count);
     # else
-    return {{ count }}.0;
+    return {{ count|f32 }};
     # endif
 }

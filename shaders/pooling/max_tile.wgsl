@@ -58,7 +58,7 @@ fn tile(at: output_at) -> array<tile_s, {{ rows * across.tile }}> {
     # set inside = []
     # for axis in looped
     # set number, here = loop.index0, spatial + loop.index0
-    for (var place{{ number }} = 0u; place{{ number }} < {{ axis.size }}u + params.zero; place{{ number }}++) {
+    for (var place{{ number }} = 0u; place{{ number }} < {{ axis.size }}u + opaque_zero(); place{{ number }}++) {
     source[{{ here }}] = at[{{ here }}] * {{ axis.stride }}u + place{{ number }} * {{ axis.dilation }}u - {{ axis.start % 2 ** 32 }}u;
     let inside{{ number }} = source[{{ here }}] < {{ axis.spatial }}u;
     # set _ = inside.append("inside%d" % number)

@@ -3,7 +3,7 @@ fn place(at: source_at, target_at: ptr<function, output_at>) -> bool {
     let number = indices_index(at, {{ count }}u);
     if (number == OUTSIDE) { return false; }
     # for dimension in range(output.rank)
-    (*target_at)[{{ dimension }}] = number / {{ steps[dimension] }}u % {{ output.sizes[dimension] }}u;
+    (*target_at)[{{ dimension }}] = {{ mod(div("number", steps[dimension]), output.sizes[dimension]) }};
     # endfor
     return true;
 }

@@ -3,10 +3,10 @@
 // The sum is that of elements divided by the largest.
 {% include "pooling/scale" %}
 fn apply(input: input_s, largest: largest_s) -> output_s {
-    return pow_f32(input, 1.0 / {{ p }}.0) * scale(largest);
+    return pow_f32(input, 1.0 / {{ p|f32 }}) * scale(largest);
 }
 # else
 fn apply(input: input_s) -> output_s {
-    return pow_f32(input, 1.0 / {{ p }}.0);
+    return pow_f32(input, 1.0 / {{ p|f32 }});
 }
 # endif

@@ -5,9 +5,9 @@ fn element(at: output_at) -> output_t {
     # if not loop.last
     if (at[0] < {{ loop.nextitem.first }}u) {
     # endif
-        var {{ entry.name }}_place: {{ entry.name }}_at;
+        var {{ entry.name }}_place: {{ resolved(entry.name ~ "_at") }};
         {{ entry.name }}_place[{{ entry.along }}] = min(at[0] - {{ entry.first }}u, {{ entry.count - 1 }}u);
-        return bitcast<u32>({{ "" if entry.source.data_type.is_float else "i32" }}({{ entry.name }}_load({{ entry.name }}_place)));
+        return bitcast<u32>({{ "" if entry.source.data_type.is_float else "i32" }}({{ resolved(entry.name ~ "_load") }}({{ entry.name }}_place)));
     # if not loop.last
     }
     # endif

@@ -3,8 +3,8 @@
 fn element(at: output_at) -> output_t {
     switch at[{{ output.rank - 1 }}] {
     # for name in names[1:]
-        case {{ loop.index }}u: { return output_t({{ name }}_load({{ name }}_at())); }
+        case {{ loop.index }}u: { return output_t({{ resolved(name ~ "_load") }}({{ resolved(name ~ "_at") }}())); }
     # endfor
-        default: { return output_t({{ names[0] }}_load({{ names[0] }}_at())); }
+        default: { return output_t({{ resolved(names[0] ~ "_load") }}({{ resolved(names[0] ~ "_at") }}())); }
     }
 }

@@ -15,12 +15,12 @@ fn joined(a: seen_t, b: seen_t) -> seen_t {
 }
 fn rank_of(both: seen_t) -> u32 {
     let bits = select(both.x, both.y - 0x7fffff, both.y >= {{ "0x807fffffu" if order == "ascending" else "0x7fffff" }});
-    return {{ order }}_f32(bitcast<f32>(bits));
+    return {{ use(order ~ "_f32") }}(bitcast<f32>(bits));
 }
 # else
 alias seen_t = u32;
 fn seen_one(value: input_s) -> seen_t {
-    return {{ order }}_{{ input.kind }}(value);
+    return {{ use(order ~ "_" ~ input.kind) }}(value);
 }
 fn joined(a: seen_t, b: seen_t) -> seen_t {
     return min(a, b);

@@ -28,23 +28,23 @@ fn element(at: output_at) -> output_t {
     var found = 0xffffffffu;
     # endif
     let batch = roi_load(roi_at(at[0], 0u));
-    if (!(less_f32(-1.0, batch) && less_f32(batch, {{ input.sizes[0] }}.0))) { return found; }
-    let rows = bin(span(at[0], 2u), at[2], {{ output.sizes[2] }}u, {{ input.sizes[2] }});
-    let columns = bin(span(at[0], 1u), at[3], {{ output.sizes[3] }}u, {{ input.sizes[3] }});
+    if (!(less_f32(-1.0, batch) && less_f32(batch, {{ input.sizes[0]|f32 }}))) { return found; }
+    let rows = bin(span(at[0], 2u), at[2], {{ output.sizes[2] }}u, {{ input.sizes[2]|i32 }});
+    let columns = bin(span(at[0], 1u), at[3], {{ output.sizes[3] }}u, {{ input.sizes[3]|i32 }});
     var source = input_at(f32_to_u32(batch), at[1], 0u, 0u);
     let plane = (source[0] * {{ input.sizes[1] }}u + source[1]) * {{ input.sizes[2] * input.sizes[3] }}u;
     var best = 0xffffffffu; // the rank of NaN
     # if share
     if (found != 0xffffffffu) {
-        source[2] = (found - plane) / {{ input.sizes[3] }}u;
-        source[3] = (found - plane) % {{ input.sizes[3] }}u;
+        source[2] = {{ div("(found - plane)", input.sizes[3]) }};
+        source[3] = {{ mod("(found - plane)", input.sizes[3]) }};
         best = descending_f32(input_load(source));
     }
     # endif
-    let first_row = rows.x + {{ share // shares.across * shares.rows }};
-    let first_column = columns.x + {{ share % shares.across * shares.columns }};
-    for (var row = first_row; row < min(rows.y, first_row + {{ shares.rows }}); row++) {
-        for (var column = first_column; column < min(columns.y, first_column + {{ shares.columns }}); column++) {
+    let first_row = rows.x + {{ (share // shares.across * shares.rows)|i32 }};
+    let first_column = columns.x + {{ (share % shares.across * shares.columns)|i32 }};
+    for (var row = first_row; row < min(rows.y, first_row + {{ shares.rows|i32 }}); row++) {
+        for (var column = first_column; column < min(columns.y, first_column + {{ shares.columns|i32 }}); column++) {
             source[2] = u32(row);
             source[3] = u32(column);
             let rank = descending_f32(input_load(source));

@@ -7,7 +7,7 @@
 {% include "reduction/exact_sum" %}
 {% endif %}
 fn outside() -> f32 {
-    return bitcast<f32>({{ outside_bits }}u | params.zero);
+    return bitcast<f32>({{ outside_bits }}u | opaque_zero());
 }
 fn element(at: output_at) -> output_t {
     let batch = batch_index(batch_at(at[0]), {{ input.sizes[0] }}u);

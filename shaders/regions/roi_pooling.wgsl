@@ -3,7 +3,7 @@ fn place(at: output_at, source: ptr<function, input_at>) -> bool {
     let number = largest_index(at, {{ count }}u);
     if (number == OUTSIDE) { return false; }
     # for step in steps
-    (*source)[{{ loop.index0 }}] = number / {{ step }}u % {{ input.sizes[loop.index0] }}u;
+    (*source)[{{ loop.index0 }}] = {{ mod(div("number", step), input.sizes[loop.index0]) }};
     # endfor
     return true;
 }

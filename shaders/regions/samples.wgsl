@@ -3,8 +3,8 @@
 {% macro each_sample(region, row, column, share) %}
     let y_extent = extent_y({{ region }});
     let x_extent = extent_x({{ region }});
-    let y_range = samples_y(y_extent, {{ row }}, {{ axes[0].lowest }}.0, {{ axes[0].highest }}.0);
-    let x_range = samples_x(x_extent, {{ column }}, {{ axes[1].lowest }}.0, {{ axes[1].highest }}.0);
+    let y_range = samples_y(y_extent, {{ row }}, {{ axes[0].lowest|f32 }}, {{ axes[0].highest|f32 }});
+    let x_range = samples_x(x_extent, {{ column }}, {{ axes[1].lowest|f32 }}, {{ axes[1].highest|f32 }});
     let y_first = y_range.x + {{ share }} / {{ shares.across }}u * {{ shares.rows }}u;
     let x_first = x_range.x + {{ share }} % {{ shares.across }}u * {{ shares.columns }}u;
     for (var y_sample = y_first; y_sample < min(y_range.y, y_first + {{ shares.rows }}u); y_sample++) {

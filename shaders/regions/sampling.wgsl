@@ -8,14 +8,14 @@ fn is_between(low: f32, coordinate: f32, high: f32) -> bool {
 }
 # for axis in axes
 fn intervals_{{ axis.name }}(samples: u32) -> f32 {
-    return {{ axis.outputs }}.0 * u32_to_f32(samples){{ " - 1.0" if aligned }};
+    return {{ axis.outputs|f32 }} * u32_to_f32(samples){{ " - 1.0" if aligned }};
 }
 fn extent_{{ axis.name }}(region: u32) -> Extent {
     let near = opaque(roi_load(roi_at(region, {{ axis.entry }}u)) * bitcast<f32>({{ scale.word(axis.scale_bits) }}));
     let far = opaque(roi_load(roi_at(region, {{ axis.entry + 2 }}u)) * bitcast<f32>({{ scale.word(axis.scale_bits) }}));
     let size = far - near;
     if (is_not_finite(size)) { return Extent(nan_f32(), nan_f32(), 0.0, {{ fewest }}u); }
-    let samples = clamp(f32_to_u32(ceil_f32(divide_f32(size, {{ axis.outputs }}.0))), {{ fewest }}u, {{ most }}u);
+    let samples = clamp(f32_to_u32(ceil_f32(divide_f32(size, {{ axis.outputs|f32 }}))), {{ fewest }}u, {{ most }}u);
     # if aligned
     if (intervals_{{ axis.name }}(samples) < 0.5) { return Extent(near + opaque(0.5 * size), far, 0.0, 1u); }
     # endif
@@ -52,7 +52,7 @@ fn samples_{{ axis.name }}(extent: Extent, output: u32, low: f32, high: f32) -> 
     return vec2<u32>(begin, end);
 }
 fn place_{{ axis.name }}(coordinate: f32) -> Place {
-    let within = clamp(coordinate, 0.0, {{ axis.spatial - 1 }}.0);
+    let within = clamp(coordinate, 0.0, {{ (axis.spatial - 1)|f32 }});
     # if linear
     let low = floor(within);
     return Place(u32(low), u32(low) + select(0u, 1u, within > low), within - low);

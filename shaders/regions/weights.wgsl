@@ -4,7 +4,7 @@
 fn tile(at: output_at) -> array<tile_s, {{ tile }}> {
     let extent = extent_{{ axis.name }}(at[0]);
     let here = u32_to_f32(at[2]);
-    let range = samples_{{ axis.name }}(extent, at[1], max(here - 1.0, {{ axis.lowest }}.0), min(here + {{ tile }}.0, {{ axis.highest }}.0));
+    let range = samples_{{ axis.name }}(extent, at[1], max(here - 1.0, {{ axis.lowest|f32 }}), min(here + {{ tile|f32 }}, {{ axis.highest|f32 }}));
     # for element in range(tile)
     var weight{{ element }} = 0.0;
     # endfor

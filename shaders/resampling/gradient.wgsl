@@ -10,7 +10,7 @@ fn element(at: output_at) -> output_t {
     # if nearest
     if (nearest0(user) != here) { return output_t(); }
     # else
-    let weight = 1.0 - abs(clamp(coordinate0(user), 0.0, {{ axis.size - 1 }}.0) - u32_to_f32(here));
+    let weight = 1.0 - abs(clamp(coordinate0(user), 0.0, {{ (axis.size - 1)|f32 }}) - u32_to_f32(here));
     if (weight <= 0.0) { return output_t(); }
     # endif
     var source: input_at;

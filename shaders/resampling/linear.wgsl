@@ -4,7 +4,7 @@
 {% set number_t = "f32" if output.lanes == 1 else "vec" ~ output.lanes ~ "<f32>" %}
 fn element(at: output_at) -> output_t {
     # for axis in axes
-    let x{{ loop.index0 }} = clamp(coordinate{{ loop.index0 }}(at[{{ axis.dimension }}]), 0.0, {{ axis.size - 1 }}.0);
+    let x{{ loop.index0 }} = clamp(coordinate{{ loop.index0 }}(at[{{ axis.dimension }}]), 0.0, {{ (axis.size - 1)|f32 }});
     let low{{ loop.index0 }} = min(u32(x{{ loop.index0 }}), {{ axis.size - 1 }}u);
     let share{{ loop.index0 }} = x{{ loop.index0 }} - {{ "f32" if axis.size <= 2 ** 24 else "u32_to_f32" }}(low{{ loop.index0 }});
     # endfor

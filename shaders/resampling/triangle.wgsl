@@ -20,13 +20,13 @@ fn weight_of_edge(inwards: f32, all_weights: f32) -> f32 {
 }
 fn triangle(number: u32) -> Triangle {
     let x = clamp(coordinate0(number), bitcast<f32>({{ lowest_bits }}u), bitcast<f32>({{ highest_bits }}u));
-    let first = u32(clamp(ceil(x - bitcast<f32>({{ reach_bits }}u)), 0.0, {{ edge }}.0));
+    let first = u32(clamp(ceil(x - bitcast<f32>({{ reach_bits }}u)), 0.0, {{ edge|f32 }}));
     let share = x - floor(x);
     let all_weights = weight_from(share) + weight_from(1.0 - share);
     # if axis.size == 1
     return Triangle(x, first, all_weights, all_weights, all_weights);
     # else
-    return Triangle(x, first, all_weights, weight_of_edge(x, all_weights), weight_of_edge({{ edge }}.0 - x, all_weights));
+    return Triangle(x, first, all_weights, weight_of_edge(x, all_weights), weight_of_edge({{ edge|f32 }} - x, all_weights));
     # endif
 }
 // The share of an element in the output.

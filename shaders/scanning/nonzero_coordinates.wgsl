@@ -5,7 +5,7 @@ fn write_row(element: u32, found: bool, before: u32) {
     place[{{ output.rank - 2 }}] = select({{ output.sizes[-2] - 1 }}u - (element - before), before, found);
     # for size, step in digits
     place[{{ output.rank - 1 }}] = {{ loop.index0 }}u;
-    buffer{{ slot }}[output_base() + output_unit(place)] = select(0u, element / {{ step }}u % {{ size }}u, found);
+    {{ buffer.store }}(output_base() + output_unit(place), select(0u, {{ mod(div("element", step), size) }}, found));
     # endfor
 }
 fn advance(at: input_at, index: u32, unit: input_t, state: ptr<function, state_t>) {

@@ -20,13 +20,14 @@ fn exp_rows(x: rows_t) -> rows_t {
 }
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) me: u32) {
+    load_sizes();
     let number = group.x + group.y * {{ launch.grid[0] }}u;
     if (number >= {{ launch.total }}u) { return; }
-    let column_tile = number % {{ across }}u;
-    let row_tile = (number / {{ across }}u) % {{ down }}u;
-    let rest = number / {{ across * down }}u;
-    let part = rest / {{ batches }}u;
-    let batch = rest % {{ batches }}u;
+    let column_tile = {{ mod("number", across) }};
+    let row_tile = {{ mod(div("number", across), down) }};
+    let rest = {{ div("number", across * down) }};
+    let part = {{ div("rest", batches) }};
+    let batch = {{ mod("rest", batches) }};
     let lane = me % {{ tile.across }}u;
     let line = me / {{ tile.across }}u;
     let row = (row_tile * {{ tile.down }}u + line) * {{ tile.rows }}u;
@@ -55,7 +56,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let first = part * {{ share }}u;
 {{ attention.last_key("row_tile * %du" % (tile.down * tile.rows), tile.down * tile.rows) }}
     for (var start = first; start < last; start += {{ tile.block }}u) {
-        let count = min(last - start, {{ tile.block }}u) + params.zero;
+        let count = min(last - start, {{ tile.block }}u) + opaque_zero();
 {{ attention.dots() if tile.dots else attention.scores() }}
 {{ attention.new_tops() }}
 {{ attention.weigh() }}

@@ -8,7 +8,7 @@
         var score{{ row }}_{{ unit }} = vec4<f32>();
         # endfor
         # endfor
-        for (var step = 0u; step < {{ size }}u + params.zero; step++) {
+        for (var step = 0u; step < {{ size }}u + opaque_zero(); step++) {
             # for unit in range(tile.key_units)
             let k{{ unit }} = key_fetch(key_starts{{ unit }}, step);
             # endfor
@@ -53,16 +53,16 @@
         }
         workgroupBarrier();
         var scores = array<rows_t, {{ tile.key_units * 4 }}>();
-        for (var own = 0u; own < {{ tile.key_units * 4 }}u + params.zero; own++) {
+        for (var own = 0u; own < {{ tile.key_units * 4 }}u + opaque_zero(); own++) {
             let index = (lane + (own / 4u) * {{ tile.across }}u) * 4u + own % 4u;
             let first_product = line * {{ tile.block * tile.across }}u + index * {{ tile.across }}u;
             var sum = rows_t();
-            for (var other = 0u; other < {{ tile.across }}u + params.zero; other++) { sum += products[first_product + other]; }
+            for (var other = 0u; other < {{ tile.across }}u + opaque_zero(); other++) { sum += products[first_product + other]; }
             scores[own] = sum;
         }
 {% endmacro %}
 {% macro each_key() %}
-        for (var own = 0u; own < {{ tile.key_units * 4 }}u + params.zero; own++) {
+        for (var own = 0u; own < {{ tile.key_units * 4 }}u + opaque_zero(); own++) {
             let index = (lane + (own / 4u) * {{ tile.across }}u) * 4u + own % 4u;
             let key = start + index;
             let place = own * {{ vectors }}u;
@@ -85,7 +85,7 @@
             # for row in range(tile.rows)
             # set score = of_row("score", row)
             # if plain
-            {{ score }} = score_finish(score_output_at(), {{ score }});
+            {{ score }} = score_finish({{ type_of("score_output_at") }}(), {{ score }});
             # else
             {{ score }} = score_finish(score_output_place(batch, min(row + {{ row }}u, {{ rows - 1 }}u), min(key, last - 1u)), {{ score }});
             # endif
@@ -100,7 +100,7 @@
         tops[first_top + lane * {{ vectors }}u + {{ vector }}u] = top{{ vector }};
         # endfor
         workgroupBarrier();
-        for (var other = 0u; other < {{ tile.across * vectors }}u + params.zero; other += {{ vectors }}u) {
+        for (var other = 0u; other < {{ tile.across * vectors }}u + opaque_zero(); other += {{ vectors }}u) {
             # for vector in range(vectors)
             top{{ vector }} = max(top{{ vector }}, tops[first_top + other + {{ vector }}u]);
             # endfor
@@ -154,7 +154,7 @@
     mass{{ vector }} = rows_t();
     # endfor
     workgroupBarrier();
-    for (var other = 0u; other < {{ tile.across * vectors }}u + params.zero; other += {{ vectors }}u) {
+    for (var other = 0u; other < {{ tile.across * vectors }}u + opaque_zero(); other += {{ vectors }}u) {
         # for vector in range(vectors)
         mass{{ vector }} += tops[first_top + other + {{ vector }}u];
         # endfor
@@ -169,7 +169,7 @@
     }
     # endif
     var results = array<sum_t, {{ tile.rows * tile.units }}>({% for row in range(tile.rows) %}{% for unit in range(tile.units) %}total{{ row }}_{{ unit }}{% if parts == 1 %} / {{ of_row("mass", row) }}{% endif %}, {% endfor %}{% endfor %});
-    for (var place = 0u; place < {{ tile.rows * tile.units }}u + params.zero; place++) {
+    for (var place = 0u; place < {{ tile.rows * tile.units }}u + opaque_zero(); place++) {
         let unit_column = column + (place % {{ tile.units }}u) * {{ tile.across }}u;
         # if parts > 1
         if (unit_column < {{ units }}u) { keep(part, batch, row + place / {{ tile.units }}u, unit_column, results[place]); }
@@ -183,7 +183,7 @@
     if (me == 0u) {
         // The last row sees most keys, of those of a tile unless it has rows of two heads, and of all.
         let last_row = min({{ row }} + {{ count - 1 }}u, {{ rows - 1 }}u);
-        let lowest = select({{ rows - 1 }}u, last_row, {{ row }} / {{ length }}u == last_row / {{ length }}u);
+        let lowest = select({{ rows - 1 }}u, last_row, {{ div(row, length) }} == {{ div("last_row", length) }});
         most_visible = visible_load(visible_place(batch, lowest));
     }
     # endif

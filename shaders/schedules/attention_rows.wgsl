@@ -37,11 +37,12 @@ fn value_along(batch: u32, key: u32, unit: u32) -> sum_t {
 {% endmacro %}
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) me: u32{{ ", @builtin(subgroup_invocation_id) lane: u32, @builtin(subgroup_size) lanes: u32" if in_step }}) {
+    load_sizes();
     let number = group.x + group.y * {{ launch.grid[0] }}u;
     if (number >= {{ launch.total }}u) { return; }
     # if in_step
-    let row = ((number % {{ down }}u) * {{ tile.down }}u + me) * {{ tile.rows }}u;
-    let rest = number / {{ down }}u;
+    let row = ({{ mod("number", down) }} * {{ tile.down }}u + me) * {{ tile.rows }}u;
+    let rest = {{ div("number", down) }};
     let hands = select(4u, 8u, lanes >= 8u);
     let hand = lane % hands;
     # else
@@ -49,8 +50,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let rest = number * {{ launch.workgroup }}u + me;
     if (rest >= {{ batches * parts }}u) { return; }
     # endif
-    let part = rest / {{ batches }}u;
-    let batch = rest % {{ batches }}u;
+    let part = {{ div("rest", batches) }};
+    let batch = {{ mod("rest", batches) }};
     # for row in range(tile.rows)
     let place{{ row }} = min(row + {{ row }}u, {{ rows - 1 }}u);
     let query{{ row }} = query_start(batch, place{{ row }});
@@ -72,14 +73,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     # elif causal
     let last = min(min(first + {{ share }}u, {{ keys }}u), visible{{ tile.rows - 1 }});
     # else
-    let last = min(first + {{ share }}u, {{ keys }}u) + params.zero;
+    let last = min(first + {{ share }}u, {{ keys }}u) + opaque_zero();
     # endif
     for (var key = first; key < last; key++) {
 {{ units_along("k", "key", tile.dots) }}
         # for row in range(tile.rows)
         let product{{ row }} = {% for unit in range(tile.dots) %}q{{ row }}_{{ unit }} * k{{ unit }}{{ " + " if not loop.last }}{% endfor %};
         let sum{{ row }} = (product{{ row }}.x + product{{ row }}.y) + (product{{ row }}.z + product{{ row }}.w);
-        # set place = "score_output_at()" if plain else "score_output_place(batch, place" ~ row ~ ", key)"
+        # set place = type_of("score_output_at") ~ "()" if plain else "score_output_place(batch, place" ~ row ~ ", key)"
         # if causal
         let seen{{ row }} = key < visible{{ row }};
         let score{{ row }} = select(LOWEST, score_finish({{ place }}, sum{{ row }}), seen{{ row }});

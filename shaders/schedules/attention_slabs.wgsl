@@ -24,7 +24,7 @@ fn weights_of(x: sum_t) -> sum_t {
     return sum_t(weight_of(x.x), weight_of(x.y), weight_of(x.z), weight_of(x.w));
 }
 # for name in ("query", "key")
-fn {{ name }}_piece(start: {{ name }}_at, step: u32) -> sum_t {
+fn {{ name }}_piece(start: {{ type_of(name ~ "_at") }}, step: u32) -> sum_t {
     # if size % tile.depth
     let piece = {{ name }}_step(start, min(step, {{ (size + 3) // 4 * 4 - 4 }}u));
     # if size % 4
@@ -59,7 +59,7 @@ fn value_piece(batch: u32, key: u32, last: u32, unit: u32) -> sum_t {
         }
         # endfor
         # else
-        for (var {{ name }} = {{ first }}u; {{ name }} < {{ count }}u + params.zero; {{ name }}++) {
+        for (var {{ name }} = {{ first }}u; {{ name }} < {{ count }}u + opaque_zero(); {{ name }}++) {
 {{ caller() }}
         }
         # endif
@@ -114,16 +114,17 @@ fn value_piece(batch: u32, key: u32, last: u32, unit: u32) -> sum_t {
 {% endmacro %}
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, {{ "@builtin(subgroup_id) subgroup: u32, @builtin(subgroup_invocation_id) place: u32, @builtin(subgroup_size) lanes: u32" if launch.subgroup else "@builtin(local_invocation_index) me: u32" }}) {
+    load_sizes();
     # if launch.subgroup
     let me = subgroup * lanes + place;
     # endif
     let number = workgroup.x + workgroup.y * {{ launch.grid[0] }}u;
     if (number >= {{ launch.total }}u) { return; }
-    let first_column = (number % {{ across }}u) * {{ tile.across * tile.units }}u;
-    let first_row = (number / {{ across }}u) % {{ down }}u * {{ tile.down * tile.rows }}u;
-    let rest = number / {{ across * down }}u;
-    let part = rest / {{ batches }}u;
-    let batch = rest % {{ batches }}u;
+    let first_column = {{ mod("number", across) }} * {{ tile.across * tile.units }}u;
+    let first_row = {{ mod(div("number", across), down) }} * {{ tile.down * tile.rows }}u;
+    let rest = {{ div("number", across * down) }};
+    let part = {{ div("rest", batches) }};
+    let batch = {{ mod("rest", batches) }};
     let lane = me % {{ tile.across }}u;
     let line = me / {{ tile.across }}u;
     let row = first_row + line * {{ tile.rows }}u;
@@ -161,7 +162,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, {{ "@builtin(subgroup_id) s
 {{ keep_pieces(0) }}
         }
         workgroupBarrier();
-        for (var pair = 0u; pair < {{ size }}u + params.zero; pair += {{ 2 * tile.depth }}u) {
+        for (var pair = 0u; pair < {{ size }}u + opaque_zero(); pair += {{ 2 * tile.depth }}u) {
         # call repeated("half", 2)
             let step = pair + half * {{ tile.depth }}u;
             # if last_step % (2 * tile.depth) == 0
@@ -202,7 +203,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, {{ "@builtin(subgroup_id) s
         score{{ row }} = sum_t(
         # for part in "xyzw"
             # set key = "key." ~ part if whole else "min(key.%s, last - 1u)" % part
-            score_finish({{ "score_output_at()" if plain else "score_output_place(batch, row%d, %s)" % (row, key) }}, score{{ row }}.{{ part }}),
+            score_finish({{ type_of("score_output_at") ~ "()" if plain else "score_output_place(batch, row%d, %s)" % (row, key) }}, score{{ row }}.{{ part }}),
         # endfor
         );
         # if not whole
@@ -226,7 +227,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, {{ "@builtin(subgroup_id) s
         # endfor
         # endfor
         workgroupBarrier();
-        for (var slab = 0u; slab < {{ 4 * tile.units }}u + params.zero; slab += {{ 2 * tile.units }}u) {
+        for (var slab = 0u; slab < {{ 4 * tile.units }}u + opaque_zero(); slab += {{ 2 * tile.units }}u) {
         # call repeated("number", 2 * tile.units)
 {{ fetch_values("min(slab + number + 1u, %du)" % (4 * tile.units - 1)) }}
             if (number == 0u) {

@@ -8,7 +8,7 @@
 // assumed, not how a driver spreads invocations over them.
 # endif
 {% import "schedules/attention_macros" as attention with context %}
-# set quads = size // 4
+# set quads = (size // 4)|constant
 # set keys_at_once = 4 * tile.block // tile.lanes
 alias sum_t = vec4<f32>;
 alias rows_t = {{ rows_t }};
@@ -45,15 +45,16 @@ fn value_along(batch: u32, key: u32, unit: u32) -> sum_t {
 {% endmacro %}
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(workgroup_id) workgroup: vec3<u32>, {{ "@builtin(subgroup_id) subgroup: u32, @builtin(subgroup_invocation_id) in_subgroup: u32, @builtin(subgroup_size) lanes: u32" if launch.subgroup else "@builtin(local_invocation_index) me: u32" }}) {
+    load_sizes();
     # if launch.subgroup
     let me = subgroup * lanes + in_subgroup;
     # endif
     let number = workgroup.x + workgroup.y * {{ launch.grid[0] }}u;
     if (number >= {{ launch.total }}u) { return; }
-    let row = (number % {{ down }}u) * {{ tile.rows }}u;
-    let rest = number / {{ down }}u;
-    let part = rest / {{ batches }}u;
-    let batch = rest % {{ batches }}u;
+    let row = {{ mod("number", down) }} * {{ tile.rows }}u;
+    let rest = {{ div("number", down) }};
+    let part = {{ div("rest", batches) }};
+    let batch = {{ mod("rest", batches) }};
     let lane = me % {{ tile.lanes }}u;
     let own = me / {{ tile.lanes }}u;
     let column = me % {{ tile.across }}u;
@@ -77,14 +78,14 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, {{ "@builtin(subgroup_id) s
     workgroupBarrier();
     # endif
     for (var start = first; start < last; start += {{ tile.block }}u) {
-        for (var offset = 0u; offset < {{ tile.block }}u + params.zero; offset += {{ keys_at_once }}u) {
+        for (var offset = 0u; offset < {{ tile.block }}u + opaque_zero(); offset += {{ keys_at_once }}u) {
             # for number in range(4)
             let key_start{{ number }} = key_start(batch, {{ "start + offset + own * 4u + %du" % number if whole else "min(start + offset + own * 4u + %du, last - 1u)" % number }});
             # endfor
             # for row in range(tile.rows)
             var product{{ row }} = sum_t();
             # endfor
-            for (var quad = lane; quad < {{ quads }}u + params.zero; quad += {{ tile.lanes * tile.steps }}u) {
+            for (var quad = lane; quad < {{ quads }}u + opaque_zero(); quad += {{ tile.lanes * tile.steps }}u) {
                 # for step in range(tile.steps)
                 let quad{{ step }} = quad + {{ step * tile.lanes }}u;
                 # for number in range(4)
@@ -126,7 +127,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, {{ "@builtin(subgroup_id) s
         # elif not whole
         let seen{{ row }} = key < last;
         # endif
-        {{ score }} = score_finish({{ "score_output_at()" if plain else "score_output_place(batch, min(row + %du, %du), %s)" % (row, rows - 1, "key" if whole else "min(key, last - 1u)") }}, {{ score }});
+        {{ score }} = score_finish({{ type_of("score_output_at") ~ "()" if plain else "score_output_place(batch, min(row + %du, %du), %s)" % (row, rows - 1, "key" if whole else "min(key, last - 1u)") }}, {{ score }});
         # if not whole
         {{ score }} = select(LOWEST, {{ score }}, seen{{ row }});
         # endif
@@ -140,7 +141,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, {{ "@builtin(subgroup_id) s
         }
         workgroupBarrier();
         let before = top0;
-        for (var other = 0u; other < {{ tile.most_slices }}u + params.zero; other++) { top0 = max(top0, tops[other]); }
+        for (var other = 0u; other < {{ tile.most_slices }}u + opaque_zero(); other++) { top0 = max(top0, tops[other]); }
         score0 = weights_of(score0 - top0);
         # if not whole
         # for row in range(tile.rows)
@@ -179,7 +180,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, {{ "@builtin(subgroup_id) s
 {{ halve("total", half, "slice %% %du * %du + column" % (half, tile.across), "slice") }}
     # endfor
     if (slice > 0u) { return; }
-    for (var other = 1u; other < {{ tile.down }}u + params.zero; other++) { mass0 += tops[other]; }
+    for (var other = 1u; other < {{ tile.down }}u + opaque_zero(); other++) { mass0 += tops[other]; }
     # for row in range(tile.rows)
     let total{{ row }}_0 = total{{ row }};
     # endfor

@@ -24,7 +24,7 @@ fn handle(number: u32) {
     # for number in range(words_of_unit)
     # for place in range(in_word)
     at[{{ inner }}] = unit * {{ in_unit }}u + {{ number * in_word + place }}u;
-    buffer{{ slot }}[output_base() + output_unit(at)] = output_bits((vec4<f32>({% for lane in range(4) %}{{ ", " if lane }}f32(extractBits(word{{ lane }}_{{ number }}, {{ place * bits }}u, {{ bits }}u)){% endfor %}){{ " - zero" if has_zero }}) * scale);
+    {{ buffer.store }}(output_base() + output_unit(at), output_bits((vec4<f32>({% for lane in range(4) %}{{ ", " if lane }}f32(extractBits(word{{ lane }}_{{ number }}, {{ place * bits }}u, {{ bits }}u)){% endfor %}){{ " - zero" if has_zero }}) * scale));
     # endfor
     # endfor
 }

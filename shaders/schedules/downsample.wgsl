@@ -21,15 +21,16 @@ fn handle(number: u32) {
     # if rows > 1
     taken[{{ stencil.dimension }}] = at[{{ stencil.dimension }}] * {{ rows }}u + {{ loop.index0 }}u;
     if (taken[{{ stencil.dimension }}] < {{ count }}u) {
-        buffer{{ slot }}[output_base() + output_unit(taken)] = output_bits({{ sum }});
+        {{ buffer.store }}(output_base() + output_unit(taken), output_bits({{ sum }}));
     }
     # else
-    buffer{{ slot }}[output_base() + output_unit(at)] = output_bits({{ sum }});
+    {{ buffer.store }}(output_base() + output_unit(at), output_bits({{ sum }}));
     # endif
     # endfor
 }
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    load_sizes();
     let number = id.x + id.y * {{ launch.grid[0] * launch.workgroup }}u;
     if (number < {{ launch.total }}u) { handle(number); }
 }

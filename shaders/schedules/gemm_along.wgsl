@@ -1,6 +1,6 @@
 // An operand in units of four along the inner dimension: four loads hold the units of four steps, transposed.
 {% include "schedules/gemm_starts" %}
-fn {{ name }}_fetch_steps(starts: {{ name }}_starts_t, {{ parameters }}) -> array<{{ name }}_unit_t, 4> {
+fn {{ name }}_fetch_steps(starts: {{ type_of(name ~ "_starts_t") }}, {{ parameters }}) -> array<{{ name }}_unit_t, 4> {
     # for lane in range(width)
     let lane{{ lane }} = {{ name }}_step(starts[{{ lane }}], {{ arguments }});
     # endfor

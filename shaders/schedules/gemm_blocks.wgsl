@@ -40,6 +40,7 @@ alias dot_t = vec4<i32>;
 {{ slabs.slab("b", operands[1][1], "step") }}
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) me: u32) {
+    load_sizes();
 {{ gemm.workgroup_tile() }}
 {{ slabs.own_tile() }}
     let column = b_first + my_column;
@@ -53,7 +54,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     var row_dot{{ row }} = 0;
     # endfor
     # endif
-    let stop = last + params.zero;
+    let stop = last + opaque_zero();
     {
 {{ slabs.fetch_half("first") }}
 {{ slabs.keep_half(0) }}

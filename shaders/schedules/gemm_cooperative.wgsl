@@ -33,11 +33,12 @@ fn main(
     @builtin(local_invocation_index) me: u32,
     @builtin(subgroup_id) subgroup: u32,
 ) {
+    load_sizes();
     let number = group.x + group.y * {{ launch.grid[0] }}u;
     if (number >= {{ launch.total }}u) { return; }
-    let column_tile = (number % {{ across }}u) * {{ tile }}u;
-    let row_tile = ((number / {{ across }}u) % {{ down }}u) * {{ tile }}u;
-    let batch = number / {{ across * down }}u;
+    let column_tile = {{ mod("number", across) }} * {{ tile }}u;
+    let row_tile = {{ mod(div("number", across), down) }} * {{ tile }}u;
+    let batch = {{ div("number", across * down) }};
     let first_row = (subgroup / 2u) * {{ block * side * depth }}u;
     let first_column = (subgroup % 2u) * {{ block * side * depth }}u;
     # for row in range(block)

@@ -9,7 +9,7 @@ fn keep_one(part: u32, batch: u32, row: u32, column: u32, product: product_t) {
         # if unit_bits < 32
         exchange(output_unit(at), output_bits(finish(at, product)));
         # else
-        buffer{{ slot }}[output_base() + output_unit(at)] = output_bits(finish(at, product));
+        {{ buffer.store }}(output_base() + output_unit(at), output_bits(finish(at, product)));
         # endif
     }
 }

@@ -3,6 +3,6 @@
 fn keep(part: u32, batch: u32, row: u32, column: u32, sums: sum_t) {
     if (row < {{ rows }}u && column < {{ columns // 4 }}u) {
         let at = output_place(part, batch, row, column);
-        buffer{{ slot }}[output_base() + output_unit(at)] = output_bits(finish(at, sums));
+        {{ buffer.store }}(output_base() + output_unit(at), output_bits(finish(at, sums)));
     }
 }

@@ -3,12 +3,12 @@
 {% macro workgroup_tile() %}
     let number = group.x + group.y * {{ launch.grid[0] }}u;
     if (number >= {{ launch.total }}u) { return; }
-    let column_tile = number % {{ across }}u;
-    let row_tile = (number / {{ across }}u) % {{ down }}u;
-    let product_number = number / {{ across * down }}u;
+    let column_tile = {{ mod("number", across) }};
+    let row_tile = {{ mod(div("number", across), down) }};
+    let product_number = {{ div("number", across * down) }};
     # if parts > 1
-    let part = product_number / {{ batches }}u;
-    let batch = product_number % {{ batches }}u;
+    let part = {{ div("product_number", batches) }};
+    let batch = {{ mod("product_number", batches) }};
     let first = part * {{ share }}u;
     let last = min(first + {{ share }}u, {{ inner[0] }}u);
     # else
@@ -64,7 +64,7 @@
     var results = array<sum_t, {{ tile.rows * tile.units }}>({{ interleaved_sums(prefix) if interleaved > 1 else each_sum(prefix) }});
     # endif
     # set kept = kept(prefix, "place") ~ (", " ~ kept(prefix, "place + 1u") if paired else "")
-    for (var place = 0u; place < {{ tile.rows * tile.units }}u{{ " + params.zero" if opaque }}; place += {{ 2 if paired else 1 }}u) {
+    for (var place = 0u; place < {{ tile.rows * tile.units }}u{{ " + opaque_zero()" if opaque }}; place += {{ 2 if paired else 1 }}u) {
         # if interleaved > 1
         let unit = (column + (place / {{ interleaved }}u % {{ tile.units }}u) * {{ between }}u) * {{ interleaved }}u + place % {{ interleaved }}u;
         keep(part, batch, row / {{ interleaved }}u + place / {{ tile.units * interleaved }}u, unit, {{ kept }});

@@ -33,6 +33,7 @@ var<workgroup> {{ name }}_sums: array<atomic<i32>, {{ 4 * units }}>;
 # endfor
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) me: u32) {
+    load_sizes();
 {{ gemm.workgroup_tile() }}
 {{ slabs.own_tile() }}
     # if padded
@@ -49,7 +50,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     # endif
     # endfor
 {{ gemm.sums("dot", "dot_t") }}
-    let stop = last + params.zero;
+    let stop = last + opaque_zero();
     {
 {{ slabs.fetch_half("first") }}
 {{ add_to_sums() }}

@@ -15,6 +15,7 @@
 alias sum_t = {{ sum_t }};
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) me: u32{{ ", @builtin(subgroup_invocation_id) lane: u32" if sharing > 1 }}) {
+    load_sizes();
 {{ gemm.workgroup_tile() }}
     # if tile.down > 1
     let column = column_tile * {{ tile.across * tile.units }}u + (me % {{ tile.across }}u){{ " * %du" % tile.units if between == 1 }};
@@ -39,7 +40,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     # if chunk
 {{ declared("total") }}
     for (var start = first; start < last; start += {{ chunk }}u) {
-    let stop = min(start + {{ chunk }}u, last) + params.zero;
+    let stop = min(start + {{ chunk }}u, last) + opaque_zero();
     # else
     let start = first;
     let stop = last;
@@ -68,9 +69,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         # endfor
         # else
         # for unit in range(row_units)
-        # if a_fetch.steps > 1
-        let a_steps{{ unit }} = a_fetch_steps(a_starts{{ unit }}, {{ inner_names }});
-        # endif
         # for step in range(steps)
         let a{{ step }}_{{ unit }} = {{ gemm.unit_of_step("a", a_fetch, unit, step) }};
         # endfor

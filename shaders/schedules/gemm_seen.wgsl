@@ -2,8 +2,8 @@
 // Coordinates before the input wrap around to large numbers, so that one comparison finds both ends; padding is 0, without a branch that
 // would wait for the load.
 alias {{ name }}_unit_t = {{ unit_t }};
-fn {{ name }}_start(batch: u32, own: u32) -> {{ name }}_at {
-    var at: {{ name }}_at;
+fn {{ name }}_start(batch: u32, own: u32) -> {{ type_of(name ~ "_at") }} {
+    var at: {{ type_of(name ~ "_at") }};
     at[0] = {{ own_digits[0] }};
     at[1] = {{ batch_digits[0] }};
     # for axis in windows
@@ -11,7 +11,7 @@ fn {{ name }}_start(batch: u32, own: u32) -> {{ name }}_at {
     # endfor
     return at;
 }
-fn {{ name }}_step(start: {{ name }}_at, {{ parameters }}) -> {{ name }}_t {
+fn {{ name }}_step(start: {{ type_of(name ~ "_at") }}, {{ parameters }}) -> {{ name }}_t {
     var at = start;
     at[2] = k0;
     # for axis in windows

@@ -8,6 +8,7 @@ alias sum_t = {{ sum_t }};
 {{ slabs.slab("b", b_fetch, b_digits) }}
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) me: u32) {
+    load_sizes();
 {{ gemm.workgroup_tile() }}
 {{ slabs.own_tile() }}
 {{ slabs.tasks("a", a_fetch, operands[0][2], a_count) }}
@@ -17,10 +18,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     # endif
     # if chunk
     for (var begin = first * {{ inner_rest }}u; begin < last * {{ inner_rest }}u; begin += {{ chunk * inner_rest }}u) {
-    let stop = min(begin + {{ chunk * inner_rest }}u, last * {{ inner_rest }}u) + params.zero;
+    let stop = min(begin + {{ chunk * inner_rest }}u, last * {{ inner_rest }}u) + opaque_zero();
     # else
     let begin = first * {{ inner_rest }}u;
-    let stop = last * {{ inner_rest }}u + params.zero;
+    let stop = last * {{ inner_rest }}u + opaque_zero();
     # endif
     # if not in_float16
 {{ gemm.sums("sum") }}

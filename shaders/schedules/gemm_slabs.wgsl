@@ -9,7 +9,7 @@ var<workgroup> {{ name }}_slab: array<array<array<{{ own_type(name, true, piece_
 # else
 var<workgroup> {{ name }}_slab: array<array<{{ own_type(name, false, name ~ "_unit_t") }}, {{ depth }}>, 2>;
 # endif
-fn {{ name }}_slab_unit(starts: {{ name ~ ("_at" if fetch.steps > 1 else "_starts_t") }}, slab_step: u32, stop: u32) -> {{ name }}_unit_t {
+fn {{ name }}_slab_unit(starts: {{ type_of(name ~ ("_at" if fetch.steps > 1 else "_starts_t")) }}, slab_step: u32, stop: u32) -> {{ name }}_unit_t {
     # if whole
     let step = slab_step;
     # else
@@ -75,7 +75,7 @@ fn {{ name }}_slab_unit(starts: {{ name ~ ("_at" if fetch.steps > 1 else "_start
     # endfor
     # endfor
 {% endmacro %}
-{% macro own_unit(name, along, half, step, unit) %}{% set mine = "[my_row]" if name == "a" else "[%d][my_column]" % unit %}{% if along %}{% set row = "%s_slab[%d][%d][%d]%s" % (name, half, step // 4, step % 4 // piece, mine) %}{{ name }}_unit_t({% for lane in range(4) %}{{ row }}[{{ 4 * unit + lane if name == "a" else lane }}]{{ "." ~ "xyzw"[step % piece] if piece > 1 }}{{ ", " if not loop.last }}{% endfor %}){% else %}{{ name }}_slab[{{ half }}][{{ step }}]{{ mine }}{{ "[%d]" % unit if name == "a" }}{% endif %}{% endmacro %}
+{% macro own_unit(name, along, half, step, unit) %}{% set mine = "[my_row]" if name == "a" else "[%d][my_column]" % unit %}{% if along %}{% set row = "%s_slab[%d][%d][%d]%s" % (name, half, step // 4, step % 4 // piece, mine) %}{{ name }}_unit_t({% for lane in range(4) %}{{ row }}[{{ 4 * unit + lane if name == "a" else lane }}].{{ "xyzw"[step % piece] }}{{ ", " if not loop.last }}{% endfor %}){% else %}{{ name }}_slab[{{ half }}][{{ step }}]{{ mine }}{{ "[%d]" % unit if name == "a" }}{% endif %}{% endmacro %}
 {% macro multiply_half(half) %}
     # for step in range(depth)
         {

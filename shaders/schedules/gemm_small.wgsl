@@ -25,15 +25,15 @@ fn element(at: output_at) -> output_t {
     # if chunk
     var total = a_t();
     for (var start = first; start < last; start += {{ chunk }}u) {
-    let stop = min(start + {{ chunk }}u, last) + params.zero;
+    let stop = min(start + {{ chunk }}u, last) + opaque_zero();
     # else
     let start = first;
-    let stop = last + params.zero;
+    let stop = last + opaque_zero();
     # endif
     var sum = a_t();
     # for size in inner
     # set each = step if loop.last else 1
-    for (var k{{ loop.index0 }} = {{ "start" if loop.first else "0u" }}; k{{ loop.index0 }} < {{ "stop" if loop.first else size ~ "u + params.zero" }}; k{{ loop.index0 }} += {{ each }}u) {
+    for (var k{{ loop.index0 }} = {{ "start" if loop.first else "0u" }}; k{{ loop.index0 }} < {{ "stop" if loop.first else size ~ "u + opaque_zero()" }}; k{{ loop.index0 }} += {{ each }}u) {
     a_place[{{ batch + rows + loop.index0 }}] = k{{ loop.index0 }}{{ " / 4u" if each == 4 else "" }};
     b_place[{{ batch + loop.index0 }}] = k{{ loop.index0 }}{{ " / 4u" if each == 4 else "" }};
     # endfor

@@ -31,6 +31,7 @@ fn b_unit_of(starts: b_starts_t, step: u32) -> b_unit_t {
 {% macro fetch_own(start, number) %}a_unit_of(own_start{{ number }}, min({{ start }} + own_quad{{ number }} * 4u, stop - 4u)){% endmacro %}
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) me: u32) {
+    load_sizes();
 {{ gemm.workgroup_tile() }}
     # if along
     let slice = me % {{ tile.slices }}u;
@@ -42,7 +43,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let row = row_tile * {{ tile.rows }}u;
     let columns = b_starts(batch, column);
 {{ gemm.sums("sum") }}
-    let stop = last * {{ inner_rest }}u + params.zero;
+    let stop = last * {{ inner_rest }}u + opaque_zero();
     # set tasks = tile.rows * depth // 4
     # if a_fetch.steps > 1
     # for first_task in range(0, tasks, launch.workgroup)

@@ -2,10 +2,10 @@
 // last one. Coordinates before the input wrap around to large numbers, so that one comparison finds both ends; padding is 0.
 {% import "convolution/seen" as seen with context %}
 alias {{ name }}_unit_t = {{ unit_t }};
-alias {{ name }}_starts_t = {{ name }}_at;
-fn {{ name }}_starts(batch: u32, unit: u32) -> {{ name }}_starts_t {
+{{ name_type(name ~ "_starts_t", type_of(name ~ "_at")) }}
+fn {{ name }}_starts(batch: u32, unit: u32) -> {{ type_of(name ~ "_starts_t") }} {
     let own = min(unit, {{ count // width - 1 }}u);
-    var at: {{ name }}_at;
+    var at: {{ type_of(name ~ "_at") }};
     at[0] = {{ own_digits[0] }};
     at[1] = {{ batch_digits[0] }};
     # for axis in windows
@@ -14,7 +14,7 @@ fn {{ name }}_starts(batch: u32, unit: u32) -> {{ name }}_starts_t {
     at[{{ last }}] = ({{ own_digits[-1] }}) * {{ window.step }}u;
     return at;
 }
-fn {{ name }}_fetch_steps(starts: {{ name }}_starts_t, {{ parameters }}) -> array<{{ name }}_unit_t, {{ window.axis.size }}> {
+fn {{ name }}_fetch_steps(starts: {{ type_of(name ~ "_starts_t") }}, {{ parameters }}) -> array<{{ name }}_unit_t, {{ window.axis.size }}> {
     var source = starts;
     let first_column = starts[{{ last }}];
     source[2] = k0;

@@ -1,6 +1,6 @@
 // An operand of integers of 8 bits, or of 4, as words of four steps along the inner dimension: those of four rows or columns at once.
 # if unaligned
-fn {{ name }}_word(start: {{ name }}_at, {{ parameters }}) -> u32 {
+fn {{ name }}_word(start: {{ type_of(name ~ "_at") }}, {{ parameters }}) -> u32 {
     var at = start;
     # for step in inner_steps
     at[{{ inner_at + loop.index0 }}] = {{ step }};
@@ -10,14 +10,14 @@ fn {{ name }}_word(start: {{ name }}_at, {{ parameters }}) -> u32 {
 # endif
 # set read = name ~ ("_word" if unaligned else "_step")
 # if layout == "across"
-alias {{ name }}_starts_t = array<{{ name }}_at, 1>;
-fn {{ name }}_starts(batch: u32, unit: u32) -> {{ name }}_starts_t {
-    return {{ name }}_starts_t({{ name }}_start(batch, {{ "min(unit * 4u, %su)" % (count - 1) if unaligned else "min(unit, %su)" % (count // 4 - 1) }}));
+{{ name_type(name ~ "_starts_t", "array<%s, 1>" % type_of(name ~ "_at")) }}
+fn {{ name }}_starts(batch: u32, unit: u32) -> {{ type_of(name ~ "_starts_t") }} {
+    return {{ type_of(name ~ "_starts_t") }}({{ name }}_start(batch, {{ "min(unit * 4u, %su)" % (count - 1) if unaligned else "min(unit, %su)" % (count // 4 - 1) }}));
 }
 # else
 {% include "schedules/gemm_starts" %}
 # endif
-fn {{ name }}_fetch(starts: {{ name }}_starts_t, word: u32) -> {{ name }}_unit_t {
+fn {{ name }}_fetch(starts: {{ type_of(name ~ "_starts_t") }}, word: u32) -> {{ name }}_unit_t {
     # if has_nibbles
     let half = (word & 1u) * 16u;
     # for lane in range(4)
@@ -51,7 +51,7 @@ fn {{ name }}_fetch(starts: {{ name }}_starts_t, word: u32) -> {{ name }}_unit_t
 # if is_shifted
 fn {{ name }}_zero_of(batch: u32, own: u32) -> i32 {
     # if has_zero_point
-    var at: {{ name }}_zero_at;
+    var at: {{ type_of(name ~ "_zero_at") }};
     # for digit in zero_batch_digits
     at[{{ loop.index0 }}] = {{ digit }};
     # endfor

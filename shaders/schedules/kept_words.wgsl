@@ -14,6 +14,6 @@ fn handle(word: u32) {
     part(word * {{ 32 // unit_bits }}u + {{ (place - walk.first) % 2 ** 32 }}u, {{ place * unit_bits }}u, &bits, &own);
     # endfor
     if (own == 0u) { return; }
-    if (own != {{ 2 ** 32 - 1 }}u) { bits |= buffer{{ slot }}[place] & ~own; }
-    buffer{{ slot }}[place] = bits;
+    if (own != {{ 2 ** 32 - 1 }}u) { bits |= {{ buffer.load }}(place) & ~own; }
+    {{ buffer.store }}(place, bits);
 }

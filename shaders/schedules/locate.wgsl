@@ -8,8 +8,8 @@ fn locate(number: u32, at: ptr<function, output_at>) -> bool {
     # if loop.last and digit.stride == 1
     (*at)[{{ digit.dimension }}] = rest;
     # else
-    (*at)[{{ digit.dimension }}] = rest / {{ digit.stride }}u;
-    rest = rest % {{ digit.stride }}u;
+    (*at)[{{ digit.dimension }}] = {{ div("rest", digit.stride) }};
+    rest = {{ mod("rest", digit.stride) }};
     # endif
     # if digit.checked
     if ((*at)[{{ digit.dimension }}] >= {{ digit.size }}u) { return false; }

@@ -26,12 +26,12 @@ fn handle(word: u32) {
     bits |= part(word * {{ 32 // unit_bits }}u + {{ (place - walk.first) % 2 ** 32 }}u) << {{ place * unit_bits }}u;
     # endfor
     # endif
-    buffer{{ slot }}[output_base() + {{ walk.word }}u + word] = bits;
+    {{ buffer.store }}(output_base() + {{ walk.word }}u + word, bits);
 }
 {% elif not launch.strided %}
 fn handle(number: u32) {
     var at: output_at;
-    if (locate(number, &at)) { buffer{{ slot }}[output_base() + output_unit(at)] = output_bits(element(at)); }
+    if (locate(number, &at)) { {{ buffer.store }}(output_base() + output_unit(at), output_bits(element(at))); }
 }
 {% endif %}
 {% if launch.strided %}

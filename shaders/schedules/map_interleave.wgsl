@@ -13,7 +13,7 @@ fn handle(number: u32) {
     # for result in results
     plane[{{ copy.planes }}] = {{ loop.index0 }}u;
     group[{{ copy.dimension }}] = at[{{ copy.dimension }}] * {{ copy.count }}u + {{ loop.index0 }}u;
-    buffer{{ slot }}[output_base() + output_unit({{ "plane" if copy.splits else "group" }})] = {{ result }};
+    {{ buffer.store }}(output_base() + output_unit({{ "plane" if copy.splits else "group" }}), {{ result }});
     # endfor
 }
 {% include "schedules/map_main" %}

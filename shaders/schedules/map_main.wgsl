@@ -1,6 +1,7 @@
 // The walk over work items: {{ launch.items_per_invocation }} adjacent ones per invocation.
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    load_sizes();
     let first = (id.x + id.y * {{ launch.grid[0] * launch.workgroup }}u) * {{ launch.items_per_invocation }}u;
     # for place in range(launch.items_per_invocation)
     if (first + {{ place }}u >= {{ launch.total }}u) { return; }

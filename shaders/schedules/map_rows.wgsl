@@ -14,7 +14,7 @@ fn handle(number: u32) {
     if (whole) {
         let bits = input_words{{ words }}(at);
         # for place in range(words)
-        buffer{{ slot }}[there + {{ place }}u] = bits[{{ place }}];
+        {{ buffer.store }}(there + {{ place }}u, bits[{{ place }}]);
         # endfor
     }
     for (var place = select(0u, {{ words }}u, whole); place < {{ words }}u; place++) {
@@ -26,9 +26,9 @@ fn handle(number: u32) {
         if (own == 0u) { continue; }
         var bits = input_words1(at)[0] & own;
         # if keeps_neighbors
-        if (own != {{ 2 ** 32 - 1 }}u) { bits |= buffer{{ slot }}[there + place] & ~own; }
+        if (own != {{ 2 ** 32 - 1 }}u) { bits |= {{ buffer.load }}(there + place) & ~own; }
         # endif
-        buffer{{ slot }}[there + place] = bits;
+        {{ buffer.store }}(there + place, bits);
     }
 }
 {% include "schedules/map_main" %}

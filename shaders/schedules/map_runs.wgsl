@@ -3,6 +3,7 @@
 {% include "schedules/locate" %}
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    load_sizes();
     let number = id.x + id.y * {{ launch.grid[0] * launch.workgroup }}u;
     if (number >= {{ launch.total }}u) { return; }
     var at: output_at;
@@ -10,8 +11,8 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     # for name in fixed
     let {{ name }} = {{ name }}_load(at);
     # endfor
-    for (var index = 0u; index < {{ units }}u + params.zero; index++) {
+    for (var index = 0u; index < {{ units }}u + opaque_zero(); index++) {
         at[{{ axis }}] = index;
-        buffer{{ slot }}[output_base() + output_unit(at)] = output_bits(element(at{% for name in fixed %}, {{ name }}{% endfor %}));
+        {{ buffer.store }}(output_base() + output_unit(at), output_bits(element(at{% for name in fixed %}, {{ name }}{% endfor %})));
     }
 }

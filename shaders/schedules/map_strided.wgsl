@@ -2,6 +2,7 @@
 // that their reads overlap. Past the end it reads the last unit again, and writes nothing.
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+    load_sizes();
     let first = (group.x + group.y * {{ launch.grid[0] }}u) * {{ launch.workgroup * launch.items_per_invocation }}u + lane;
     # for item in range(launch.items_per_invocation)
     # set number = "first" ~ (" + %du" % (item * launch.workgroup) if item else "")
@@ -16,9 +17,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     # endfor
     # for item in range(launch.items_per_invocation)
     # if launch.is_full
-    buffer{{ slot }}[output_base() + output_unit(at{{ item }})] = bits{{ item }};
+    {{ buffer.store }}(output_base() + output_unit(at{{ item }}), bits{{ item }});
     # else
-    if (first + {{ item * launch.workgroup }}u < {{ launch.total }}u) { buffer{{ slot }}[output_base() + output_unit(at{{ item }})] = bits{{ item }}; }
+    if (first + {{ item * launch.workgroup }}u < {{ launch.total }}u) { {{ buffer.store }}(output_base() + output_unit(at{{ item }}), bits{{ item }}); }
     # endif
     # endfor
 }

@@ -12,11 +12,11 @@ fn handle(number: u32) {
     at[{{ run }}] = block * {{ width }}u - {{ first }}u; // before the row's first byte it is a large number
     let whole = at[{{ run }}] < {{ size - width + 1 }}u;
     let bits = input_doubles(at);
-    if (whole) { buffer{{ slot }}[there] = bits; }
+    if (whole) { {{ buffer.store }}(there, bits); }
     for (var turn = u32(whole); turn < 1u; turn++) {
         let own = select(END, BEGIN, block == 0u);
-        let kept = buffer{{ slot }}[there] & ~own;
-        buffer{{ slot }}[there] = (bits & own) | kept;
+        let kept = {{ buffer.load }}(there) & ~own;
+        {{ buffer.store }}(there, (bits & own) | kept);
     }
 }
 {% include "schedules/map_main" %}

@@ -25,9 +25,9 @@ fn store_word(number: u32, there: u32) {
     }
     # if walk.keeps_neighbors
     if (own == 0u) { return; }
-    if (own != {{ 2 ** 32 - 1 }}u) { bits |= buffer{{ slot }}[there] & ~own; }
+    if (own != {{ 2 ** 32 - 1 }}u) { bits |= {{ buffer.load }}(there) & ~own; }
     # endif
-    buffer{{ slot }}[there] = bits;
+    {{ buffer.store }}(there, bits);
 }
 fn handle(number: u32) {
     let first = number * {{ words }}u;
@@ -38,7 +38,7 @@ fn handle(number: u32) {
     if (whole) {
         let bits = input_words{{ words }}(at);
         # for place in range(words)
-        buffer{{ slot }}[there + {{ place }}u] = bits[{{ place }}];
+        {{ buffer.store }}(there + {{ place }}u, bits[{{ place }}]);
         # endfor
     }
     for (var place = select(0u, {{ words }}u, whole); place < {{ words }}u; place++) { store_word(first + place, there + place); }

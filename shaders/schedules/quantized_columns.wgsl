@@ -9,16 +9,17 @@
 # set sums = [4 // (rows * held), 1]|max
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) me: u32{{ ", @builtin(subgroup_invocation_id) lane: u32" if sharing > 1 }}) {
+    load_sizes();
     let number = group.x + group.y * {{ launch.grid[0] }}u;
     if (number >= {{ launch.total }}u) { return; }
-    let rest = number / {{ column_tiles }}u;
-    let batch = rest / {{ row_tiles }}u;
+    let rest = {{ div("number", column_tiles) }};
+    let batch = {{ div("rest", row_tiles) }};
     # for row in range(rows)
-    let row{{ row }} = (rest % {{ row_tiles }}u) * {{ rows }}u + {{ row }}u;
+    let row{{ row }} = {{ mod("rest", row_tiles) }} * {{ rows }}u + {{ row }}u;
     let a_row{{ row }} = min(row{{ row }}, {{ all_rows - 1 }}u);
     # endfor
     # for column in range(columns)
-    let column{{ column }} = (number % {{ column_tiles }}u) * {{ columns * down }}u + me + {{ column * down }}u;
+    let column{{ column }} = {{ mod("number", column_tiles) }} * {{ columns * down }}u + me + {{ column * down }}u;
     # endfor
     # for column in range(held)
     let b_column{{ column }} = min(column{{ column % columns }}, {{ all_columns - 1 }}u){{ " + %du" % (column // columns * all_columns) if column >= columns }};
@@ -28,7 +29,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     var total{{ row }}_{{ column }} = 0.0;
     # endfor
     # endfor
-    for (var block = 0u; block < {{ blocks }}u + params.zero; block++) {
+    for (var block = 0u; block < {{ blocks }}u + opaque_zero(); block++) {
         # for column in range(held)
         # for row in range(rows)
         # for number in range(sums)
@@ -38,7 +39,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
 {{ quantized.zero_point("zero%d" % column, "b_column%d" % column) }}
         # endfor
         # if units > 1
-        for (var unit = 0u; unit < {{ units }}u + params.zero; unit++) {
+        for (var unit = 0u; unit < {{ units }}u + opaque_zero(); unit++) {
         # else
         {
         let unit = 0u;

@@ -33,11 +33,12 @@ var<workgroup> partials: array<f32, {{ down * outputs * left }}>;
 # endif
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) me: u32) {
+    load_sizes();
     let number = group.x + group.y * {{ launch.grid[0] }}u;
     if (number >= {{ launch.total }}u) { return; }
-    let batch = number / {{ column_tiles }}u;
+    let batch = {{ div("number", column_tiles) }};
     let lane = me % {{ across }}u;
-    let first = ((number % {{ column_tiles }}u) * {{ down }}u + me / {{ across }}u) * {{ columns }}u;
+    let first = ({{ mod("number", column_tiles) }} * {{ down }}u + me / {{ across }}u) * {{ columns }}u;
     # for column in range(held)
     let b_column{{ column }} = min(first + {{ column % columns }}u, {{ all_columns - 1 }}u){{ " + %du" % (column // columns * all_columns) if column >= columns }};
     # endfor
@@ -115,7 +116,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         var sum{{ part }} = partials[start{{ part }}];
         for (var other = 1u; other < {{ left }}u; other++) { sum{{ part }} += partials[start{{ part }} + other]; }
         # endfor
-        let column = ((number % {{ column_tiles }}u) * {{ down }}u + row / {{ rows }}u) * {{ columns }}u + output % {{ columns }}u;
+        let column = ({{ mod("number", column_tiles) }} * {{ down }}u + row / {{ rows }}u) * {{ columns }}u + output % {{ columns }}u;
         keep_one(0u, batch, row % {{ rows }}u, column, {{ quantized.result("sum", 0, 1) }});
     }
     # else

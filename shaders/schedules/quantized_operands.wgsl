@@ -1,7 +1,7 @@
 // Rows and quantized columns of a product: units of a row, and the words, scale and zero point of a block of a column.
 # for name in row_tensors
 fn {{ name }}_read(batch: u32, row: u32, block: u32, unit: u32) -> {{ name }}_t {
-    var at: {{ name }}_at;
+    var at: {{ type_of(name ~ "_at") }};
     # for digit in batch_digits + row_digits
     at[{{ loop.index0 }}] = {{ digit }};
     # endfor
@@ -12,7 +12,7 @@ fn {{ name }}_read(batch: u32, row: u32, block: u32, unit: u32) -> {{ name }}_t 
 # endfor
 # for name in tensors
 fn {{ name }}_read(batch: u32, column: u32, block: u32, unit: u32) -> {{ name }}_t {
-    var at: {{ name }}_at;
+    var at: {{ type_of(name ~ "_at") }};
     # for digit in batch_digits
     at[{{ loop.index0 }}] = {{ digit }};
     # endfor

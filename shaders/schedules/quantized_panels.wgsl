@@ -22,8 +22,8 @@ fn a_read(batch: u32, row: u32, block: u32, unit: u32) -> a_t {
 }
 # for name in tensors
 # set lead = batch_digits|length
-fn {{ name }}_read(batch: u32, panel: u32, block: u32, word: u32, unit: u32) -> {{ name }}_{{ "pair_t" if tensors[name][0] else "t" }} {
-    var at: {{ name }}_at;
+fn {{ name }}_read(batch: u32, panel: u32, block: u32, word: u32, unit: u32) -> {{ type_of(name ~ ("_pair_t" if tensors[name][0] else "_t")) }} {
+    var at: {{ type_of(name ~ "_at") }};
     # for digit in batch_digits
     at[{{ loop.index0 }}] = {{ digit }};
     # endfor
@@ -41,13 +41,14 @@ fn {{ name }}_read(batch: u32, panel: u32, block: u32, word: u32, unit: u32) -> 
 alias sum_t = vec4<f32>;
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) me: u32{{ ", @builtin(subgroup_invocation_id) lane: u32" if sharing > 1 }}) {
+    load_sizes();
     let number = group.x + group.y * {{ launch.grid[0] }}u;
     if (number >= {{ launch.total }}u) { return; }
-    let rest = number / {{ column_tiles }}u;
+    let rest = {{ div("number", column_tiles) }};
     let part = 0u;
-    let batch = rest / {{ row_tiles }}u;
-    let row = (rest % {{ row_tiles }}u) * {{ tile.rows }}u;
-    let own_panel = (number % {{ column_tiles }}u) * {{ tile.across }}u + me;
+    let batch = {{ div("rest", row_tiles) }};
+    let row = {{ mod("rest", row_tiles) }} * {{ tile.rows }}u;
+    let own_panel = {{ mod("number", column_tiles) }} * {{ tile.across }}u + me;
     let panel = min(own_panel, {{ panels - 1 }}u);
     let column = own_panel * 2u;
     # for first in range(0, all_units, sharing)
@@ -60,9 +61,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     # endif
     # endfor
 {{ gemm.sums("total") }}
-    for (var turn = 0u; turn < {{ blocks * turns }}u + params.zero; turn++) {
-        let block = turn / {{ turns }}u;
-        let turn_in_block = turn % {{ turns }}u;
+    for (var turn = 0u; turn < {{ blocks * turns }}u + opaque_zero(); turn++) {
+        let block = {{ div("turn", turns) }};
+        let turn_in_block = {{ mod("turn", turns) }};
         # for first in range(0, all_units, sharing)
         let a_own{{ first }} = a_read(batch, a_row{{ first }}, block, turn_in_block * {{ row_units }}u + a_unit{{ first }});
         # if centered
@@ -101,7 +102,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         # endfor
         # endfor
         # if centered
-        let center{{ unit }} = {{ "vec4<f32>(%s) + " % of_unit("zero", unit) if has_zero }}vec4<f32>({{ center }}.0);
+        let center{{ unit }} = {{ "vec4<f32>(%s) + " % of_unit("zero", unit) if has_zero }}vec4<f32>({{ center|f32 }});
         # endif
         # endfor
         # for row in range(tile.rows)
@@ -124,7 +125,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
 {{ gemm.keep_all(opaque=true) }}
     # else
     var results = array<vec{{ halves }}<f32>, {{ tile.rows * 8 }}>({% for row in range(tile.rows) %}{% for place in range(8) %}{{ ", " if row or place }}vec{{ halves }}<f32>({% for half in range(halves) %}{{ ", " if half }}total{{ row }}_{{ 2 * half + place // 4 }}.{{ "xyzw"[place % 4] }}{% endfor %}){% endfor %}{% endfor %});
-    for (var place = 0u; place < {{ tile.rows * 8 }}u + params.zero; place++) {
+    for (var place = 0u; place < {{ tile.rows * 8 }}u + opaque_zero(); place++) {
         keep_one(part, batch, row + place / 8u, own_panel * 8u + place % 8u, results[place]);
     }
     # endif

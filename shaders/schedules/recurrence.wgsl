@@ -6,10 +6,11 @@
 alias sum_t = weights_t;
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) me: u32) {
+    load_sizes();
     let number = group.x + group.y * {{ launch.grid[0] }}u;
-    let unit = (number % {{ tiles }}u) * {{ launch.workgroup }}u + me;
-    let first = ((number / {{ tiles }}u) % {{ groups }}u) * {{ rows }}u;
-    let direction = number / {{ tiles * groups }}u;
+    let unit = {{ mod("number", tiles) }} * {{ launch.workgroup }}u + me;
+    let first = {{ mod(div("number", tiles), groups) }} * {{ rows }}u;
+    let direction = {{ div("number", tiles * groups) }};
     if (number >= {{ launch.total }}u || unit >= {{ units }}u) { return; }
     # for row in range(rows)
     var hidden{{ row }}_at = hidden_at(0u, direction, min(first + {{ row }}u, {{ sequences - 1 }}u), 0u);
@@ -21,7 +22,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     # endfor
     # endfor
     for (var start = 0u; start < {{ steps }}u; start += {{ chunk }}u) {
-        let stop = min(start + {{ chunk }}u, {{ steps }}u) + params.zero;
+        let stop = min(start + {{ chunk }}u, {{ steps }}u) + opaque_zero();
         # for sum, gate in gates
         # for row in range(rows)
         var sum{{ sum }}_{{ row }} = sum_t();
@@ -52,14 +53,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         array<sum_t, {{ rows }}>({% for row in range(rows) %}total{{ sum }}_{{ row }}{% if not loop.last %}, {% endif %}{% endfor %}),
         # endfor
     );
-    for (var place = 0u; place < {{ rows * wide }}u + params.zero; place++) {
+    for (var place = 0u; place < {{ rows * wide }}u + opaque_zero(); place++) {
         let row = place / {{ wide }}u;
         var at = output_at(0u, direction, first + row, unit * {{ wide }}u + place % {{ wide }}u);
         if (at[2] >= {{ sequences }}u) { break; }
         let states = elements(at{% for sum, gate in gates %}, {{ whole("sums[%s][row]"|format(sum)) }}{% endfor %});
         # for state in range(states)
         at[0] = {{ state }}u;
-        buffer{{ slot }}[output_base() + output_unit(at)] = output_bits(states[{{ state }}]);
+        {{ buffer.store }}(output_base() + output_unit(at), output_bits(states[{{ state }}]));
         # endfor
     }
 }

@@ -9,11 +9,12 @@ alias sum_t = weights_t;
 var<workgroup> partials: array<array<array<sum_t, {{ across }}>, {{ count }}>, {{ parts }}>;
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) me: u32) {
+    load_sizes();
     let number = group.x + group.y * {{ launch.grid[0] }}u;
     if (number >= {{ launch.total }}u) { return; }
-    let tile = (number % {{ tiles }}u) * {{ across }}u;
-    let first = ((number / {{ tiles }}u) % {{ groups }}u) * {{ rows }}u;
-    let direction = number / {{ tiles * groups }}u;
+    let tile = {{ mod("number", tiles) }} * {{ across }}u;
+    let first = {{ mod(div("number", tiles), groups) }} * {{ rows }}u;
+    let direction = {{ div("number", tiles * groups) }};
     # if along
     let column = me / {{ parts }}u;
     let part = me % {{ parts }}u;
@@ -73,7 +74,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             let states = elements(at{% for sum, gate in gates %}, {{ whole("whole%s"|format(sum)) }}{% endfor %});
             # for state in range(states)
             at[0] = {{ state }}u;
-            buffer{{ slot }}[output_base() + output_unit(at)] = output_bits(states[{{ state }}]);
+            {{ buffer.store }}(output_base() + output_unit(at), output_bits(states[{{ state }}]));
             # endfor
         }
     }

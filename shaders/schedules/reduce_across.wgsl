@@ -21,19 +21,20 @@ fn handle(number: u32) {
     if (first_place + {{ loop.index0 }}u >= {{ size }}u) { return; }
     # endif
     # if output.lanes == lanes and not partial
-    buffer{{ slot }}[output_base() + output_unit({{ place }})] = output_bits(output_t({% for lane in range(lanes) %}{{ ", " if lane }}{{ finished("acc%d" % (first_lane + lane), place) }}{% endfor %}));
+    {{ buffer.store }}(output_base() + output_unit({{ place }}), output_bits(output_t({% for lane in range(lanes) %}{{ ", " if lane }}{{ finished("acc%d" % (first_lane + lane), place) }}{% endfor %})));
     # else
     # for lane in range(lanes)
     # if lanes > 1
     {{ place }}[{{ dimension }}] = (first_place + {{ first_lane // lanes }}u) * {{ lanes }}u + {{ lane }}u;
     # endif
-    buffer{{ slot }}[output_base() + output_unit({{ place }})] = output_bits({{ "acc" ~ (first_lane + lane) if partial else finished("acc%d" % (first_lane + lane), place) }});
+    {{ buffer.store }}(output_base() + output_unit({{ place }}), output_bits({{ "acc" ~ (first_lane + lane) if partial else finished("acc%d" % (first_lane + lane), place) }}));
     # endfor
     # endif
     # endfor
 }
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    load_sizes();
     let number = id.x + id.y * {{ launch.grid[0] * launch.workgroup }}u;
     if (number < {{ launch.total }}u) { handle(number); }
 }

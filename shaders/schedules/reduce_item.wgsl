@@ -9,8 +9,8 @@ fn item(at: output_at, index: u32) -> input_t {
     # if loop.last
     source[{{ dimension }}] = rest;
     # else
-    source[{{ dimension }}] = rest % {{ input.sizes[dimension] }}u;
-    rest = rest / {{ input.sizes[dimension] }}u;
+    source[{{ dimension }}] = {{ mod("rest", input.sizes[dimension]) }};
+    rest = {{ div("rest", input.sizes[dimension]) }};
     # endif
     # endfor
     return input_load(source);

@@ -91,7 +91,7 @@
     # endif
 {% endmacro %}
 {% macro share_bounds() %}
-    let run = share / {{ together }}u;
-    let first = run * {{ count // runs }}u + min(run, {{ count % runs }}u) + share % {{ together }}u;
+    let run = {{ div("share", together) }};
+    let first = run * {{ count // runs }}u + min(run, {{ count % runs }}u) + {{ mod("share", together) }};
     let end = (run + 1u) * {{ count // runs }}u + min(run + 1u, {{ count % runs }}u);
 {% endmacro %}

@@ -16,6 +16,7 @@ fn part_of_row(at: output_at, me: u32) -> acc_t {
 {{ combine.reduced("", [count, launch.workgroup]|min) }}
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(workgroup_id) group: vec3<u32>, {{ combine.parameters() }}) {
+    load_sizes();
     let number = group.x + group.y * {{ launch.grid[0] }}u;
     if (number >= {{ launch.total }}u) { return; }
 {{ combine.numbered() }}
@@ -30,7 +31,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, {{ combine.parameters() }}) {
         }
         workgroupBarrier();
     }
-    if (me == 0u) { buffer{{ slot }}[output_base() + number] = bits; }
+    if (me == 0u) { {{ buffer.store }}(output_base() + number, bits); }
     # else
     var at: output_at;
     if (!locate(number, &at)) { return; }
@@ -38,7 +39,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, {{ combine.parameters() }}) {
     # if walk.exchange
     if (me == 0u) { exchange(output_unit(at), output_bits({{ finished("all", "at") }})); }
     # else
-    if (me == 0u) { buffer{{ slot }}[output_base() + output_unit(at)] = output_bits({{ finished("all", "at") }}); }
+    if (me == 0u) { {{ buffer.store }}(output_base() + output_unit(at), output_bits({{ finished("all", "at") }})); }
     # endif
     # endif
 }

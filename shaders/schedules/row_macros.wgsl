@@ -67,7 +67,7 @@
             {{ "if (number%d < %su) " % (number, launch.total) if launch.total % (2 * beside) }}{
                 let place = unit_at(at{{ number }}, index);
                 let unit = input_load(place);
-                buffer{{ slot }}[output_base() + output_unit(place)] = output_bits({{ computed("place", "unit", "_%d" % number) }});
+                {{ buffer.store }}(output_base() + output_unit(place), output_bits({{ computed("place", "unit", "_%d" % number) }}));
             }
             # endfor
         }

@@ -6,8 +6,8 @@ fn unit_at(row: output_at, index: u32) -> output_at {
     # if loop.last
     at[{{ dimension }}] = rest;
     # else
-    at[{{ dimension }}] = rest % {{ output.sizes[dimension] }}u;
-    rest = rest / {{ output.sizes[dimension] }}u;
+    at[{{ dimension }}] = {{ mod("rest", output.sizes[dimension]) }};
+    rest = {{ div("rest", output.sizes[dimension]) }};
     # endif
     # endfor
     return at;

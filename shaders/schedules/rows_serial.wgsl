@@ -10,6 +10,7 @@
 {% include "schedules/row_unit" %}
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(global_invocation_id) id: vec3<u32>{{ ", @builtin(subgroup_invocation_id) lane: u32, @builtin(subgroup_size) lanes: u32" if together }}) {
+    load_sizes();
     let number = id.x + id.y * {{ launch.grid[0] * launch.workgroup }}u;
     var at: output_at;
     # if together
@@ -42,7 +43,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>{{ ", @builtin(subgroup_invo
     # for lane in lanes
     var {{ stage.name }}_acc{{ lane.number }} = {{ row.lifted(stage, "first", lane) }};
     # endfor
-    for (var start = 1u; start < {{ units }}u + params.zero; start += {{ tile }}u) {
+    for (var start = 1u; start < {{ units }}u + opaque_zero(); start += {{ tile }}u) {
         let opening = input_load(unit_at(at, start));
         # for lane in lanes
         var {{ stage.name }}_run{{ lane.number }} = {{ stage.name }}_open({{ row.value(stage, "opening", lane) }});
@@ -79,7 +80,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>{{ ", @builtin(subgroup_invo
     for (var index = 0u; index < {{ units }}u; index++) {
         let place = unit_at(at, index);
         let unit = input_load(place);
-        buffer{{ slot }}[output_base() + output_unit(place)] = output_bits({{ row.computed("place", "unit") }});
+        {{ buffer.store }}(output_base() + output_unit(place), output_bits({{ row.computed("place", "unit") }}));
     }
     # endif
 }

@@ -7,6 +7,7 @@
 # set rest = units % launch.workgroup
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) me: u32) {
+    load_sizes();
     let first = (group.x + group.y * {{ launch.grid[0] }}u) * {{ launch.items_per_invocation }}u;
     for (var number = first; number < min(first + {{ launch.items_per_invocation }}u, {{ launch.total }}u); number++) {
         var at: output_at;
@@ -34,7 +35,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         # for unit in range(held)
         {{ "if (me < %su) " % rest if rest and loop.last }}{
             let place = unit_at(at, me + {{ unit * launch.workgroup }}u);
-            buffer{{ slot }}[output_base() + output_unit(place)] = output_bits({{ row.computed("place", "unit%d" % unit) }});
+            {{ buffer.store }}(output_base() + output_unit(place), output_bits({{ row.computed("place", "unit%d" % unit) }}));
         }
         # endfor
     }

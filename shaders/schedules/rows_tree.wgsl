@@ -10,6 +10,7 @@
 # endfor
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(workgroup_id) group: vec3<u32>, {{ combine.parameters() }}) {
+    load_sizes();
     let number = group.x + group.y * {{ launch.grid[0] }}u;
     if (number >= {{ launch.total }}u) { return; }
     var at: output_at;
@@ -56,14 +57,14 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, {{ combine.parameters() }}) {
     # for unit in range(held)
     {{ where_held(unit) }}{
         let place = unit_at(at, me + {{ unit * launch.workgroup }}u);
-        buffer{{ slot }}[output_base() + output_unit(place)] = output_bits({{ row.computed("place", "held" ~ unit) }});
+        {{ buffer.store }}(output_base() + output_unit(place), output_bits({{ row.computed("place", "held" ~ unit) }}));
     }
     # endfor
     # if not held
     for (var index = me; index < {{ units }}u; index += {{ launch.workgroup }}u) {
         let place = unit_at(at, index);
         let unit = input_load(place);
-        buffer{{ slot }}[output_base() + output_unit(place)] = output_bits({{ row.computed("place", "unit") }});
+        {{ buffer.store }}(output_base() + output_unit(place), output_bits({{ row.computed("place", "unit") }}));
     }
     # endif
 }

@@ -2,10 +2,11 @@
 {% include "schedules/scan_block" %}
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    load_sizes();
     let number = id.x + id.y * {{ launch.grid[0] * launch.workgroup }}u;
     if (number >= {{ launch.total }}u) { return; }
-    let line = number % {{ lines }}u;
-    let block = number / {{ lines }}u;
+    let line = {{ mod("number", lines) }};
+    let block = {{ div("number", lines) }};
     var at: output_at;
     if (!locate(line, &at)) { return; }
     var state = begin(line, block);

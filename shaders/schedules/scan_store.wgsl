@@ -20,7 +20,7 @@ fn put(at: input_at, bits: bits_t) {
     # if unit_bits < 32
     exchange(output_unit(at), bits);
     # else
-    buffer{{ slot }}[output_base() + output_unit(at)] = bits;
+    {{ buffer.store }}(output_base() + output_unit(at), bits);
     # endif
 }
 fn advance(at: input_at, index: u32, unit: input_t, state: ptr<function, state_t>) {

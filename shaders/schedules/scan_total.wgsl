@@ -10,6 +10,6 @@ fn leave(line: u32, block: u32, state: state_t) {
     at[{{ output.rank - 1 }}] = block;
     # for number in range(states)
     at[0] = line * {{ states }}u + {{ number }}u;
-    buffer{{ slot }}[output_base() + output_unit(at)] = output_bits(state[{{ number }}]);
+    {{ buffer.store }}(output_base() + output_unit(at), output_bits(state[{{ number }}]));
     # endfor
 }

@@ -7,11 +7,12 @@
 {{ combine.scanned() }}
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(workgroup_id) group: vec3<u32>, {{ combine.parameters() }}) {
+    load_sizes();
     let number = group.x + group.y * {{ launch.grid[0] }}u;
     if (number >= {{ launch.total }}u) { return; }
 {{ combine.numbered() }}
-    let line = number % {{ lines }}u;
-    let block = number / {{ lines }}u;
+    let line = {{ mod("number", lines) }};
+    let block = {{ div("number", lines) }};
     var at: output_at;
     if (!locate(line, &at)) { return; }
     var before = begin(line, block);

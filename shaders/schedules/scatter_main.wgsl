@@ -3,13 +3,14 @@ fn locate(number: u32) -> source_at {
     var rest = number;
     var at: source_at;
     # for dimension in range(source.rank)|reverse
-    at[{{ dimension }}] = rest % {{ source.sizes[dimension] }}u;
-    rest = rest / {{ source.sizes[dimension] }}u;
+    at[{{ dimension }}] = {{ mod("rest", source.sizes[dimension]) }};
+    rest = {{ div("rest", source.sizes[dimension]) }};
     # endfor
     return at;
 }
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    load_sizes();
     let number = (id.x + id.y * {{ launch.grid[0] * launch.workgroup }}u){% if launch.items_per_invocation > 1 %} * {{ launch.items_per_invocation }}u{% endif %};
     if (number >= {{ launch.total }}u) { return; }
     # if run

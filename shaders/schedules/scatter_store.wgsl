@@ -6,6 +6,6 @@ fn store(target_at: output_at, bits: output_t) {
 }
 {% else %}
 fn store(target_at: output_at, bits: output_t) {
-    buffer{{ slot }}[output_base() + output_unit(target_at)] = bits;
+    {{ buffer.store }}(output_base() + output_unit(target_at), bits);
 }
 {% endif %}

@@ -3,6 +3,7 @@
 {% include "schedules/locate" %}
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    load_sizes();
     let number = id.x + id.y * {{ launch.grid[0] * launch.workgroup }}u;
     if (number >= {{ launch.total }}u) { return; }
     var at: output_at;
@@ -13,5 +14,5 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
         let next = item(at, group + place * {{ output.sizes[-2] }}u);
         best = select(best, next, before(next, best));
     }
-    buffer{{ slot }}[output_base() + output_unit(at)] = best;
+    {{ buffer.store }}(output_base() + output_unit(at), best);
 }

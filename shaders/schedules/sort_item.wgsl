@@ -6,10 +6,10 @@ fn item(at: output_at, place: u32) -> record_t {
     # endfor
     # if whole
     source[{{ input.rank - 1 }}] = place;
-    return record({{ "~" if decreasing }}ascending_{{ kind }}(input_load(source)), place);
+    return record({{ "~" if decreasing }}{{ use("ascending_" ~ kind) }}(input_load(source)), place);
     # else
     source[{{ input.rank - 1 }}] = min(place, {{ input.sizes[-1] - 1 }}u);
-    let found = record({{ "~" if decreasing }}ascending_{{ kind }}(input_load(source)), place);
+    let found = record({{ "~" if decreasing }}{{ use("ascending_" ~ kind) }}(input_load(source)), place);
     return select(LAST, found, place < {{ input.sizes[-1] }}u);
     # endif
 }

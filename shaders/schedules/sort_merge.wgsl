@@ -6,11 +6,12 @@ fn record_at(line: u32, run: u32, place: u32) -> record_t {
 }
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    load_sizes();
     let number = id.x + id.y * {{ launch.grid[0] * launch.workgroup }}u;
     if (number >= {{ launch.total }}u) { return; }
-    let first = number % {{ shares }}u * {{ share }}u;
-    let run = number / {{ shares }}u % {{ output.sizes[1] }}u;
-    let line = number / {{ shares * output.sizes[1] }}u;
+    let first = {{ mod("number", shares) }} * {{ share }}u;
+    let run = {{ mod(div("number", shares), output.sizes[1]) }};
+    let line = {{ div("number", shares * output.sizes[1]) }};
     var low = max(first, {{ records.sizes[2] }}u) - {{ records.sizes[2] }}u;
     var high = min(first, {{ records.sizes[2] }}u);
     while (low < high) {
@@ -25,7 +26,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     var right = record_at(line, 2u * run + 1u, right_place);
     for (var place = first; place < min(first + {{ share }}u, {{ output.sizes[2] }}u); place++) {
         let from_right = before(right, left);
-        buffer{{ slot }}[output_base() + output_unit(output_at(line, run, place))] = select(left, right, from_right);
+        {{ buffer.store }}(output_base() + output_unit(output_at(line, run, place)), select(left, right, from_right));
         left_place += select(1u, 0u, from_right);
         right_place += select(0u, 1u, from_right);
         let next = record_at(line, 2u * run + select(0u, 1u, from_right), select(left_place, right_place, from_right));

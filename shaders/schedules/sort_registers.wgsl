@@ -9,6 +9,7 @@ fn put_in_order(first: ptr<function, record_t>, second: ptr<function, record_t>)
 }
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    load_sizes();
     let number = id.x + id.y * {{ launch.grid[0] * launch.workgroup }}u;
     if (number >= {{ launch.total }}u) { return; }
     var at: output_at;
@@ -22,6 +23,6 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     # endfor
     let target_place = output_base() + output_unit(at);
     # for place in range(kept)
-    buffer{{ slot }}[target_place + {{ place }}u] = r{{ place }};
+    {{ buffer.store }}(target_place + {{ place }}u, r{{ place }});
     # endfor
 }

@@ -10,6 +10,7 @@ fn put_in_order(mine: record_t, other: record_t, first: bool) -> record_t {
 }
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(workgroup_id) group_id: vec3<u32>, {{ combine.parameters() }}) {
+    load_sizes();
     let number = group_id.x + group_id.y * {{ launch.grid[0] }}u;
     if (number >= {{ launch.total }}u) { return; }
     var at: output_at;
@@ -59,6 +60,6 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, {{ combine.parameters() }}) 
     }
     let target_place = output_base() + output_unit(at);
     # for place in range(held)
-    if (me * {{ held }}u + {{ place }}u < {{ kept }}u) { buffer{{ slot }}[target_place + me * {{ held }}u + {{ place }}u] = r{{ place }}; }
+    if (me * {{ held }}u + {{ place }}u < {{ kept }}u) { {{ buffer.store }}(target_place + me * {{ held }}u + {{ place }}u, r{{ place }}); }
     # endfor
 }

@@ -11,6 +11,7 @@ fn put_in_order(low: u32, high: u32, ascending: bool) {
 }
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_index) me: u32) {
+    load_sizes();
     let number = group_id.x + group_id.y * {{ launch.grid[0] }}u;
     if (number >= {{ launch.total }}u) { return; }
     var at: output_at;
@@ -28,5 +29,5 @@ fn main(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(local_invocation_in
         }
     }
     let target_place = output_base() + output_unit(at);
-    for (var place = me; place < {{ kept }}u; place += {{ launch.workgroup }}u) { buffer{{ slot }}[target_place + place] = tile[place]; }
+    for (var place = me; place < {{ kept }}u; place += {{ launch.workgroup }}u) { {{ buffer.store }}(target_place + place, tile[place]); }
 }

@@ -21,11 +21,12 @@ fn keep(at: output_at, product: product_t{{ ", second: product_t" if paired }}) 
     # elif unit_bits < 32
     exchange(output_unit(at), output_bits(finish(at, product)));
     # else
-    buffer{{ slot }}[output_base() + output_unit(at)] = output_bits(finish(at, product));
+    {{ buffer.store }}(output_base() + output_unit(at), output_bits(finish(at, product)));
     # endif
 }
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    load_sizes();
     let number = id.x + id.y * {{ launch.grid[0] * launch.workgroup }}u;
     if (number >= {{ launch.total }}u) { return; }
     var which: output_at;
@@ -45,7 +46,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 }
 fn keep_row(first: output_at, numbers: array<tile_s, {{ step.count }}>) {
     var at = first;
-    let which = first[{{ step.row_at + 1 }}] / {{ step.count }}u;
+    let which = {{ div("first[" ~ (step.row_at + 1) ~ "]", step.count) }};
     at[{{ step.row_at + 1 }}] = which;
     # else
     let numbers = tile(first);

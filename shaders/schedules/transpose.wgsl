@@ -2,13 +2,14 @@
 // whole units along the other.
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    load_sizes();
     let number = id.x + id.y * {{ launch.grid[0] * launch.workgroup }}u;
     if (number >= {{ launch.total }}u) { return; }
     var rest = number;
     var tile: output_at;
     # for digit in transpose.digits
-    tile[{{ digit.dimension }}] += (rest % {{ digit.count }}u) * {{ digit.scale }}u;
-    rest = rest / {{ digit.count }}u;
+    tile[{{ digit.dimension }}] += {{ mod("rest", digit.count) }} * {{ digit.scale }}u;
+    rest = {{ div("rest", digit.count) }};
     # endfor
     var at = tile;
     # for row in range(transpose.lanes)
@@ -18,6 +19,6 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     at = tile;
     # for column in columns
     at[{{ transpose.source_dimension }}] = tile[{{ transpose.source_dimension }}] * {{ transpose.lanes }}u + {{ loop.index0 }}u;
-    buffer{{ slot }}[output_base() + output_unit(at)] = {{ column }};
+    {{ buffer.store }}(output_base() + output_unit(at), {{ column }});
     # endfor
 }

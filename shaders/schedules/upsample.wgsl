@@ -6,7 +6,7 @@
 alias row_t = {{ unit_t }};
 fn row(at: units_at, part: u32) -> row_t {
 # else
-alias row_t = array<{{ unit_t }}, {{ across|length }}>;
+{{ name_type("row_t", "array<%s, %d>" % (unit_t, across|length)) }}
 fn row(at: units_at) -> row_t {
 # endif
     let middle = {{ "" if is_raw else "vec4<f32>" }}(units_load(at));
@@ -57,12 +57,13 @@ fn handle(number: u32) {
     # if rows
     made[{{ rows.dimension }}] = here * {{ rows.factor }}u + {{ loop.index0 }}u;
     # endif
-    buffer{{ slot }}[output_base() + output_unit(made)] = output_bits({{ value|replace("[unit]", "" if split else "[%d]" % unit) }});
+    {{ buffer.store }}(output_base() + output_unit(made), output_bits({{ value|replace("[unit]", "" if split else "[%d]" % unit) }}));
     # endfor
     # endfor
 }
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    load_sizes();
     let number = id.x + id.y * {{ launch.grid[0] * launch.workgroup }}u;
     if (number < {{ launch.total }}u) { handle(number); }
 }

@@ -4,8 +4,8 @@ fn element(at: output_at) -> output_t {
     let start = at[0] * {{ output.lanes }}u;
     var first_row: first_at;
     var last_row: first_at;
-    first_row[0] = start / {{ columns }}u;
-    last_row[0] = (start + {{ output.lanes - 1 }}u) / {{ columns }}u;
+    first_row[0] = {{ div("start", columns) }};
+    last_row[0] = {{ div("(start + " ~ (output.lanes - 1) ~ "u)", columns) }};
     let first = first_row[0] * {{ columns }}u + first_index(first_row, {{ columns }}u);
     let last = last_row[0] * {{ columns }}u + first_index(last_row, {{ columns }}u);
     # set numbers = "vec" ~ output.lanes ~ "<u32>"

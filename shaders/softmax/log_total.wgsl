@@ -7,7 +7,7 @@ fn lift(value: input_s, index: u32) -> acc_t {
 }
 # for count in counts|default(())
 fn lift{{ count }}(values: array<f32, {{ count }}>) -> acc_t {
-    return {{ trees.calls_of("merge", "vec2<f32>(values[#], 0.0)", count) }};
+    return {{ trees.calls_of(resolved("merge"), "vec2<f32>(values[#], 0.0)", count) }};
 }
 # endfor
 fn finish(acc: acc_t) -> output_s {

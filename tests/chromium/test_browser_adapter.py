@@ -14,7 +14,7 @@ import dmlgpu
 from dmlgpu import Device, TensorDesc, descs
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import DeviceRemoved, ShaderError
-from dmlgpu.compiler.program import Program, RenderedKernel
+from dmlgpu.compiler.program import KernelSource, Program, RenderedKernel
 from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.runtime.browser import frames
 from dmlgpu.runtime.browser.backend import BrowserBackend
@@ -90,7 +90,7 @@ def test_tints_errors_show_the_lines_around(lent):
     program = compile_operator(ADD, backend.target)
     (kernel,) = program.kernels
     wrong = kernel.wgsl + "\nfn wrong() -> u32 {\n    return nonesuch;\n}\n"
-    faulty = RenderedKernel("wrong", wrong, kernel.slots, kernel.grid)
+    faulty = RenderedKernel("wrong", KernelSource(wrong), kernel.slots, kernel.grid)
     with pytest.raises(ShaderError, match="kernel 'wrong' does not compile on Browser: ") as refused:
         backend.prepare(Program("ADD", (faulty,), immediates=False))
     assert "nonesuch" in str(refused.value).splitlines()[0]

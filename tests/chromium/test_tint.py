@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 
-from dmlgpu.compiler.aliasing import OFFSET_ALIGNMENT, layout
+from dmlgpu.compiler.aliasing import OFFSET_ALIGNMENT, layout, with_bindings
 from dmlgpu.compiler.graph.compiler import compile_network
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.program import RenderedKernel
 from dmlgpu.compiler.target import Profile
-from dmlgpu.compiler.wgsl.sharing import share
 from dmlgpu.conformance.suites.graphs import GraphSuite, example
 from dmlgpu.runtime.rendered import excerpt
 from tests.quick_programs import PROFILES, STANDARD, packed, quick_programs
@@ -102,7 +101,7 @@ def test_tint_takes_kernels_whose_slots_share_bindings(page, profile):
         for kernel in program.kernels:
             ranges = [(place(slot)[0], place(slot)[1] + slot.offset, slot.size) for slot in kernel.slots]
             bindings = layout(ranges, kernel.bindings, OFFSET_ALIGNMENT).bindings
-            texts |= {share(program.operator, kernel, bindings).wgsl} - {kernel.wgsl}
+            texts |= {with_bindings(program.operator, kernel, bindings).wgsl} - {kernel.wgsl}
     assert len(texts) > 300
     assert any("atomicLoad(&buffer" in text for text in texts)
     assert not (refused := faults(page, texts)), "\n".join(refused)

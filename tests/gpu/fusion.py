@@ -32,7 +32,7 @@ from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.rewrites import sources
 from dmlgpu.compiler.schedule import schedule
 from dmlgpu.compiler.target import Target
-from dmlgpu.compiler.wgsl import render
+from dmlgpu.compiler.wgsl.render import render
 from dmlgpu.runtime.executor import Range, Resources
 from dmlgpu.runtime.wgpu import GpuBackend
 

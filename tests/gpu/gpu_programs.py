@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from dmlgpu.compiler.plan import Role
-from dmlgpu.compiler.program import Program, RenderedKernel, Slot
+from dmlgpu.compiler.program import KernelSource, Program, RenderedKernel, Slot
 from dmlgpu.runtime.wgpu import GpuBackend
 
 
@@ -27,7 +29,12 @@ def kernel(
 ) -> RenderedKernel:
     """A kernel for an executor with or without immediates."""
     text = shader(statement, len(slots), backend.target.has("immediates"))
-    return RenderedKernel(label, text, tuple(slots), (grid, 1, 1))
+    return RenderedKernel(label, KernelSource(text), tuple(slots), (grid, 1, 1))
+
+
+def with_text(kernel: RenderedKernel, text: str) -> RenderedKernel:
+    """A kernel with another text."""
+    return replace(kernel, source=replace(kernel.source, body=text, interface=None))
 
 
 def program(backend: GpuBackend, *kernels: RenderedKernel, **rest: object) -> Program:

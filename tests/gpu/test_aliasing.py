@@ -13,7 +13,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.plan import Role
-from dmlgpu.compiler.program import Program, RenderedKernel, Slot
+from dmlgpu.compiler.program import KernelSource, Program, RenderedKernel, Slot
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.runtime.executor import Range, Resources
 from dmlgpu.runtime.wgpu import GpuBackend
@@ -118,7 +118,9 @@ def test_a_shared_binding_beyond_the_limit_is_rejected_by_name(backend: GpuBacke
     limit = backend.target.max_binding_size // 4 * 4
     size = limit // 2 + 4
     slots = (Slot(Role.TEMPORARY, 0, 0, size), Slot(Role.TEMPORARY, 0, limit // 2, size))
-    program = Program("TEST", (RenderedKernel("k", "", slots, (1, 1, 1)),), immediates=backend.target.has("immediates"))
+    program = Program(
+        "TEST", (RenderedKernel("k", KernelSource(""), slots, (1, 1, 1)),), immediates=backend.target.has("immediates")
+    )
     with pytest.raises(NotSupported) as caught:
         backend.prepare(program)
     assert str(caught.value) == (

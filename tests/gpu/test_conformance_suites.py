@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dmlgpu.common.errors import ShaderError
-from dmlgpu.compiler.program import Program, RenderedKernel
+from dmlgpu.compiler.program import KernelSource, Program, RenderedKernel
 from dmlgpu.compiler.quirks import quirks_of
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.conformance.running.expectations import with_expectation
@@ -74,7 +74,7 @@ def test_kernels_are_announced_before_they_are_compiled(adapter: AdapterInfo) ->
     texts: list[str] = []
     backend = GpuBackend(adapter, tell=texts.extend)
     bad = RenderedKernel(
-        "bad", "// ---- shaders/x/y.wgsl\n@compute @workgroup_size(1)\nfn main() { f(); }", (), (1, 1, 1)
+        "bad", KernelSource("// ---- shaders/x/y.wgsl\n@compute @workgroup_size(1)\nfn main() { f(); }"), (), (1, 1, 1)
     )
     with pytest.raises(ShaderError):
         backend.prepare(Program("TEST", (bad,), immediates=backend.target.has("immediates")))

@@ -18,6 +18,7 @@ from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import COOPERATIVE, SOFTWARE_FLOAT16, Profile, Target
 from dmlgpu.runtime.wgpu import GpuBackend, cooperative
 from tests.gpu import descriptions
+from tests.gpu.gpu_programs import with_text
 
 F16 = DataType.FLOAT16
 
@@ -28,7 +29,7 @@ var<private> matrices: array<f32, 1024>;  // this lane's elements of 16 matrices
 fn multiply_add(a: u32, b: u32, c: u32) {
     for (var i = lane; i < 256u; i += lanes) {
         var sum = matrices[c + i / lanes];
-        for (var k = 0u; k < 16u + params.zero; k++) {
+        for (var k = 0u; k < 16u + opaque_zero(); k++) {
             sum += a_slab[a + (i / 16u) * DEPTH + k] * b_slab[b + (i % 16u) * DEPTH + k];
         }
         matrices[c + i / lanes] = sum;
@@ -53,12 +54,12 @@ STORE = (
 MULTIPLY_ALL = """
     var a_places = array<u32, 4>(a0, a1, a2, a3);
     var b_places = array<u32, 4>(b0, b1, b2, b3);
-    for (var pair = 0u; pair < 16u + params.zero; pair++) {
+    for (var pair = 0u; pair < 16u + opaque_zero(); pair++) {
         multiply_add(a_places[pair / 4u], b_places[pair % 4u], pair * 64u);
     }
 """
 STORE_ALL = """
-    for (var matrix = 0u; matrix < 16u + params.zero; matrix++) {
+    for (var matrix = 0u; matrix < 16u + opaque_zero(); matrix++) {
         if (subgroup < 4u) { store_rows(matrix * 64u, subgroup * 256u); }
         workgroupBarrier();
         keep(0u, batch, row + matrix / 4u * 16u, column + matrix % 4u * 4u, SUMS);
@@ -105,7 +106,7 @@ def target(backend: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> Target:
     def compile_emulated(desc: descs.Gemm, target: Target) -> Program:
         program = compile_operator(desc, target)
         assert any("cooperative" in kernel.label for kernel in program.kernels)
-        kernels = tuple(replace(kernel, wgsl=emulated(kernel.wgsl)) for kernel in program.kernels)
+        kernels = tuple(with_text(kernel, emulated(kernel.wgsl)) for kernel in program.kernels)
         return replace(program, kernels=kernels)
 
     monkeypatch.setattr(descriptions.compiler, "compile_operator", compile_emulated)
@@ -156,7 +157,7 @@ def test_products_are_those_of_numpy(
 
 def test_right_products_are_usable(backend: GpuBackend, target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = cooperative.rendered_product()
-    monkeypatch.setattr(cooperative, "rendered_product", lambda: replace(kernel, wgsl=emulated(kernel.wgsl)))
+    monkeypatch.setattr(cooperative, "rendered_product", lambda: with_text(kernel, emulated(kernel.wgsl)))
     assert cooperative.measure(backend.wgpu_device) == {cooperative.EQUAL}
 
 
@@ -174,5 +175,5 @@ def test_wrong_products_are_not(
     kernel = cooperative.rendered_product()
     text = emulated(kernel.wgsl)
     assert right in text
-    monkeypatch.setattr(cooperative, "rendered_product", lambda: replace(kernel, wgsl=text.replace(right, wrong)))
+    monkeypatch.setattr(cooperative, "rendered_product", lambda: with_text(kernel, text.replace(right, wrong)))
     assert cooperative.measure(backend.wgpu_device) == frozenset()

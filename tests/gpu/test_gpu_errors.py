@@ -20,7 +20,7 @@ from dmlgpu.common.errors import (
     ShaderError,
 )
 from dmlgpu.compiler.plan import Role
-from dmlgpu.compiler.program import RenderedKernel, Slot
+from dmlgpu.compiler.program import KernelSource, RenderedKernel, Slot
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.runtime.executor import Range, Resources
 from dmlgpu.runtime.wgpu import GpuBackend, adapters
@@ -43,7 +43,7 @@ def test_a_type_error_in_a_shader_shows_the_lines_around_it(backend: GpuBackend)
     text = (
         "// one\n// two\n// three\n// four\n@compute @workgroup_size(1)\nfn main() {\n    let x: u32 = 1.5;\n}\n// nine"
     )
-    bad = program(backend, RenderedKernel("gather map", text, (), (1, 1, 1)))
+    bad = program(backend, RenderedKernel("gather map", KernelSource(text), (), (1, 1, 1)))
     assert message(ShaderError, lambda: backend.prepare(bad)) == (
         f"TEST: kernel 'gather map' does not compile on {backend.info}: "
         "the type of `x` is expected to be `u32`, but got `{AbstractFloat}`; definition of `x`\n"
@@ -58,7 +58,7 @@ def test_a_type_error_in_a_shader_shows_the_lines_around_it(backend: GpuBackend)
 
 def test_an_unknown_name_in_a_shader_is_named(backend: GpuBackend) -> None:
     text = "@compute @workgroup_size(1)\nfn main() {\n    let x = foo(1);\n}"
-    bad = program(backend, RenderedKernel("k", text, (), (1, 1, 1)))
+    bad = program(backend, RenderedKernel("k", KernelSource(text), (), (1, 1, 1)))
     assert message(ShaderError, lambda: backend.prepare(bad)) == (
         f"TEST: kernel 'k' does not compile on {backend.info}: no definition in scope for identifier: `foo`; "
         "unknown identifier\n"
@@ -72,7 +72,7 @@ def test_an_unknown_name_in_a_shader_is_named(backend: GpuBackend) -> None:
 def test_a_shader_that_only_validation_rejects(backend: GpuBackend) -> None:
     text = "@compute @workgroup_size(1)\nfn main() {\n    var x = vec2<u32>(1u);\n    x += vec3<u32>(1u);\n}"
     words_of_naga = "of type Vector { size: %s, scalar: Scalar { kind: Uint, width: 4 } }"
-    bad = program(backend, RenderedKernel("k", text, (), (1, 1, 1)))
+    bad = program(backend, RenderedKernel("k", KernelSource(text), (), (1, 1, 1)))
     assert message(ShaderError, lambda: backend.prepare(bad)) == (
         f"TEST: kernel 'k' does not compile on {backend.info}: Entry point main at Compute is invalid: "
         f"Operation Add can't work with [3] ({words_of_naga % 'Bi'}) and [5] ({words_of_naga % 'Tri'})\n"
@@ -85,14 +85,16 @@ def test_a_shader_that_only_validation_rejects(backend: GpuBackend) -> None:
 
 
 def test_a_shader_without_main(backend: GpuBackend) -> None:
-    bad = program(backend, RenderedKernel("k", "@compute @workgroup_size(1)\nfn other() {}", (), (1, 1, 1)))
+    bad = program(
+        backend, RenderedKernel("k", KernelSource("@compute @workgroup_size(1)\nfn other() {}"), (), (1, 1, 1))
+    )
     assert message(ShaderError, lambda: backend.prepare(bad)) == (
         f"TEST: kernel 'k' does not compile on {backend.info}: Unable to find entry point 'main'"
     )
 
 
 def test_a_grid_beyond_the_limit(backend: GpuBackend) -> None:
-    wide = program(backend, RenderedKernel("wide", "", (), (65536, 1, 1)))
+    wide = program(backend, RenderedKernel("wide", KernelSource(""), (), (65536, 1, 1)))
     assert message(NotSupported, lambda: backend.prepare(wide)) == (
         f"TEST: kernel 'wide' has a grid of (65536, 1, 1), more than the 65535 workgroups that {backend.info} "
         "allows along an axis"
@@ -101,7 +103,7 @@ def test_a_grid_beyond_the_limit(backend: GpuBackend) -> None:
 
 def test_too_many_buffers(backend: GpuBackend) -> None:
     most = backend.target.bindings
-    many = program(backend, RenderedKernel("many", "", (input_slot(),) * (most + 1), (1, 1, 1)))
+    many = program(backend, RenderedKernel("many", KernelSource(""), (input_slot(),) * (most + 1), (1, 1, 1)))
     assert message(NotSupported, lambda: backend.prepare(many)) == (
         f"TEST: kernel 'many' binds {most + 1} buffers, more than the {most} possible on {backend.info}"
     )
@@ -109,7 +111,9 @@ def test_too_many_buffers(backend: GpuBackend) -> None:
 
 def test_a_binding_beyond_the_limit_is_rejected_with_both_sizes(backend: GpuBackend) -> None:
     limit = backend.info.limits["max-storage-buffer-binding-size"]
-    big = program(backend, RenderedKernel("big", "", (input_slot(), output_slot(1, limit + 4)), (1, 1, 1)))
+    big = program(
+        backend, RenderedKernel("big", KernelSource(""), (input_slot(), output_slot(1, limit + 4)), (1, 1, 1))
+    )
     assert message(NotSupported, lambda: backend.prepare(big)) == (
         f"TEST: kernel 'big' binds {limit + 4:,} bytes of output 1, more than the {limit:,} that {backend.info} "
         "allows in one binding"
@@ -130,7 +134,7 @@ def test_a_binding_beyond_the_limit_for_its_offset(backend: GpuBackend) -> None:
 
 def test_a_program_for_immediates_on_a_device_without_them(adapter: AdapterInfo) -> None:
     backend = GpuBackend(adapter, disabled_features=["immediates"])
-    wrong = program(backend, RenderedKernel("k", "", (), (1, 1, 1)))
+    wrong = program(backend, RenderedKernel("k", KernelSource(""), (), (1, 1, 1)))
     wrong = type(wrong)(wrong.operator, wrong.kernels, immediates=True)
     assert message(NotSupported, lambda: backend.prepare(wrong)) == (
         f"TEST: kernel 'k' is rendered for immediates, which {adapter} lacks"
@@ -159,9 +163,9 @@ def test_missing_and_small_resources(backend: GpuBackend) -> None:
 
 
 def test_a_range_past_the_end_of_its_buffer(backend: GpuBackend) -> None:
-    buffer = backend.create_buffer(256, "short")
+    short, other = backend.create_buffer(256, "short"), backend.create_buffer(256, "other")
     executable = backend.prepare(add(backend, 1))
-    text = message(DmlError, lambda: executable.bind(Resources((Range(buffer, 16, 256),), (Range(buffer, 0, 256),))))
+    text = message(DmlError, lambda: executable.bind(Resources((Range(short, 16, 256),), (Range(other, 0, 256),))))
     assert text.startswith(f"TEST: kernel 'add': {backend.info} rejects it: ")
 
 

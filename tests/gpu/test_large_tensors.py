@@ -15,7 +15,7 @@ from dmlgpu import NotSupported, Tensor, TensorDesc, descs, ops
 from dmlgpu.catalog.enums import AxisDirection, DataType, ReduceFunction
 from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import AdapterInfo, Profile, Target
-from dmlgpu.compiler.wgsl.spreading import Part, parts_of
+from dmlgpu.compiler.wgsl.render import Part, parts_of
 from dmlgpu.conformance.cases.registry import case_by_name, case_names
 from dmlgpu.conformance.running.runner import run_case
 from dmlgpu.runtime.wgpu import GpuBackend

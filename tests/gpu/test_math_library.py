@@ -10,7 +10,7 @@ import pytest
 
 from dmlgpu.compiler.target import Division
 from dmlgpu.compiler.wgsl import templates
-from dmlgpu.compiler.wgsl.linker import library
+from dmlgpu.compiler.wgsl.library import declarations
 from dmlgpu.conformance.accuracy.functions import (
     FUNCTIONS,
     TINY,
@@ -73,9 +73,9 @@ FUSED = """
 // a * b is exact in float64, and so is what the sum loses. Rounded to odd, the sum rounds to float32 as the exact one.
 fn exact_fma(a: f32, b: f32, c: f32) -> f32 {
     let product = f64(a) * f64(b);
-    let sum = bitcast<f64>(bitcast<u64>(product + f64(c)) | u64(params.zero));
-    let part = bitcast<f64>(bitcast<u64>(sum - product) | u64(params.zero));
-    let lost = (product - bitcast<f64>(bitcast<u64>(sum - part) | u64(params.zero))) + (f64(c) - part);
+    let sum = bitcast<f64>(bitcast<u64>(product + f64(c)) | u64(opaque_zero()));
+    let part = bitcast<f64>(bitcast<u64>(sum - product) | u64(opaque_zero()));
+    let lost = (product - bitcast<f64>(bitcast<u64>(sum - part) | u64(opaque_zero()))) + (f64(c) - part);
     let bits = bitcast<u64>(sum);
     let is_inexact = lost != f64(0.0) && (bits & 1lu) == 0lu;
     let odd = select(bits - 1lu, bits + 1lu, (lost > f64(0.0)) == (sum > f64(0.0)));
@@ -92,7 +92,7 @@ def test_corrections_are_exact_if_fma_is(backend: GpuBackend, function: str, tru
     if not (backend.target.has("shader-f64") and backend.target.has("shader-int64")):
         pytest.skip(f"{backend.info} lacks 64-bit types")
     name = f"{function}_fused"
-    text = re.sub(r"let estimate = ([^;]+);", r"let estimate = off(\1);", library()[name])
+    text = re.sub(r"let estimate = ([^;]+);", r"let estimate = off(\1);", declarations()[name])
     assert "off(" in text and text.count("fma(") >= 3
     text = text.replace("fma(", "exact_fma(").replace(f"fn {name}(", "fn corrected(")
     operands = [np.where(np.abs(numbers) < TINY, 0, numbers) for numbers in samples(exact_function(function), 512)]
@@ -425,4 +425,4 @@ def test_constants_reach_the_adapter_exactly(backend: GpuBackend, file: str) -> 
 
 
 def test_the_library_is_there() -> None:
-    assert {function.name for function in FUNCTIONS} <= set(library())
+    assert {function.name for function in FUNCTIONS} <= set(declarations())

@@ -37,8 +37,11 @@ MAX_ITERATIONS = 1 << 16
 
 MIN_MULTIPLIER = 1 << 31
 
-UNUSED = re.compile(r"id\.y \* parameter(\d+)")
+WIDTH = re.compile(r"id\.y \* sizes\.s(\d+)u")
 """How a kernel reads the width of its grid."""
+
+READ = re.compile(r"\b(?:mod_|sizes\.)s(\d+)")
+"""How a kernel reads a size; quotients read multipliers only."""
 
 
 def multiplier(divisor: int) -> tuple[int, int]:
@@ -50,9 +53,11 @@ def multiplier(divisor: int) -> tuple[int, int]:
 def mutants(kernel: RenderedKernel) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Yield parameters of which one is too small, two are swapped, or a multiplier is that of the next divisor; the
     width of a grid of one row stays, since it is multiplied by 0."""
-    unused = {int(number) for number in UNUSED.findall(kernel.wgsl)} if kernel.grid[1] == 1 else set[int]()
+    body = kernel.source.body
+    unused = {int(number) for number in WIDTH.findall(body)} if kernel.grid[1] == 1 else set[int]()
+    read = {int(number) for number in READ.findall(body)} - unused
     values = kernel.parameters
-    small = [index for index, value in enumerate(values) if value < MAX_ITERATIONS and index not in unused]
+    small = [index for index, value in enumerate(values) if value < MAX_ITERATIONS and index in read]
     for index in small:
         if values[index] > 1:
             yield f"{index} too small", (*values[:index], values[index] - 1, *values[index + 1 :])

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import weakref
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,7 @@ from dmlgpu.runtime.executor import Range, Resources
 from dmlgpu.runtime.specialization import SPECIALIZE_VARIABLE
 from dmlgpu.runtime.wgpu import GpuBackend, native
 from dmlgpu.runtime.wgpu.executable import GpuExecutable
-from tests.gpu.gpu_programs import add, words
+from tests.gpu.gpu_programs import add, with_text, words
 
 SOAK = Path(__file__).parents[2] / "scripts" / "soak.py"
 
@@ -58,7 +57,7 @@ def test_kernels_compiled_for_tools_are_not_cached(fresh: GpuBackend) -> None:
     fresh.compile_kernel(program, kernel)
     assert (len(fresh.pipelines), fresh.pipeline_cache.info.entries) == (0, 0)
     with pytest.raises(ShaderError, match="kernel"):
-        fresh.compile_kernel(program, replace(kernel, wgsl=kernel.wgsl.replace("let i", "let")))
+        fresh.compile_kernel(program, with_text(kernel, kernel.wgsl.replace("let i", "let")))
     assert len(fresh.prepare(program).new) == 1
 
 

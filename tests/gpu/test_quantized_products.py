@@ -189,7 +189,7 @@ def test_wrong_kernels_are_noticed(device: Device, file: str, right: str, wrong:
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        pytest.param("{{ center }}.0", "{{ center - 1 }}.0", id="another center"),
+        pytest.param("{{ center|f32 }}", "{{ (center - 1)|f32 }}", id="another center"),
         pytest.param("0xf000000u", "0x7000000u", id="the last integer of a word without its highest bit"),
         pytest.param("5.9604644775390625e-8, 5.9", "3.7252902984619140625e-9, 5.9", id="the factor of another place"),
         pytest.param("{{ rows - 1 }}u", "{{ rows - 2 }}u", id="the last row is another"),

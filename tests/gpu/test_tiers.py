@@ -70,8 +70,9 @@ def labels(backend: GpuBackend, run: Callable[[int], Any], rows: int) -> set[str
 
 def subtracting(self: RenderedKernel) -> RenderedKernel:
     """Stand in for ``with_constants``: subtracts where the kernel adds, so that results tell which one ran."""
-    text = with_constants(self).wgsl
-    return replace(self, wgsl=text.replace("(a + b)", "(a - b)"), parameters=())
+    special = with_constants(self)
+    body = special.source.body.replace("(a + b)", "(a - b)")
+    return replace(special, source=replace(special.source, body=body))
 
 
 with_constants: Any = RenderedKernel.with_constants.fget  # type: ignore[attr-defined]

@@ -64,14 +64,19 @@ def imported(source: str, package: str) -> set[str]:
     }
 
 
-def read_of_targets(source: str) -> set[str]:
-    """Return the attributes that a module reads from variables called ``target``, and from their policies."""
-    owners = (
+def attributes_of(source: str, *owners: str) -> set[str]:
+    """Return the attributes that a module reads from variables and attributes of some names."""
+    read = (
         (node.value.id if isinstance(node.value, ast.Name) else getattr(node.value, "attr", ""), node.attr)
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Attribute)
     )
-    return {attribute for owner, attribute in owners if owner in ("target", "_target", "policies")}
+    return {attribute for owner, attribute in read if owner in owners}
+
+
+def read_of_targets(source: str) -> set[str]:
+    """Return the attributes that a module reads from variables called ``target``, and from their policies."""
+    return attributes_of(source, "target", "_target", "policies")
 
 
 def test_rendering_imports_only_data_from_schedules():
@@ -83,21 +88,24 @@ def test_rendering_imports_only_data_from_schedules():
 
 
 def test_rendering_reads_only_features_and_binding_limits_of_targets():
-    """Sources depend on features, exact operations, checks, and locations of sizes; too many bindings are rejected."""
-    read = {attribute for source in modules("wgsl").values() for attribute in read_of_targets(source)}
-    assert read == {
-        "has",
-        "name",
-        "slots",
-        "bindings",
-        "max_binding_size",
-        "general",
-        "float16",
-        "division",
-        "policies",
-        "checked",
-        "specialized",
+    """Sources depend on features, exact operations, and checks; too many bindings are rejected."""
+    sources = modules("wgsl").values()
+    assert {attribute for source in sources for attribute in read_of_targets(source)} == {
+        *("has", "name", "slots", "bindings", "max_binding_size", "float16", "division"),
+        *("policies", "checked", "specialized"),
     }
+
+
+def test_templates_and_steps_do_not_know_whether_sizes_are_constants():
+    """One body serves both kinds of kernels."""
+    for name, source in modules("wgsl").items():
+        if name != "wgsl/render.py":
+            assert attributes_of(source, "policies") == set(), name
+
+
+def test_the_linker_reads_no_target():
+    source = (PACKAGE / "linker.py").read_text(encoding="utf-8")
+    assert imported(source, "dmlgpu.compiler") == set()
 
 
 def test_plans_are_made_and_rewritten_without_schedules():

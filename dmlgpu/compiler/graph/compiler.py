@@ -11,6 +11,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.common.timings import Timings
 from dmlgpu.compiler import operators
+from dmlgpu.compiler.aliasing import share_known
 from dmlgpu.compiler.graph.network import (
     SMALL_CONSTANT,
     Constant,
@@ -32,7 +33,6 @@ from dmlgpu.compiler.schedule.scheduling import as_schedule, can_bind, in_plain_
 from dmlgpu.compiler.schedule.steps.base import AnyScheduled, KernelStep, ScheduledPlan, ScheduledRepeat, ScheduledSteps
 from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl.render import render
-from dmlgpu.compiler.wgsl.sharing import share_known
 
 
 def lower_nodes(network: Network, target: Target) -> tuple[tuple[Step, ...], ...]:

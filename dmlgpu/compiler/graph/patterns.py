@@ -19,6 +19,7 @@ from dmlgpu.common import symbols
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.symbols import Recording
 from dmlgpu.common.variation import Variation
+from dmlgpu.compiler.aliasing import share_known
 from dmlgpu.compiler.graph.compiler import compile_network, plan_network
 from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.graph.step_patterns import Abstract, Group, ScheduledStep, StepPatterns, abstract
@@ -28,7 +29,6 @@ from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.schedule.memory import Use
 from dmlgpu.compiler.schedule.scheduling import check_count, copy_of_owned, memory_layout
 from dmlgpu.compiler.target import Target
-from dmlgpu.compiler.wgsl.sharing import share_known
 
 MAX_PATTERNS: Final = 8
 """Patterns of networks of one kind that are kept: plans differ where sizes are 1, or divide, or are large."""

@@ -19,13 +19,13 @@ from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.symbols import Recording, SymbolicNumber
 from dmlgpu.compiler.graph.compiler import schedule_named
 from dmlgpu.compiler.plan import Allocation, PlanBinding, Role
-from dmlgpu.compiler.program import Copy, RenderedKernel, Slot
+from dmlgpu.compiler.program import Copy, KernelSource, RenderedKernel, Slot
 from dmlgpu.compiler.schedule.memory import MemoryLayout
 from dmlgpu.compiler.schedule.scheduling import bytes_of
 from dmlgpu.compiler.schedule.steps.base import AnyScheduled, ScheduledRepeat, in_turns
 from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl.parameters import CONSTANTS, parameter_fields
-from dmlgpu.compiler.wgsl.render import Texts, kernels_of
+from dmlgpu.compiler.wgsl.render import Sources, kernels_of
 
 MAX_VARIANTS: Final = 64
 """Recordings of equal steps, for different sizes, that are kept."""
@@ -254,14 +254,14 @@ class _Kernel:
 
     Attributes:
         suffix: Of its label.
-        wgsl: Its text.
+        source: Its body and interface.
         slots: Per slot role and resource, and whether it is continued.
         parameters: Their count.
         copied: Slots between which it copies, and whether a copy is preferred; None if it is no copy.
     """
 
     suffix: str
-    wgsl: str
+    source: KernelSource
     slots: tuple[tuple[Role, int, bool], ...]
     parameters: int
     copied: tuple[int, int, bool] | None
@@ -280,6 +280,7 @@ class StepKernels:
     """
 
     def __init__(self, step: Abstract, values: Sequence[Any], target: Target):
+        self._is_special = target.policies.specialized
         symbolic, visit, recording = _symbolic(step, values)
         places = {binding: place for place, binding in enumerate(visit.bindings)}
         lanes = itertools.cycle([kernel.lanes for kernel, _ in in_turns([symbolic])])
@@ -290,7 +291,7 @@ class StepKernels:
         results: list[Any] = []
         kernels = []
         with recording.active():
-            for kernel in kernels_of(symbolic, "", Texts(target, target.moves_doubles)):
+            for kernel in kernels_of(symbolic, "", Sources(target, target.moves_doubles)):
                 for binding, part in kernel.slots:
                     results += (binding.offset + part.offset, part.size)
                 results += (*kernel.grid, *kernel.parameters)
@@ -301,7 +302,7 @@ class StepKernels:
                 count = len(kernel.parameters)
                 copied = None if copy is None else (copy.source, copy.destination, copy.preferred)
                 width = next(lanes)
-                kernels.append(_Kernel(f" x{width}" if width > 1 else "", kernel.wgsl, slots, count, copied))
+                kernels.append(_Kernel(f" x{width}" if width > 1 else "", kernel.source, slots, count, copied))
             bound = tuple(bytes_of(symbolic))
             results += [end for _, end in bound]
             self._replay = recording.replay(results)
@@ -328,7 +329,7 @@ class StepKernels:
                 source, destination, preferred = kernel.copied
                 copy = Copy(source, next(numbers), destination, next(numbers), next(numbers), preferred)
             text = f"{label}{kernel.suffix}"
-            rendered = RenderedKernel(text, kernel.wgsl, slots, grid, parameters=parameters, copy=copy)
+            rendered = RenderedKernel(text, kernel.source, slots, grid, (), parameters, copy, self._is_special)
             kernels.append((rendered, [place for _, place, _ in kernel.slots]))
         return UnboundGroup(kernels, [(role, place, next(numbers)) for role, place in self._bound])
 
@@ -396,7 +397,7 @@ class Group(NamedTuple):
                     slots.append(Slot(role, index, slot.offset, slot.size, slot.is_continued))
             label = f"{operator} {kernel.label.replace(_LABEL, self.label)}"
             yield RenderedKernel(
-                label, kernel.wgsl, tuple(slots), kernel.grid, parameters=kernel.parameters, copy=kernel.copy
+                label, kernel.source, tuple(slots), kernel.grid, (), kernel.parameters, kernel.copy, kernel.is_special
             )
 
 

@@ -1,5 +1,1 @@
-"""Rendering of plans as WGSL: templates, accessors, packing, walks, linker, literals."""
-
-from dmlgpu.compiler.wgsl.render import render
-
-__all__ = ["render"]
+"""WGSL of scheduled steps: templates, accessors, literals, and the linker, which writes what a body declares."""

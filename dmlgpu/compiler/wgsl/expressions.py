@@ -17,6 +17,7 @@ import numpy as np
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.wgsl.names import use
 from dmlgpu.compiler.wgsl.parameters import FloatParameter
 from dmlgpu.compiler.wgsl.types import Scalar, scalar_of
 
@@ -43,7 +44,7 @@ class TypedValue:
         """Return an attribute as a number of the type in which a body computes."""
         kind = scalar_of(data_type, target, portable=False)
         text = attribute_literal(number, kind)
-        return cls(text, kind, data_type, target, is_hidden="params" in text)
+        return cls(text, kind, data_type, target, is_hidden="opaque_zero" in text)
 
     def __str__(self) -> str:
         return self.text
@@ -99,20 +100,22 @@ class TypedValue:
             return self._with(f"(0u - {self})")
         if self.text.startswith("-"):
             return self._with(self.text[1:])  # a literal; two minus signs are WGSL's decrement operator
-        return self._with(f"negate_words({self})" if self.kind.is_words else f"(-{self})")
+        return self._with(f"{use('negate_words')}({self})" if self.kind.is_words else f"(-{self})")
 
     def _combine(self, operator: str, other: Operand) -> TypedValue:
         right = self._like(other)
         if not self.kind.is_words:
             left = self
             if operator in "*/" and self.kind is Scalar.F32 and self.is_hidden != right.is_hidden:
-                left, right = (side if side.is_hidden else side._with(f"opaque({side})") for side in (left, right))
+                left, right = (
+                    side if side.is_hidden else side._with(f"{use('opaque')}({side})") for side in (left, right)
+                )
             if operator == "/" and self.kind is Scalar.F32:
-                return self._with(f"divide_f32({left}, {right})")
+                return self._with(f"{use('divide_f32')}({left}, {right})")
             return self._with(f"({left} {operator} {right})")
         if operator not in _WORD_FUNCTIONS or self.kind is Scalar.F64_WORDS:
             raise self._lacks(f"arithmetic ({operator})")
-        return self._with(f"{_WORD_FUNCTIONS[operator]}({self}, {right})")
+        return self._with(f"{use(_WORD_FUNCTIONS[operator])}({self}, {right})")
 
     # ---- bits (the template language has no operators for them)
 
@@ -134,7 +137,7 @@ class TypedValue:
 
     def bit_count(self) -> TypedValue:
         """Return the number of bits that are 1, as UINT32."""
-        return TypedValue(f"bit_count_{self.kind}({self})", Scalar.U32, DataType.UINT32, self.target)
+        return TypedValue(f"{use(f'bit_count_{self.kind}')}({self})", Scalar.U32, DataType.UINT32, self.target)
 
     # ---- comparison
 
@@ -177,7 +180,7 @@ class TypedValue:
         if left.kind is Scalar.F64_WORDS:
             raise self._lacks("comparison")
         if left.kind is Scalar.F32 or left.kind.is_words:
-            return self._truth(f"{function}_{left.kind}({left}, {right})")
+            return self._truth(f"{use(f'{function}_{left.kind}')}({left}, {right})")
         return self._truth(f"({left} {operator} {right})")
 
     def select(self, yes: TypedValue, no: TypedValue) -> TypedValue:
@@ -221,11 +224,15 @@ class TypedValue:
             wide = self._wide().call(function, *(self._like(other)._wide() for other in others))
             return self._with(f"f16({wide})")
         arguments = ", ".join(str(value) for value in (self, *(self._like(other) for other in others)))
-        return self._with(f"{function}_{self.kind}({arguments})")
+        return self._with(f"{use(f'{function}_{self.kind}')}({arguments})")
 
     def _wide(self) -> TypedValue:
         """Return a native float16 as f32, which is exact."""
         return TypedValue(f"f32({self})", Scalar.F32, self.data_type, self.target) if self.kind is Scalar.F16 else self
+
+    @property
+    def _hidden(self) -> TypedValue:
+        return self._with(f"{use('opaque')}({self})")
 
     def _like(self, other: Operand) -> TypedValue:
         if not isinstance(other, TypedValue):
@@ -259,16 +266,18 @@ def convert(value: TypedValue, data_type: DataType, kind: Scalar) -> str:
     source = value.kind
     if value.is_float and _is_narrow_integer(data_type):
         low, high = integer_range(data_type)
-        return f"clamp({source}_to_{kind}({value}), {kind}({low}), {kind}({high}))"
+        return f"clamp({use(f'{source}_to_{kind}')}({value}), {kind}({low}), {kind}({high}))"
     if source is Scalar.F64_WORDS and data_type is DataType.FLOAT16:
-        return f"f64_words_to_f32_odd({value})"  # rounding to odd keeps the second rounding, to float16, correct
+        return (
+            f"{use('f64_words_to_f32_odd')}({value})"  # rounding to odd keeps the second rounding, to float16, correct
+        )
     if source is kind:
         return str(value)
     if source is Scalar.BOOL:
         return f"select({literal(0, kind)}, {literal(1, kind)}, {value})"
     if kind is Scalar.F32 and value.data_type.bits <= 16:
         return f"f32({value})"  # exact on every driver
-    return f"{source}_to_{kind}({value})"
+    return f"{use(f'{source}_to_{kind}')}({value})"
 
 
 def integer_range(data_type: DataType) -> tuple[int, int]:
@@ -293,7 +302,7 @@ def literal(number: float, kind: Scalar) -> str:
     if kind is Scalar.I32:
         return f"bitcast<i32>({low}u)" if low >> 31 else str(low)
     pair = f"vec2<u32>({low}u, {high}u)"
-    return {Scalar.I64: f"i64_of_words({pair})", Scalar.U64: f"u64_of_words({pair})"}.get(kind, pair)
+    return f"{use(f'{kind}_of_words')}({pair})" if kind in (Scalar.I64, Scalar.U64) else pair
 
 
 def _half(number: float) -> float:
@@ -313,7 +322,7 @@ def attribute_literal(number: float, kind: Scalar) -> str:
         value = np.float32(number)
     ordinary = abs(value) >= np.finfo(np.float32).smallest_normal
     if isinstance(number, FloatParameter) and kind is Scalar.F32 and ordinary and np.isfinite(value):
-        return number.token if abs(value) != 1 else f32_literal(value)
+        return number.text if abs(value) != 1 else f32_literal(value)
     text = f32_literal(value) if ordinary else _hidden(value)
     return f"f64({text})" if kind is Scalar.F64 else text
 
@@ -332,7 +341,7 @@ def f32_literal(number: Any) -> str:
 def _hidden(value: np.float32) -> str:
     """Return a float32 number that compilers cannot fold: its bits, combined with a zero from the parameter block."""
     bits = _bits(value)
-    return f"bitcast<f32>({bits:#010x}u | params.zero)" if bits else "bitcast<f32>(params.zero)"
+    return f"bitcast<f32>({bits:#010x}u | opaque_zero())" if bits else "bitcast<f32>(opaque_zero())"
 
 
 def _bits(value: np.float32) -> int:

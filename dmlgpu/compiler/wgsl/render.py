@@ -1,4 +1,4 @@
-"""Rendering of a schedule as kernels: source, bindings by role, grids."""
+"""Rendering of a schedule as kernels: bodies and interfaces, bindings by role, grids."""
 
 from __future__ import annotations
 
@@ -8,35 +8,54 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler.aliasing import OFFSET_ALIGNMENT
+from dmlgpu.compiler.linker import WORDS, BufferInterface, Interface
 from dmlgpu.compiler.plan import Allocation, PlanBinding
 from dmlgpu.compiler.plan.parts import signature
-from dmlgpu.compiler.program import Checks, Copy, Program, RenderedKernel, Slot, with_checks
+from dmlgpu.compiler.program import Checks, Copy, KernelSource, Program, RenderedKernel, Slot
 from dmlgpu.compiler.schedule.memory import MemoryLayout
 from dmlgpu.compiler.schedule.steps.base import AnyScheduled, KernelStep, ScheduledPlan, ScheduledRepeat
 from dmlgpu.compiler.target import Target
-from dmlgpu.compiler.wgsl.parameters import parameterized, resolve
-from dmlgpu.compiler.wgsl.spreading import Part, parts_of, slots_of, spread
+from dmlgpu.compiler.wgsl import names
+from dmlgpu.compiler.wgsl.parameters import parameterized
 from dmlgpu.compiler.wgsl.steps import render_step
-from dmlgpu.compiler.wgsl.writer import ShaderWriter
+from dmlgpu.compiler.wgsl.writer import EXTENSIONS, ShaderWriter
 
-Rendered: TypeAlias = tuple[str, tuple[int, ...], tuple[PlanBinding, ...], tuple[Part, ...]]
-"""Source, parameters, and, by slot, the bound resource and its part."""
+_CHECKED = frozenset({"for", "while", "loop", "workgroup"})
+"""Identifiers of WGSL without which a kernel has nothing that wgpu checks: loops, and workgroup memory."""
+
+_BARRIERS = frozenset({"workgroupBarrier", "storageBarrier"})
+
+
+@dataclass(frozen=True)
+class Part:
+    """Range of a binding, in bytes; ``is_continued`` if another part follows."""
+
+    offset: int
+    size: int
+    is_continued: bool = False
+
+
+Rendered: TypeAlias = tuple[KernelSource, tuple[int, ...], tuple[PlanBinding, ...], tuple[Part, ...]]
+"""KernelSource, parameters, and, by slot, the bound resource and its part."""
 
 
 def render(schedule: ScheduledPlan) -> Program:
-    """Return a schedule's kernels as text, with their bindings and grids. Those that run once, at initialization, read
-    sizes from their parameters, also on a specialized target.
+    """Return a schedule's kernels, with their bindings and grids. Those that run once, at initialization, read sizes
+    from their parameters, also on a specialized target.
 
     Raises:
         NotSupported: when the adapter lacks a feature or a limit that they need, or they are too many.
     """
     target = schedule.target
     memory = schedule.memory
-    texts = Texts(target.general, schedule.doubles), Texts(target, schedule.doubles)
+    sources = Sources(target, schedule.doubles)
     initialization, executed = (
-        tuple(kernel.placed(memory) for step in steps for kernel in kernels_of(step, schedule.operator, rendered))
-        for steps, rendered in zip((schedule.initialization, schedule.steps), texts, strict=True)
+        tuple(kernel.placed(memory) for step in steps for kernel in kernels_of(step, schedule.operator, sources))
+        for steps in (schedule.initialization, schedule.steps)
     )
+    if target.policies.specialized:
+        executed = tuple(kernel.with_constants for kernel in executed)
     return Program(
         schedule.operator,
         executed,
@@ -54,11 +73,11 @@ class UnplacedKernel:
 
     Attributes:
         slots: Resource of each slot, and its part.
-        label, wgsl, grid, parameters, copy: As in ``RenderedKernel``.
+        label, source, grid, parameters, copy: As in ``RenderedKernel``.
     """
 
     label: str
-    wgsl: str
+    source: KernelSource
     slots: tuple[tuple[PlanBinding, Part], ...]
     grid: tuple[int, int, int]
     parameters: tuple[int, ...]
@@ -67,10 +86,10 @@ class UnplacedKernel:
     def placed(self, memory: MemoryLayout) -> RenderedKernel:
         """Return the kernel with the offsets of a memory layout."""
         slots = tuple(_slot(binding, part, memory) for binding, part in self.slots)
-        return RenderedKernel(self.label, self.wgsl, slots, self.grid, parameters=self.parameters, copy=self.copy)
+        return RenderedKernel(self.label, self.source, slots, self.grid, parameters=self.parameters, copy=self.copy)
 
 
-def kernels_of(step: AnyScheduled, operator: str, texts: Texts) -> Iterator[UnplacedKernel]:
+def kernels_of(step: AnyScheduled, operator: str, sources: Sources) -> Iterator[UnplacedKernel]:
     """Yield the kernels of a step, iteration by iteration.
 
     Raises:
@@ -78,15 +97,15 @@ def kernels_of(step: AnyScheduled, operator: str, texts: Texts) -> Iterator[Unpl
     """
     repeat = step if isinstance(step, ScheduledRepeat) else ScheduledRepeat((step,), 1, ())
     advances = dict(repeat.advances)
-    rendered = [(kernel, *texts.of(kernel)) for kernel in repeat.steps]
+    rendered = [(kernel, *sources.of(kernel)) for kernel in repeat.steps]
     for turn in range(repeat.turns):
-        for kernel, text, parameters, bindings, parts in rendered:
+        for kernel, source, parameters, bindings, parts in rendered:
             label = f"{operator.lower()} {kernel.label}" + (f" x{kernel.lanes}" if kernel.lanes > 1 else "")
             slots = tuple(
                 (binding, replace(part, offset=part.offset + turn * advances.get(binding, 0)))
                 for binding, part in zip(bindings, parts, strict=True)
             )
-            yield UnplacedKernel(label, text, slots, kernel.launch.grid, parameters, _copy(kernel, bindings))
+            yield UnplacedKernel(label, source, slots, kernel.launch.grid, parameters, _copy(kernel, bindings))
 
 
 def _copy(step: KernelStep, bindings: Sequence[PlanBinding]) -> Copy | None:
@@ -99,7 +118,7 @@ def _copy(step: KernelStep, bindings: Sequence[PlanBinding]) -> Copy | None:
     return Copy(*places, math.prod(output.sizes) * unit, step.prefers_copy)
 
 
-class Texts:
+class Sources:
     """Cache of sources, bindings and their sizes, shared by steps that differ only in label and bindings."""
 
     def __init__(self, target: Target, doubles: bool):
@@ -113,17 +132,64 @@ class Texts:
             return _rendered(step, self._target, self._doubles)
         if key not in self._rendered:
             self._rendered[key] = _rendered(step, self._target, self._doubles), bindings
-        (text, parameters, bound, parts), before = self._rendered[key]
+        (source, parameters, bound, parts), before = self._rendered[key]
         own = dict(zip(before, bindings, strict=True))
-        return text, parameters, tuple(own[binding] for binding in bound), parts
+        return source, parameters, tuple(own[binding] for binding in bound), parts
 
 
 def _rendered(step: KernelStep, target: Target, doubles: bool) -> Rendered:
-    writer = ShaderWriter(target, doubles)
-    rendered, largest = (step, 0) if target.policies.specialized else parameterized(step)
-    text = writer.finish(render_step(rendered, writer))
+    sized, largest = parameterized(step)
+    own = names.Names(largest)
+    writer = ShaderWriter(target, own, doubles)
+    with names.active(own):
+        body, used = writer.finish(render_step(sized, writer))
     bound = [(buffer.binding, step.bound[buffer.binding]) for buffer in writer.buffers]
     parts = [parts_of(size, target.max_binding_size) for _, size in bound]
+    _check_bindings(bound, parts, target)
+    interface = Interface(
+        tuple(
+            _in_parts(writer.interface_of(buffer), every) for buffer, every in zip(writer.buffers, parts, strict=True)
+        ),
+        len(own.sizes),
+        tuple(own.divisors),
+        target.has("immediates"),
+        not _BARRIERS.isdisjoint(used),
+        target.has("shader-int64"),
+        tuple(extension for name, extension in EXTENSIONS.items() if name in used),
+    )
+    checks = Checks.ALL
+    if not target.policies.checked and not _CHECKED.isdisjoint(used):
+        checks = Checks.LOOPS if step.keeps_loop_bounds else Checks.NONE
+    source = KernelSource(body, interface, step.launch.workgroup, checks, tuple(own.files))
+    slots = interface.slots
+    resources = tuple(bound[index][0] for index, _ in slots)
+    return source, own.parameters, resources, tuple(parts[index][part] for index, part in slots)
+
+
+def parts_of(size: int, limit: int) -> tuple[Part, ...]:
+    """Return the parts in which ``size`` bytes are bound; all but the last have the maximum size."""
+    if size <= limit:
+        return (Part(0, size),)
+    whole = limit // OFFSET_ALIGNMENT * OFFSET_ALIGNMENT
+    starts = range(0, size, whole)
+    return tuple(Part(start, min(whole, size - start), start + whole < size) for start in starts)
+
+
+def _in_parts(buffer: BufferInterface, parts: Sequence[Part]) -> BufferInterface:
+    """Return a buffer that is bound in parts.
+
+    Raises:
+        NotSupported: If it has several, and is updated atomically.
+    """
+    if len(parts) == 1:
+        return buffer
+    if buffer.block not in WORDS or "atomic" in buffer.block:
+        raise NotSupported(f"a tensor that is updated atomically must fit one binding, got {len(parts)} parts")
+    return replace(buffer, part_blocks=parts[0].size // (4 * WORDS[buffer.block]), parts=len(parts))
+
+
+def _check_bindings(bound: Sequence[tuple[PlanBinding, int]], parts: Sequence[Sequence[Part]], target: Target) -> None:
+    """Raise NotSupported if a kernel binds more than an adapter can."""
     if len(bound) > target.slots:
         raise NotSupported(f"{len(bound)} buffers in one kernel exceed what {target.name!r} binds ({target.slots})")
     if sum(map(len, parts)) > target.bindings:
@@ -134,17 +200,6 @@ def _rendered(step: KernelStep, target: Target, doubles: bool) -> Rendered:
             f"{target.max_binding_size:,} at once and has {target.bindings} bindings; split the tensors, for example "
             "along axis 0"
         )
-    slots = slots_of(parts)
-    text = spread(text, parts) if len(slots) > len(bound) else text
-    text, parameters = (text, ()) if target.policies.specialized else resolve(text, len(slots), largest, target)
-    if not target.policies.checked:
-        text = with_checks(text, Checks.LOOPS if step.keeps_loop_bounds else Checks.NONE)
-    return (
-        text,
-        parameters,
-        tuple(bound[index][0] for index, _ in slots),
-        tuple(parts[index][part] for index, part in slots),
-    )
 
 
 def _slot(binding: PlanBinding, part: Part, memory: MemoryLayout) -> Slot:

@@ -1,20 +1,27 @@
-"""Shader files: their folder, and their strict template language."""
+"""Shader files: their folder, and their strict template language.
+
+Templates are WGSL with expressions. When a file is loaded, identifiers that need it are looked up (``names``): library
+functions, names that a file declares at module level, and names of accessors, all of which may be in a namespace.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import re
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
 import jinja2
+from jinja2.ext import Extension
+from jinja2.lexer import Token, TokenStream
 
 from dmlgpu.common import symbols
-from dmlgpu.compiler.program_cache import without_files
+from dmlgpu.compiler.wgsl import names, parameters
 
 SUFFIX = ".wgsl"
 
@@ -47,11 +54,11 @@ def source(file: str) -> str:
 
 @contextlib.contextmanager
 def replaced(file: str, text: str) -> Iterator[None]:
-    """Replace the text of a shader file within the context, by a mutant for tests of tests."""
+    """Replace the text of a shader file within the context, by a mutant for tests of tests. Combine it with
+    ``program_cache.without_files``: the compiler is not the one on the disk."""
     _replaced[file] = text
     try:
-        with without_files():
-            yield
+        yield
     finally:
         del _replaced[file]
 
@@ -80,6 +87,173 @@ def _load(name: str) -> tuple[str, None, Callable[[], bool]] | None:
     return _HEADER.sub("", text), None, lambda: source(name) == text
 
 
+# ---- identifiers
+
+_DECLARATION = re.compile(r"(?:^|%\})(?:fn|alias|const|struct|var(?:<\w+>)?)\s+(\w+)(\{\{)?", re.MULTILINE)
+_ACCESSOR = re.compile(r"\w+_(?:load|at|s|t|unit|base|index|bits|words\d*|doubles|of)")
+_IDENTIFIER = re.compile(r"//[^\n]*|(?<![\w.])[A-Za-z_]\w*")
+NOTED = frozenset(["for", "while", "loop", "workgroup", "workgroupBarrier", "storageBarrier", "f16", "coop_mat16x16"])
+"""Identifiers of WGSL of which the linker has to know that a text uses them."""
+
+
+def declared(file: str) -> frozenset[str]:
+    """Return the names that a shader file declares at module level."""
+    return frozenset(name for name, _ in _DECLARATION.findall(original(file)))
+
+
+@functools.cache
+def library() -> frozenset[str]:
+    """Return the names that the files in ``shaders/lib`` declare."""
+    return frozenset().union(*map(declared, files("lib")))
+
+
+_TAKEN_IN = re.compile(r"\{% (?:include|import) ([^%]*)%\}")
+_PATH = re.compile(r"\"(\w+/\w+)\"")
+
+
+@dataclass(frozen=True)
+class _Declared:
+    """Names that are looked up in a file: those that it may share a namespace with.
+
+    Attributes:
+        names: Whole names.
+        beginnings: Beginnings of names that end with an expression.
+    """
+
+    names: frozenset[str]
+    beginnings: tuple[str, ...]
+
+    def has(self, identifier: str) -> bool:
+        """Return whether an identifier may be in a namespace, or be a type."""
+        is_declared = identifier in self.names or identifier.startswith(self.beginnings)
+        return is_declared or bool(_ACCESSOR.fullmatch(identifier))
+
+
+@functools.cache
+def _taken_in(file: str) -> frozenset[str]:
+    """Return the files that a file includes or imports."""
+    return frozenset(_PATH.findall(" ".join(_TAKEN_IN.findall(original(file)))))
+
+
+@functools.cache
+def _family(file: str) -> frozenset[str]:
+    """Return a file, and all that may be rendered in its namespace: what it takes in, and what takes it in."""
+    family, pending = {file}, [file]
+    while pending:
+        inner = _taken_in(pending.pop()) - family
+        family |= inner
+        pending += inner
+    every = (each for folder in folders() if folder != "lib" for each in files(folder))
+    outer = {each for each in every if file in _taken_in(each) and each != file}
+    return frozenset(family).union(*(_family(each) for each in outer))
+
+
+@functools.cache
+def _names_of(file: str) -> _Declared:
+    """Return the names that a file and its family declare."""
+    matches = [match for each in _family(file) for match in _DECLARATION.findall(original(each))]
+    names = frozenset(name for name, is_open in matches if not is_open)
+    return _Declared(names, tuple({name for name, is_open in matches if is_open}))
+
+
+class _Identifiers(Extension):
+    """Marks identifiers in the text of templates."""
+
+    def filter_stream(self, stream: TokenStream) -> Iterable[Token]:
+        """Yield the tokens of a template, with calls in place of the identifiers that are looked up."""
+        before, declared = "", _names_of(stream.name or "access/types")
+        for token in stream:
+            if token.type != "data":
+                before = token.type
+                yield from _with_uses(token)
+                continue
+            after, text, position = stream.current.type, token.value, 0
+            for match in _IDENTIFIER.finditer(text):
+                identifier = match[0]
+                # of a name that begins with an expression
+                is_end = match.start() == 0 and before == "variable_end" and identifier.startswith("_")
+                is_begin = match.end() == len(text) and after == "variable_begin"
+                function = _function_of(identifier, declared, is_begin=is_begin)
+                if is_end or function is None:
+                    continue
+                yield Token(token.lineno, "data", text[position : match.start()])
+                yield from _called(token.lineno, function, identifier)
+                position = match.end()
+            yield Token(token.lineno, "data", text[position:])
+            before = "data"
+
+
+def _function_of(identifier: str, declared: _Declared, *, is_begin: bool) -> str | None:
+    """Return the function that looks an identifier up, if any does; of a beginning, an expression is the rest."""
+    if is_begin:
+        return "scoped" if identifier in declared.beginnings else None
+    if _is_noted(identifier):
+        return "use"
+    return "resolved" if declared.has(identifier) else None
+
+
+def _is_noted(identifier: str) -> bool:
+    return identifier in NOTED or identifier in library()
+
+
+def _called(line: int, function: str, identifier: str) -> Iterator[Token]:
+    """Yield the tokens of an expression that calls a function with an identifier."""
+    yield Token(line, "variable_begin", "")
+    yield from _call(line, function, identifier)
+    yield Token(line, "variable_end", "")
+
+
+def _call(line: int, function: str, *arguments: str) -> Iterator[Token]:
+    yield Token(line, "name", function)
+    yield Token(line, "lparen", "(")
+    for index, argument in enumerate(arguments):
+        if index:
+            yield Token(line, "comma", ",")
+        yield Token(line, "string", argument)
+    yield Token(line, "rparen", ")")
+
+
+def _with_uses(token: Token) -> Iterator[Token]:
+    """Yield a token of an expression; a string that names functions of the library becomes a call that notes them."""
+    used = []
+    if token.type == "string":
+        used = [name for name in _IDENTIFIER.findall(token.value) if _is_noted(name)]
+    if used:
+        yield from _call(token.lineno, "using", token.value, *used)
+    else:
+        yield token
+
+
+def _using(text: str, *used: str) -> str:
+    """Return a text that uses identifiers."""
+    for name in used:
+        names.use(name)
+    return text
+
+
+_GLOBALS: dict[str, Callable[..., Any]] = {
+    "scoped": lambda name: names.current().scoped(name),
+    "resolved": lambda name: names.current().resolved(name),
+    "use": names.use,
+    "using": _using,
+    "type_of": lambda name: names.current().type_of(name),
+    "name_type": lambda name, wgsl: names.current().name_type(name, wgsl),
+    "div": parameters.quotient,
+    "mod": parameters.remainder,
+}
+"""Functions of all templates."""
+
+_FILTERS: dict[str, Callable[..., Any]] = {
+    "constant": parameters.constant,
+    "i32": parameters.as_i32,
+    "f32": parameters.as_f32,
+}
+"""Filters of integers: where WGSL requires a constant, and as numbers of other types than u32."""
+
+
+# ---- rendering
+
+
 class _Environment(jinja2.Environment):
     """Context of Jinja2 that is faster for many small templates."""
 
@@ -91,7 +265,8 @@ class _Environment(jinja2.Environment):
 @functools.cache
 def environment() -> jinja2.Environment:
     """Return the environment of all templates, with its tests and filters."""
-    return _Environment(
+    environment = _Environment(
+        extensions=[_Identifiers],
         loader=jinja2.FunctionLoader(_load),
         undefined=jinja2.StrictUndefined,
         autoescape=False,
@@ -101,6 +276,9 @@ def environment() -> jinja2.Environment:
         cache_size=-1,  # bounded by the files: no limit, hence no order of use to track
         line_statement_prefix="# ",
     )
+    environment.globals.update(_GLOBALS)
+    environment.filters.update(_FILTERS)
+    return environment
 
 
 def render(file: str, **values: Any) -> str:
@@ -109,6 +287,7 @@ def render(file: str, **values: Any) -> str:
     Raises:
         jinja2.UndefinedError: when the file uses an undefined value.
     """
+    names.current().files[file] = None
     text = symbols.settled(environment().get_template(file).render(values))
     return f"// ---- shaders/{file}{SUFFIX}\n{text.strip()}\n"
 

@@ -10,6 +10,7 @@ from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.plan import PlanTensor, View
 from dmlgpu.compiler.rewrites.packing import PackedTensor
 from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.wgsl.names import use
 
 
 class Scalar(enum.StrEnum):
@@ -70,7 +71,7 @@ def scalar_of(data_type: DataType, target: Target, portable: bool) -> Scalar:
         NotSupported: For FLOAT64 arithmetic on an adapter without float64.
     """
     if data_type is DataType.FLOAT16 and target.has("shader-f16") and not portable:
-        return Scalar.F16
+        return Scalar(use("f16"))
     if data_type in _NARROW:
         return _NARROW[data_type]
     native, pair, feature = _WIDE[data_type]
@@ -82,6 +83,9 @@ def scalar_of(data_type: DataType, target: Target, portable: bool) -> Scalar:
         raise NotSupported(f"FLOAT64 arithmetic needs the adapter feature {feature}, which {target.name!r} lacks")
     return pair
 
+
+PAIR = "vec4<u64>"
+"""Block of two units of 16 bytes, which adapters with 64-bit words read and write at once."""
 
 _BLOCKS = {64: "vec2<u32>", 128: "vec4<u32>"}
 
@@ -161,7 +165,7 @@ def decode(a: TensorAccess) -> str:
     if a.view is View.RAW:
         return "word" if a.unit_bits >= 32 else f"extractBits(word, shift, {a.unit_bits}u)"
     if a.data_type.bits == 64:
-        return {Scalar.I64: "i64_of_words(word)", Scalar.U64: "u64_of_words(word)"}.get(a.kind, "word")
+        return f"{use(f'{a.kind}_of_words')}(word)" if a.kind in (Scalar.I64, Scalar.U64) else "word"
     width = a.data_type.bits
     lanes = [_decode_lane(a, *_word_of(lane, a.unit_bits, width)) for lane in range(1 if a.splat else a.lanes)]
     return lanes[0] if a.lanes == 1 else f"{a.unit}({', '.join(lanes)})"
@@ -170,7 +174,7 @@ def decode(a: TensorAccess) -> str:
 def _decode_lane(a: TensorAccess, word: str, shift: str) -> str:
     bits = a.data_type.bits
     if a.data_type is DataType.FLOAT16:
-        return f"{a.kind}_of_half(extractBits({word}, {shift}, 16u))"
+        return f"{use(f'{a.kind}_of_half')}(extractBits({word}, {shift}, 16u))"
     if bits < 32:
         source = f"bitcast<i32>({word})" if a.kind is Scalar.I32 else word
         return f"extractBits({source}, {shift}, {bits}u)"
@@ -182,7 +186,7 @@ def encode(a: TensorAccess) -> str:
     if a.view is View.RAW:
         return "value"
     if a.data_type.bits == 64:
-        return {Scalar.I64: "words_of_i64(value)", Scalar.U64: "words_of_u64(value)"}.get(a.kind, "value")
+        return f"{use(f'words_of_{a.kind}')}(value)" if a.kind in (Scalar.I64, Scalar.U64) else "value"
     if a.lanes == 1:
         return _encode_lane(a, "value")
     words: dict[str, list[str]] = {}
@@ -198,7 +202,7 @@ def encode(a: TensorAccess) -> str:
 def _encode_lane(a: TensorAccess, value: str) -> str:
     bits = a.data_type.bits
     if a.data_type is DataType.FLOAT16:
-        return f"half_of_{a.kind}({value})"
+        return f"{use(f'half_of_{a.kind}')}({value})"
     if bits < 32:
         return f"extractBits(bitcast<u32>({value}), 0u, {bits}u)"
     return value if a.kind is Scalar.U32 else f"bitcast<u32>({value})"
@@ -209,7 +213,7 @@ def edge(data_type: DataType, kind: Scalar, lanes: int, expression: str) -> str:
     if data_type.bits >= 32 or kind is Scalar.F16:
         return expression
     if data_type is DataType.FLOAT16:
-        return f"round_to_half{'' if lanes == 1 else lanes}({expression})"
+        return f"{use(f'round_to_half{lanes if lanes > 1 else str()}')}({expression})"
     return f"extractBits({expression}, 0u, {data_type.bits}u)"
 
 

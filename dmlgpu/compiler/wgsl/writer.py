@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler.linker import DOUBLE, BufferInterface
 from dmlgpu.compiler.plan import (
     AffineView,
     Apply,
@@ -26,12 +26,12 @@ from dmlgpu.compiler.plan import (
 from dmlgpu.compiler.rewrites.packing import is_paired
 from dmlgpu.compiler.schedule.steps.base import KernelStep
 from dmlgpu.compiler.target import Division, Float16Conversions, Float16Encoding, Target
-from dmlgpu.compiler.wgsl import templates
+from dmlgpu.compiler.wgsl import library, templates
 from dmlgpu.compiler.wgsl.expressions import TypedValue
-from dmlgpu.compiler.wgsl.linker import expand_arrays, link, prefix
-from dmlgpu.compiler.wgsl.sharing import PAIR, Variable, in_doubles, stored_as
+from dmlgpu.compiler.wgsl.names import Names, use
 from dmlgpu.compiler.wgsl.types import (
     LANE_NAMES,
+    PAIR,
     Scalar,
     TensorAccess,
     access,
@@ -47,8 +47,8 @@ MODULUS = 1 << 32
 
 SLICE = "layout/slice1"
 
-_EXTENSIONS = {"f16": re.compile(r"\bf16\b"), "wgpu_cooperative_matrix": re.compile(r"\bcoop_mat16x16\b")}
-"""WGSL extensions that a source must enable, by a word in it that needs them."""
+EXTENSIONS = {"f16": "f16", "coop_mat16x16": "wgpu_cooperative_matrix"}
+"""WGSL extensions that a text must enable, by the type that needs them."""
 
 
 _BETWEEN = {
@@ -61,12 +61,44 @@ _BETWEEN = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass
 class BoundBuffer:
-    """One storage variable of a kernel: a resource in blocks of one width."""
+    """A buffer of a kernel, and the names by which templates access it.
+
+    Attributes:
+        binding: Its resource.
+        block: WGSL type of the blocks that are read and written.
+        index: Its index among the buffers of the kernel.
+        loads, stores: Whether the text reads and writes blocks, other than atomically.
+    """
 
     binding: PlanBinding
     block: str
+    index: int
+    loads: bool = False
+    stores: bool = False
+
+    @property
+    def load(self) -> str:
+        """Function that reads a block by its index."""
+        self.loads = True
+        return f"load{self.index}"
+
+    @property
+    def store(self) -> str:
+        """Function that writes a block by its index."""
+        self.stores = True
+        return f"store{self.index}"
+
+    @property
+    def base(self) -> str:
+        """Function that returns the first word of the tensor in the array."""
+        return f"base{self.index}"
+
+    @property
+    def atomics(self) -> str:
+        """Array, of a buffer that is updated atomically."""
+        return f"buffer{self.index}"
 
 
 @dataclass(frozen=True)
@@ -112,22 +144,24 @@ class ShaderWriter:
 
     Args:
         target: Features and limits of the adapter.
+        names: Names in the text of the kernel, which are ``active`` as long as it is rendered.
         doubles: Whether two words are read and written as one 64-bit number.
     """
 
-    def __init__(self, target: Target, doubles: bool = False):
-        self.target, self._doubles = target, doubles
+    def __init__(self, target: Target, names: Names, doubles: bool = False):
+        self.target, self._doubles, self.names = target, doubles, names
         self.buffers: list[BoundBuffer] = []
         self._functions: list[str] = []  # of virtual tensors, each in its own namespace
         self._namespaces: dict[object, str] = {}
 
     # ---- tensors in memory
 
-    def _slot(self, tensor: PlanTensor, block: str) -> int:
-        buffer = BoundBuffer(tensor.binding, block)
-        if buffer not in self.buffers:
-            self.buffers.append(buffer)
-        return self.buffers.index(buffer)
+    def _buffer(self, tensor: PlanTensor, block: str) -> BoundBuffer:
+        for buffer in self.buffers:
+            if (buffer.binding, buffer.block) == (tensor.binding, block):
+                return buffer
+        self.buffers.append(BoundBuffer(tensor.binding, block, len(self.buffers)))
+        return self.buffers[-1]
 
     def _address(self, name: str, tensor: PlanTensor, a: TensorAccess, block: str) -> dict[str, Any]:
         """Return the template values for the offsets of a tensor's units."""
@@ -137,11 +171,11 @@ class ShaderWriter:
             if stride and (type(size) is not int or size > 1)  # parameters of value 1 share kernels with all others
         ]
         return {
-            "name": name,
+            "name": self.names.scoped(name),
             "rank": tensor.rank,
             "scalar": a.scalar,
             "unit": a.unit,
-            "slot": self._slot(tensor, block),
+            "buffer": self._buffer(tensor, block),
             "shift": a.base_shift,
             "offset": tensor.offset,
             "terms": terms,
@@ -165,8 +199,8 @@ class ShaderWriter:
         count = WORD_BITS // tensor.unit_bits
         return templates.render(
             "access/words",
-            name=name,
-            slot=self._slot(tensor, "u32"),
+            name=self.names.scoped(name),
+            buffer=self._buffer(tensor, "u32"),
             count=count,
             counts=sorted(set(counts)),
             last=tensor.reach * 8 // WORD_BITS - 1,
@@ -208,15 +242,17 @@ class ShaderWriter:
             else self._element(source, raw, portable)
         )
 
-    def finish(self, text: str) -> str:
-        """Return the whole shader: head, library, virtual tensors, and a text."""
-        variables = [Variable(f"buffer{index}", buffer.block) for index, buffer in enumerate(self.buffers)]
-        blocks = [stored_as(variable.block, self._doubles) for variable in variables]
-        head = templates.render("access/head", buffers=blocks, immediates=self.target.has("immediates"))
-        whole = head + in_doubles("".join(self._functions) + text, variables, self._doubles)
-        linked = expand_arrays(link(whole, native_functions(self.target.float16, self.target.division)))
-        enabled = [extension for extension, used in _EXTENSIONS.items() if used.search(linked)]
-        return "".join(f"enable {extension};\n" for extension in enabled) + linked
+    def finish(self, text: str) -> tuple[str, set[str]]:
+        """Return the body of the kernel: the library functions that it needs, its virtual tensors, and a text; and all
+        identifiers of WGSL and the library that it uses."""
+        replaced = native_functions(self.target.float16, self.target.division)
+        used = library.with_needs(self.names.used, replaced)
+        return library.text_of(used, replaced) + "".join(self._functions) + text, used
+
+    def interface_of(self, buffer: BoundBuffer) -> BufferInterface:
+        """Return how the linker binds a buffer, as a whole: ``doubles`` makes 64-bit numbers of pairs of words."""
+        stored = DOUBLE.get(buffer.block, buffer.block) if self._doubles else buffer.block
+        return BufferInterface(buffer.block, stored, buffer.loads, buffer.stores)
 
     def source(self, name: str, source: Source, raw: bool, portable: bool) -> str:
         """Return the accessor of a source, in memory or virtual."""
@@ -230,14 +266,19 @@ class ShaderWriter:
         if raw:
             block = _raw_block(source)
             return templates.render(
-                "access/virtual", name=name, rank=len(source.sizes), scalar=block, unit=block, value=value
+                "access/virtual",
+                name=self.names.scoped(name),
+                rank=len(source.sizes),
+                scalar=block,
+                unit=block,
+                value=value,
             )
         value = edge(source.data_type, kind, lanes, value)
         requested = scalar_of(source.data_type, self.target, portable)
         value = self.between(value, kind, requested, lanes)
         return templates.render(
             "access/virtual",
-            name=name,
+            name=self.names.scoped(name),
             rank=len(source.sizes),
             scalar=requested.wgsl,
             unit=vector(requested, lanes),
@@ -263,14 +304,15 @@ class ShaderWriter:
         if new:
             kind = self._kind(body, raw, portable)
             block = _raw_block(body) if raw else None
-            types = templates.render(
-                "access/types",
-                name="output",
-                rank=len(body.sizes),
-                scalar=block or kind.wgsl,
-                unit=block or vector(kind, body.lanes),
-            )
-            self._functions.append(prefix(types + self._defined(body, raw, portable), namespace))
+            with self.names.within(namespace):
+                types = templates.render(
+                    "access/types",
+                    name=self.names.scoped("output"),
+                    rank=len(body.sizes),
+                    scalar=block or kind.wgsl,
+                    unit=block or vector(kind, body.lanes),
+                )
+                self._functions.append(types + self._defined(body, raw, portable))
         return namespace
 
     def _element(self, body: Body, raw: bool, portable: bool) -> str:
@@ -296,7 +338,7 @@ class ShaderWriter:
                 "FLOAT64 arithmetic fused with a conversion needs the adapter feature shader-int64,"
                 f" which {self.target.name!r} lacks"
             )
-        return f"{_BETWEEN[own, requested]}({expression})"
+        return f"{use(_BETWEEN[own, requested])}({expression})"
 
     # ---- regions of element-wise bodies
 
@@ -353,15 +395,18 @@ class ShaderWriter:
         one."""
         data_types = {name: source.data_type for name, source in body.inputs}
         arguments = {name: TypedValue(name, kind, data_types[name], self.target) for name, kind in kinds.items()}
-        output = BodyOutput(
-            body.data_type, self._kind(body, False, body.portable), body.portable, body.sizes, self.target
-        )
-        aliases = "".join(f"alias {name}_s = {kind.wgsl};\n" for name, kind in kinds.items())
-        aliases += f"alias output_s = {output.kind.wgsl};\n"
-        text = aliases + templates.render(body.file, output=output, **arguments, **self._literals(body))
-        namespace, new = self._namespace(text, "apply")
+        output = BodyOutput(body.data_type, self._kind(body, False, body.portable), body.portable, (), self.target)
+        literals = self._literals(body)
+        types = tuple((name, kind, data_types[name]) for name, kind in kinds.items())
+        texts = tuple((name, str(value)) for name, value in literals.items())
+        key = body.file, types, output.data_type, output.kind, output.portable, texts
+        namespace, new = self._namespace(key, "apply")
         if new:
-            self._functions.append(prefix(text, namespace))
+            with self.names.within(namespace):
+                aliases = "".join(f"alias {namespace}{name}_s = {kind.wgsl};\n" for name, kind in kinds.items())
+                aliases += f"alias {namespace}output_s = {output.kind.wgsl};\n"
+                text = templates.render(body.file, output=output, **arguments, **literals)
+                self._functions.append(aliases + text)
         return f"{namespace}apply"
 
     def _literals(self, body: Body) -> dict[str, Any]:
@@ -415,7 +460,7 @@ class _RegionWriter:
             return self.writer.between(argument, own, requested, source.lanes)
         name = f"i{len(self.accessors)}"
         self.accessors.append(self.writer.source(name, source, self.raw, portable))
-        return f"{name}_load(at)"
+        return f"{self.writer.names.scoped(name)}_load(at)"
 
     def _applied(self, body: Body, is_root: bool) -> str:
         names = [self.value(source, body.portable) for _, source in body.inputs]

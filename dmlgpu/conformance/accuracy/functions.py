@@ -11,10 +11,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.compiler import wgsl
+from dmlgpu.compiler.linker import BufferInterface, Interface
 from dmlgpu.compiler.plan import Role
-from dmlgpu.compiler.program import Program, RenderedKernel, Slot
-from dmlgpu.compiler.wgsl.linker import link
+from dmlgpu.compiler.program import KernelSource, Program, RenderedKernel, Slot
+from dmlgpu.compiler.wgsl import library
 from dmlgpu.runtime.executor import Range, Resources, ShaderBackend
 
 Doubles: TypeAlias = NDArray[np.float64]
@@ -234,19 +234,22 @@ WORKGROUP = 64
 ROW = 32768  # workgroups in one row of a grid
 
 
-def kernel(function: str, operands: int, units: int, immediates: bool, prelude: str = "") -> str:
+def kernel(function: str, operands: int, units: int, immediates: bool, prelude: str = "") -> KernelSource:
     """Return a shader that applies a function, of the library or of the prelude, to blocks of four numbers."""
-    head = wgsl.templates.render("access/head", buffers=["vec4<f32>"] * (operands + 1), immediates=immediates)
     names = [f"v{index}" for index in range(operands)]
-    loads = "".join(f"    let {name} = buffer{index}[i];\n" for index, name in enumerate(names))
+    loads = "".join(f"    let {name} = load{index}(i);\n" for index, name in enumerate(names))
     lanes = ", ".join(f"{function}({', '.join(f'{name}.{lane}' for name in names)})" for lane in "xyzw")
-    return link(
-        f"{head}{prelude}@compute @workgroup_size({WORKGROUP})\n"
+    needed = library.with_needs(library.mentioned(f"{prelude} {function}"))
+    body = (
+        f"{library.text_of(needed)}{prelude}@compute @workgroup_size({WORKGROUP})\n"
         "fn main(@builtin(global_invocation_id) id: vec3<u32>) {\n"
         f"    let i = id.x + id.y * {ROW * WORKGROUP}u;\n"
         f"    if (i >= {units}u) {{ return; }}\n{loads}"
-        f"    buffer{operands}[i] = vec4<f32>({lanes});\n}}\n"
+        f"    store{operands}(i, vec4<f32>({lanes}));\n}}\n"
     )
+    block = "vec4<f32>"
+    inputs, output = BufferInterface(block, block), BufferInterface(block, block, loads=False, stores=True)
+    return KernelSource(body, Interface((inputs,) * operands + (output,), immediates=immediates), WORKGROUP)
 
 
 class FunctionRun:
@@ -263,8 +266,8 @@ class FunctionRun:
         groups = -(-units // WORKGROUP)
         grid = (min(groups, ROW), -(-groups // ROW), 1)
         slots = tuple(Slot(Role.INPUT, index, 0, self.size) for index in range(len(self._ranges)))
-        text = kernel(function, len(operands), units, immediates, prelude)
-        shader = RenderedKernel(function, text, slots, grid)
+        source = kernel(function, len(operands), units, immediates, prelude)
+        shader = RenderedKernel(function, source, slots, grid)
         program = Program(function, (shader,), immediates=immediates)
         self.kernels = program.summaries
         self._work = backend.prepare(program).bind(Resources(tuple(self._ranges), ()))

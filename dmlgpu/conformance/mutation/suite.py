@@ -14,13 +14,10 @@ import numpy as np
 
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.errors import InvalidArgument, NotSupported, ShaderError
-from dmlgpu.compiler import aliasing
 from dmlgpu.compiler import stages as compiler
-from dmlgpu.compiler.plan import Role
-from dmlgpu.compiler.program import RenderedKernel, Slot
+from dmlgpu.compiler.program_cache import without_files
 from dmlgpu.compiler.target import Profile, Target
-from dmlgpu.compiler.wgsl import linker, templates
-from dmlgpu.compiler.wgsl.sharing import share, shared_texts
+from dmlgpu.compiler.wgsl import library, templates
 from dmlgpu.conformance.accuracy.functions import FUNCTIONS, LibraryFunction, kernel
 from dmlgpu.conformance.cases.case import Case
 from dmlgpu.conformance.cases.registry import case_by_name
@@ -39,7 +36,6 @@ from dmlgpu.conformance.running.runner import run_case, with_folded_grids
 from dmlgpu.conformance.suites.accuracy import AccuracySuite
 from dmlgpu.conformance.suites.hazards import HazardSuite
 from dmlgpu.conformance.suites.operators import OperatorSuite
-from dmlgpu.conformance.suites.programs import DispatchStep
 from dmlgpu.conformance.suites.special_values import INFIX, SpecialValueSuite
 from dmlgpu.runtime import wgpu as gpu
 from dmlgpu.runtime.adapters import adapters
@@ -69,8 +65,7 @@ def function_of(name: str) -> LibraryFunction | None:
 def clear_caches() -> None:
     """Clear caches of rendered shaders, whose files have changed."""
     compiler.programs.clear()
-    shared_texts.clear()
-    for cached in (linker.library, linker.calls):
+    for cached in (library.declarations, library.uses):
         cached.cache_clear()
 
 
@@ -78,36 +73,22 @@ def shaders(name: str, target: Target) -> tuple[str, ...]:
     """Return the source of the kernels of a case; empty if the adapter lacks a required feature."""
     function = function_of(name)
     if function is not None:
-        return (kernel(function.name, function.operands, 1, target.has("immediates")),)
+        return (kernel(function.name, function.operands, 1, target.has("immediates")).body,)
     if HAZARDS.has(name):
         program = HAZARDS.program(name)
         target = target.with_policies(deterministic=target.policies.deterministic or program.deterministic)
         steps = dict.fromkeys(step for steps in program.lists for step in steps)
-        return tuple(dict.fromkeys(text for step in steps for text in _shaders_as_bound(step, target)))
-    return tuple(kernel.wgsl for kernel in _kernels_of(case_of(name).desc, target))
+        return tuple(dict.fromkeys(text for step in steps for text in _texts_of(step.desc, target)))
+    return _texts_of(case_of(name).desc, target)
 
 
-def _kernels_of(desc: OperatorDesc, target: Target) -> tuple[RenderedKernel, ...]:
+def _texts_of(desc: OperatorDesc, target: Target) -> tuple[str, ...]:
+    """Return the source of the kernels of an operator; shader files do not depend on bindings."""
     try:
         program = compiler.compile_operator(desc, target)
     except NotSupported:
         return ()
-    return (*program.kernels, *program.initialization)
-
-
-def _shaders_as_bound(step: DispatchStep, target: Target) -> Iterator[str]:
-    """Yield the WGSL of a dispatch's kernels, rendered for the slots that meet in its memory."""
-    tensors = {Role.INPUT: step.sources, Role.OUTPUT: step.targets}
-
-    def place(slot: Slot) -> aliasing.Range:
-        bound = tensors[slot.role][slot.index] if slot.role in tensors else None
-        if bound is None:
-            return (slot.role, slot.index), slot.offset, slot.size
-        return bound[1].buffer, bound[1].offset + slot.offset, slot.size
-
-    for alone in _kernels_of(step.desc, target):
-        layout = aliasing.layout(list(map(place, alone.slots)), alone.bindings, aliasing.OFFSET_ALIGNMENT)
-        yield share(step.desc.operator, alone, layout.bindings).wgsl
+    return tuple(kernel.wgsl for kernel in (*program.kernels, *program.initialization))
 
 
 class KernelCoverage:
@@ -295,7 +276,7 @@ class MutantRunSuite:
         sound = self._original_shaders(case, faulty)
         known_mutant = mutant_by_name(mutant)
         clear_caches()  # of programs of another mutant, and of those without any
-        with templates.replaced(known_mutant.file, known_mutant.text):
+        with without_files(), templates.replaced(known_mutant.file, known_mutant.text):
             try:
                 if shaders(case, faulty.backend.target.exact) == sound:
                     return Outcome(name, Status.PASS, message=UNCHANGED)

@@ -18,7 +18,6 @@ from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidArgument, OutOf
 from dmlgpu.compiler import aliasing
 from dmlgpu.compiler.program import Program, RenderedKernel, uniform_bytes
 from dmlgpu.compiler.target import AdapterInfo
-from dmlgpu.compiler.wgsl.sharing import share
 from dmlgpu.runtime.browser import facts, frames
 from dmlgpu.runtime.browser.executable import BrowserExecutable, PageBuffer, PagePipelines, PageWork
 from dmlgpu.runtime.browser.link import Link
@@ -129,14 +128,14 @@ class BrowserBackend(RenderedBackend):
     def bind(
         self, operator: str, kernel: RenderedKernel, pipeline: Any, resources: Resources, immediates: bool
     ) -> PageWork:
-        """Return one dispatch of a kernel, which is rendered again once if slots must share a binding."""
+        """Return one dispatch of a kernel, which is linked again once if slots must share a binding."""
         bound = [bound_range(operator, kernel, slot, resources, self.alignment) for slot in kernel.slots]
         ranges = [(buffer.number, start, size) for buffer, start, size in bound]
         layout = aliasing.layout(ranges, kernel.bindings, self.alignment)
         check_binding_sizes(operator, kernel, layout, self.target.max_binding_size, self.info)
         if layout.bindings != kernel.bindings:
-            (pipeline,) = self.pipelines.get_all(operator, [share(operator, kernel, layout.bindings)])
-        words = memoryview(uniform_bytes(layout.bases, kernel.parameters, immediates)).cast("I").tolist()
+            (pipeline,) = self.pipelines.get_all(operator, [aliasing.with_bindings(operator, kernel, layout.bindings)])
+        words = memoryview(uniform_bytes(layout.bases, kernel.given, immediates)).cast("I").tolist()
         return PageWork(kernel.label, [pipeline, [list(part) for part in layout.bound], words, list(kernel.grid)])
 
     # ---- buffers ----------------------------------------------------------------------------------------------------

@@ -19,11 +19,12 @@ _KERNEL = """
 @group(0) @binding(1) var<storage, read_write> results: array<vec4<f32>>;
 @group(0) @binding(2) var<uniform> params: Params;
 struct Params {{ zero: u32 }}
+fn opaque_zero() -> u32 {{ return params.zero; }}
 fn quotient(a: f32, b: f32) -> f32 {{ return {quotient}; }}
 fn root(x: f32) -> f32 {{ return {root}; }}
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
-    let a = pairs[id.x + params.zero].x;
+    let a = pairs[id.x + opaque_zero()].x;
     let b = pairs[id.x].y;
     results[id.x] = vec4<f32>(quotient(a, b), quotient(a, 1.1), quotient(3.0, b), root(abs(a)));
 }}
@@ -75,10 +76,12 @@ def _computed(device: wgpu.GPUDevice, division: Division, pairs: NDArray[np.floa
     Of constants, NVIDIA's driver does not compute ``fma`` in one step.
     """
     # Only for the measurement: adapters are listed without the compiler.
-    from dmlgpu.compiler.wgsl.linker import link  # noqa: PLC0415
+    from dmlgpu.compiler.wgsl import library  # noqa: PLC0415
 
     quotient, root = _OPERATIONS[division]
-    module = device.create_shader_module(code=link(_KERNEL.format(quotient=quotient, root=root)))
+    text = _KERNEL.format(quotient=quotient, root=root)
+    functions = library.text_of(library.with_needs(library.mentioned(text)))
+    module = device.create_shader_module(code=functions + text)
     contents = (pairs, np.zeros((len(pairs), 4), np.float32), np.zeros(4, np.uint32))
     words = contents_after(device, module, contents, workgroups=(len(pairs) // 64,))
     return words[1].view(np.float32).reshape(-1, 4)

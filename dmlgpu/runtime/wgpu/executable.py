@@ -47,7 +47,7 @@ class Binder:
         self, operator: str, kernel: RenderedKernel, pipeline: Any, resources: Resources, immediates: bool
     ) -> Work | None:
         """Return one dispatch of a kernel on resources, or a copy in its place; None if it would copy bytes onto
-        themselves. If ranges overlap unexpectedly, the kernel is rendered and compiled again, for slots that share a
+        themselves. If ranges overlap unexpectedly, the kernel is linked and compiled again, for slots that share a
         binding.
 
         Args:
@@ -70,9 +70,7 @@ class Binder:
         layout = aliasing.layout(ranges, kernel.bindings, self._alignment)
         check_binding_sizes(operator, kernel, layout, context.target.max_binding_size, context.info)
         if layout.bindings != kernel.bindings:
-            from dmlgpu.compiler.wgsl.sharing import share  # noqa: PLC0415 - slow to import, and seldom needed
-
-            kernel, pipeline = share(operator, kernel, layout.bindings), None
+            kernel, pipeline = aliasing.with_bindings(operator, kernel, layout.bindings), None
         if pipeline is None:
             pipeline = self.pipelines.get(operator, kernel, immediates)
         bindings, bases = list(layout.bound), layout.bases
@@ -85,7 +83,7 @@ class Binder:
             with context.reporting(f"{operator}: kernel {kernel.label!r}"):
                 if has_uniform:
                     # Bind groups keep a uniform alive when it is no longer cached here.
-                    data = uniform_bytes(bases, kernel.parameters, immediates)
+                    data = uniform_bytes(bases, kernel.given, immediates)
                     uniform = self.uniforms.get_or_make(data, lambda: self._new_uniform(data), lambda _: len(data))
                     bindings.append((uniform, 0, len(data)))
                 group = native.create_bind_group(context.device, kernel.label, group_layout, bindings)

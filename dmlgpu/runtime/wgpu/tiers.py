@@ -92,7 +92,7 @@ class Tiers:
     def of(self, operator: str, kernel: RenderedKernel, immediates: bool) -> Tier | None:
         """Return the tier of a kernel; None if it has no parameters, would gain nothing from constants, or was rejected
         by the driver, or if the device does not specialize kernels."""
-        if not self.is_enabled or not kernel.parameters or not NO_FASTER.isdisjoint(kernel.shaders):
+        if not self.is_enabled or not kernel.given or not NO_FASTER.isdisjoint(kernel.shaders):
             return None
         key = _key(kernel, immediates)
         if self._rejected.get(hash(key)):
@@ -136,8 +136,8 @@ class Tiers:
         translate = self._translate()
         if tier.pipeline is None and not tier.is_rejected and not _ending.is_set() and translate is not None:
             try:
-                # With the parameters, whose binding the pipeline has and does not use.
-                kernel = replace(tier.kernel, wgsl=tier.kernel.with_constants.wgsl)
+                # With the binding of the uniform, which the pipeline does not use.
+                kernel = replace(tier.kernel.with_constants, keeps_uniform=True)
                 pipeline = self._pipelines.get(tier.operator, kernel, tier.immediates)
                 translate(tier.operator, [kernel], tier.immediates)
                 tier.pipeline = pipeline

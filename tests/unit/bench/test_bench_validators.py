@@ -164,7 +164,7 @@ fn main(@builtin(global_invocation_id) at: vec3<u32>) {
 @needs_tools
 @needs_radv
 def test_two_names_of_an_array_type_are_invalid_spirv(tmp_path):
-    """A defect of naga: if it is fixed, ``linker.expand_arrays`` can be deleted."""
+    """A defect of naga: if it is fixed, ``names.Names.resolved`` need not replace array types."""
     kernels, output = tmp_path / "kernel.wgsl", tmp_path / "kernels.jsonl"
     results = []
     for text in (ALIASES, ALIASES.replace("second", "first").replace("alias first = array<u32, 2>;\n", "", 1)):

@@ -10,17 +10,25 @@ from dataclasses import replace
 import pytest
 
 from dmlgpu.common.errors import NotSupported
-from dmlgpu.compiler.aliasing import OFFSET_ALIGNMENT, BindingLayout, known_bindings, layout
+from dmlgpu.compiler.aliasing import (
+    OFFSET_ALIGNMENT,
+    BindingLayout,
+    known_bindings,
+    layout,
+    share_known,
+    with_bindings,
+)
+from dmlgpu.compiler.linker import BufferInterface, Interface
 from dmlgpu.compiler.plan import Role
-from dmlgpu.compiler.program import Program, RenderedKernel, Slot
+from dmlgpu.compiler.program import KernelSource, Program, RenderedKernel, Slot
 from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import Profile, Target
-from dmlgpu.compiler.wgsl.sharing import share
 from dmlgpu.conformance.cases.operator_cases import OperatorCases
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
 from tests.quick_programs import PROFILES, STANDARD, Place, packed
 
 INPUT, OUTPUT, TEMPORARY = Role.INPUT, Role.OUTPUT, Role.TEMPORARY
+ARRAY = re.compile(r"var<storage, read_write> (\w+)")
 
 
 # ---- ranges
@@ -76,82 +84,39 @@ def test_ranges_that_overlap_at_every_resource_offset(slots, bindings):
     assert known_bindings([Slot(*slot) for slot in slots]) == bindings
 
 
-# ---- texts
-
-HEAD = """@group(0) @binding(3) var<uniform> params: Params;
-@group(0) @binding(0) var<storage, read_write> buffer0: array<{}>;
-@group(0) @binding(1) var<storage, read_write> buffer1: array<{}>;
-@group(0) @binding(2) var<storage, read_write> buffer2: array<{}>;
-"""
-SLOTS = tuple(Slot(INPUT, index, 0, 64) for index in range(3))
+# ---- kernels
 
 
-def shared(blocks: tuple[str, str, str], body: str, bindings: tuple[int, ...]) -> str:
-    return share("TEST", RenderedKernel("k", HEAD.format(*blocks) + body, SLOTS, (1, 1, 1)), bindings).wgsl
+def kernel(*blocks: str) -> RenderedKernel:
+    """Return a kernel that reads blocks of some types."""
+    buffers = tuple(BufferInterface(block, block) for block in blocks)
+    slots = tuple(Slot(INPUT, index, 0, 64) for index in range(len(blocks)))
+    return RenderedKernel("k", KernelSource("", Interface(buffers)), slots, (1, 1, 1))
 
 
-def test_slots_of_equal_blocks_share_a_variable():
-    assert shared(("u32",) * 3, "buffer2[a()] = buffer0[b()] + buffer1[0];", (0, 1, 0)) == (
-        "@group(0) @binding(2) var<uniform> params: Params;\n"
-        "@group(0) @binding(0) var<storage, read_write> buffer0: array<u32>;\n"
-        "@group(0) @binding(1) var<storage, read_write> buffer1: array<u32>;\n"
-        "buffer0[a()] = buffer0[b()] + buffer1[0];"
-    )
-
-
-def test_slots_of_unequal_blocks_share_words():
-    text = shared(
-        ("vec2<u32>", "atomic<u32>", "u32"),
-        "atomicMax(&buffer1[0], 1u); buffer0[buffer2[f[1]]] = buffer0[1].yx; if (buffer2[0] == 1u) { }",
-        (0, 0, 0),
-    )
-    assert "@binding(0) var<storage, read_write> buffer0: array<atomic<u32>>;\n" in text
-    assert (
-        "atomicMax(&buffer0[0], 1u); store_buffer0_vec2(load_buffer2_u32(f[1]), load_buffer0_vec2(1).yx);"
-        " if (load_buffer2_u32(0) == 1u) { }"
-    ) in text
-    assert "return vec2<u32>(atomicLoad(&buffer0[at * 2u + 0u]), atomicLoad(&buffer0[at * 2u + 1u]));" in text
-    assert "atomicStore(&buffer0[at * 2u + 1u], block.y);" in text
-
-
-def test_narrow_blocks_are_read_from_wide_ones():
-    """If the bytes are whole blocks: the wide ones, mostly the more frequent, then have no additional cost."""
-    slots, body = (Slot(INPUT, 0, 0, 64),) * 3, "buffer2[0] = buffer0[buffer1[k].y] + buffer2[1].x;"
-    whole = RenderedKernel("k", HEAD.format("u32", "vec2<u32>", "vec4<u32>") + body, slots, (1, 1, 1))
-    text = share("TEST", whole, (0, 0, 0)).wgsl
-    assert "@binding(0) var<storage, read_write> buffer0: array<vec4<u32>>;\n" in text
-    assert "buffer0[0] = load_buffer0_u32(load_buffer1_vec2(k).y) + buffer0[1].x;" in text
-    assert "return buffer0[at / 4u][at % 4u];" in text and "let both = buffer0[at / 2u];" in text
-    ragged = replace(whole, slots=(Slot(INPUT, 0, 0, 60),) * 3)
-    assert "buffer0: array<u32>;" in share("TEST", ragged, (0, 0, 0)).wgsl
-    written = replace(whole, wgsl=whole.wgsl + "buffer0[7] = 1u;")
-    assert "buffer0: array<u32>;" in share("TEST", written, (0, 0, 0)).wgsl
-
-
-def test_blocks_of_64_bit_numbers_share_words():
-    text = shared(
-        ("u64", "vec2<u64>", "u32"), "buffer1[0] = vec2<u64>(buffer0[2], buffer0[3]); buffer2[1] = 1u;", (0, 0, 0)
-    )
-    assert "@binding(0) var<storage, read_write> buffer0: array<u32>;\n" in text
-    assert "store_buffer1_vec2(0, vec2<u64>(load_buffer0_u64(2), load_buffer0_u64(3))); buffer0[1] = 1u;" in text
-    assert "return u64((u64(buffer0[at * 2u + 1u]) << 32u) | u64(buffer0[at * 2u + 0u]));" in text
-    assert "buffer0[at * 4u + 3u] = u32(block.y >> 32u);" in text
-
-
-def test_words_are_read_from_64_bit_numbers():
-    slots, body = (Slot(INPUT, 0, 0, 64),) * 3, "buffer2[0] = vec2<u64>(buffer1[k], u64(buffer0[5]));"
-    kernel = RenderedKernel("k", HEAD.format("u32", "u64", "vec2<u64>") + body, slots, (1, 1, 1))
-    text = share("TEST", kernel, (0, 0, 0)).wgsl
-    assert "@binding(0) var<storage, read_write> buffer0: array<vec2<u64>>;\n" in text
-    assert "let double = buffer0[at / 4u][at / 2u % 2u];" in text
-    assert "return u32((double >> (32u * (at % 2u))) & 4294967295lu);" in text
-    assert "return buffer0[at / 2u][at % 2u];" in text
+def test_slots_that_share_a_binding_share_an_array():
+    separate = kernel("u32", "u32", "u32")
+    shared = with_bindings("TEST", separate, (0, 1, 0))
+    assert separate.binding_count == 3 and shared.binding_count == 2
+    assert ARRAY.findall(separate.wgsl) == ["buffer0", "buffer1", "buffer2"]
+    assert ARRAY.findall(shared.wgsl) == ["buffer0", "buffer1"]
+    assert "fn load2(at: u32) -> u32 { return buffer0[at]; }" in shared.wgsl
+    assert with_bindings("TEST", shared, (0, 1, 0)) is shared
+    assert with_bindings("TEST", shared, ()) == separate
 
 
 def test_blocks_without_common_size_are_rejected():
     with pytest.raises(NotSupported) as caught:
-        shared(("f64", "u32", "u32"), "", (0, 0, 1))
+        with_bindings("TEST", kernel("f64", "u32", "u32"), (0, 0, 1))
     assert str(caught.value) == "TEST: kernel 'k': overlapping ranges must have accessors of one type, got f64 and u32"
+
+
+def test_slots_whose_ranges_always_overlap_share():
+    first, second = kernel("u32", "u32"), kernel("u32", "u32")
+    same = replace(first, slots=(Slot(INPUT, 0, 0, 64), Slot(INPUT, 0, 16, 64)))
+    program = share_known(Program("TEST", (same, second), (same,)))
+    assert [each.bindings for each in program.kernels] == [(0, 0), ()]
+    assert program.initialization[0].bindings == (0, 0)
 
 
 # ---- cases
@@ -206,10 +171,10 @@ def test_no_two_bindings_of_a_case_overlap(stem, request):
             assert bound(kernel, apart).bindings == kernel.bindings, name
             for place in (packed(program), *([in_place] if OPERATOR_CASES[stem].schema.in_place else [])):
                 expected = bound(kernel, place).bindings
-                text = share(program.operator, kernel, expected).wgsl
-                declared = re.findall(r"var<storage, read_write> (\w+)", text)
+                text = with_bindings(program.operator, kernel, expected).wgsl
+                declared = ARRAY.findall(text)
                 assert len(declared) == (max(expected) + 1 if expected else len(kernel.slots)), name
-                assert set(re.findall(r"\bbuffer\d+(?=\[)", text)) <= set(declared), name
+                assert set(re.findall(r"\bbuffer\w+", text)) == set(declared), name
 
 
 def test_time_steps_share_their_states():

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,8 +21,9 @@ from dmlgpu.compiler import programs
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.graph.compiler import compile_network
 from dmlgpu.compiler.graph.resolve import resolve
+from dmlgpu.compiler.linker import BufferInterface, Interface
 from dmlgpu.compiler.plan import Role
-from dmlgpu.compiler.program import Program, RenderedKernel, Slot
+from dmlgpu.compiler.program import Checks, Copy, KernelSource, Program, RenderedKernel, Slot
 from dmlgpu.compiler.program_cache import ProgramFiles, default_folder, version_of, without_files
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.compiler.wgsl import templates
@@ -30,11 +32,42 @@ from tests.unit.graph_examples import chain, relu
 TARGET = Target("CPU", Profile.CPU, frozenset({"immediates", "shader-int64", "shader-f16"}))
 ROW = TensorDesc(DataType.FLOAT32, (4, 5))
 ADD = descs.ElementWiseAdd(a_tensor=ROW, b_tensor=ROW, output_tensor=ROW)
-SHARED = RenderedKernel("shared", "text", (Slot(Role.INPUT, 0, 0, 16), Slot(Role.INPUT, 0, 0, 32)), (1, 2, 3), (0, 0))
+TEXT = KernelSource(
+    "text",
+    Interface(
+        (BufferInterface("vec2<u32>", "u64", False, True, 7, 3), BufferInterface("atomic<u32>", "atomic<u32>")),
+        sizes=3,
+        divisors=(2, 0),
+        immediates=False,
+        has_barriers=True,
+        has_u64=True,
+        extensions=("f16",),
+    ),
+    workgroup=96,
+    checks=Checks.LOOPS,
+    files=("lib", "a/b"),
+)
+SHARED = RenderedKernel(
+    "shared",
+    TEXT,
+    (Slot(Role.INPUT, 0, 0, 16, is_continued=True), Slot(Role.INPUT, 0, 0, 32)),
+    (1, 2, 3),
+    (0, 0),
+    (5, 6, 7, 2**32 - 1),
+    Copy(0, 4, 1, 8, 12, False),
+    is_special=True,
+)
 ODD = Program(
     'ODD "\n\\é',
-    (SHARED, RenderedKernel("other", "text", (Slot(Role.CONSTANT, 1, 16, 4),), (4, 5, 6)), SHARED),
-    (RenderedKernel("first", "another\n", (Slot(Role.PERSISTENT, 0, 0, 4), Slot(Role.TEMPORARY, 0, 0, 4)), (1, 1, 1)),),
+    (SHARED, RenderedKernel("other", TEXT, (Slot(Role.CONSTANT, 1, 16, 4),), (4, 5, 6)), SHARED),
+    (
+        RenderedKernel(
+            "first",
+            KernelSource("another\n", Interface(())),
+            (Slot(Role.PERSISTENT, 0, 0, 4), Slot(Role.TEMPORARY, 0, 0, 4)),
+            (1, 1, 1),
+        ),
+    ),
     48,
     64,
     False,
@@ -77,11 +110,11 @@ def test_loaded_programs_are_equal(files: ProgramFiles, make: Callable[[], Progr
     assert loaded is not program
 
 
-def test_equal_texts_are_one_object(files: ProgramFiles) -> None:
+def test_equal_sources_are_one_object(files: ProgramFiles) -> None:
     files.save("key", ODD)
     loaded = files.load("key")
     assert loaded is not None
-    assert loaded.kernels[0].wgsl is loaded.kernels[1].wgsl
+    assert loaded.kernels[0].source is loaded.kernels[1].source is loaded.kernels[2].source
 
 
 def test_unsaved_programs_are_not_found(files: ProgramFiles) -> None:
@@ -92,11 +125,31 @@ def test_unsaved_programs_are_not_found(files: ProgramFiles) -> None:
     assert ProgramFiles(files.folder, "1").load("key") == ODD
 
 
-def resealed(data: bytes, change: Callable[[dict[str, object]], object]) -> bytes:
+def resealed(data: bytes, change: Callable[[dict[str, Any]], object]) -> bytes:
     """Return a file with changed content and a correct hash."""
     record = json.loads(data.partition(b"\n")[2])
     body = json.dumps(change(record)).encode()
     return hashlib.sha256(body).hexdigest().encode() + b"\n" + body
+
+
+def with_source(data: bytes, index: int, value: object) -> bytes:
+    """Return a file with another value of a field of its first source."""
+
+    def change(record: dict[str, Any]) -> object:
+        record["sources"][0][index] = value
+        return record
+
+    return resealed(data, change)
+
+
+def with_interface(data: bytes, index: int, value: object) -> bytes:
+    """Return a file with another value of a field of its first interface."""
+
+    def change(record: dict[str, Any]) -> object:
+        record["sources"][0][1][index] = value
+        return record
+
+    return resealed(data, change)
 
 
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
@@ -109,8 +162,16 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "a list": lambda data: resealed(data, lambda record: [record]),
     "of another key": lambda data: resealed(data, lambda record: record | {"key": "0" * 64}),
     "no kernels": lambda data: resealed(data, lambda record: {key: record[key] for key in record if key != "kernels"}),
-    "no text": lambda data: resealed(data, lambda record: record | {"texts": []}),
-    "a number for a text": lambda data: resealed(data, lambda record: record | {"texts": [1, 2]}),
+    "no source": lambda data: resealed(data, lambda record: record | {"sources": []}),
+    "a number for a text": lambda data: with_source(data, 0, 1),
+    "no interface": lambda data: with_source(data, 1, None),
+    "a number for a flag": lambda data: with_interface(data, 3, 0),
+    "a text for a number of sizes": lambda data: with_interface(data, 1, "3"),
+    "a text for divisors": lambda data: with_interface(data, 2, "20"),
+    "a number for an extension": lambda data: with_interface(data, 6, [1]),
+    "half a buffer": lambda data: with_interface(data, 0, [["u32", "u32"]]),
+    "unknown checks": lambda data: with_source(data, 3, "some"),
+    "a number for a file": lambda data: with_source(data, 4, [1]),
     "a size that is none": lambda data: resealed(data, lambda record: record | {"sizes": [1.5, 0, 0]}),
     "two sizes": lambda data: resealed(data, lambda record: record | {"sizes": [0, 0]}),
     "no base 64": lambda data: resealed(data, lambda record: record | {"constants": ["%"]}),
@@ -266,7 +327,7 @@ def test_mutants_use_no_files() -> None:
     plain = programs.of_operator(ADD, TARGET)
     kept_programs.programs.clear()
     text = templates.source("elementwise/element_wise_add")
-    with templates.replaced("elementwise/element_wise_add", text.replace("a + b", "a - b")):
+    with without_files(), templates.replaced("elementwise/element_wise_add", text.replace("a + b", "a - b")):
         mutant = programs.of_operator(ADD, TARGET)
     kept_programs.programs.clear()
     assert mutant != plain

@@ -12,12 +12,12 @@ import pytest
 
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler import operators
+from dmlgpu.compiler.aliasing import share_known
 from dmlgpu.compiler.plan import Plan, PlanTensor, Reduce, Sort, Source
 from dmlgpu.compiler.schedule import schedule
 from dmlgpu.compiler.schedule.steps.base import KernelStep, ScheduledPlan, ScheduledRepeat
 from dmlgpu.compiler.target import Overrides, Policies, Profile, Target
-from dmlgpu.compiler.wgsl import render
-from dmlgpu.compiler.wgsl.sharing import share_known
+from dmlgpu.compiler.wgsl.render import render
 from dmlgpu.conformance.cases.registry import case_by_name, case_names
 from tests.quick_programs import PROFILES, STANDARD, quick_programs
 

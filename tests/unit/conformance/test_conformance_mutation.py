@@ -132,13 +132,6 @@ def test_a_mutant_meets_the_cases_that_hold_its_file_or_take_it_in() -> None:
     assert met(str(taken_in)) == set(names)
 
 
-def test_mutants_of_shared_bindings_are_reached_by_adjacent_memory() -> None:
-    side_by_side, apart = "hazard-two_types-uint32-65552", "cast-uint32-uint8-2x3-packed-s0"
-    mutant = next(mutants_of("access/shared"))
-    coverage = KernelCoverage([side_by_side, apart], TARGET)
-    assert {case for _, case in coverage.cases_of(mutant)} == {side_by_side}
-
-
 def test_functions_of_the_library_are_measured_where_a_mutant_is_in_them() -> None:
     coverage = KernelCoverage(["exp_f32-16", "sin_f32-16", "floor_f32-16"], TARGET)
     mutants = {mutant.file: mutant for mutant in mutants_of("lib/math_trigonometry")}

@@ -274,7 +274,7 @@ def test_a_recorder_sees_functions_templates_and_the_library():
     compile_operator(desc, Target("Recorded", Profile.DISCRETE))
     recorder.stop()
     items = recorder.take()
-    assert "dmlgpu/compiler/wgsl/linker.py::link" in items
+    assert "dmlgpu/compiler/wgsl/render.py::render" in items
     assert {item.partition("::")[0] for item in items} >= {
         "shaders/indexing/gather_nd1.wgsl",
         "shaders/access/store.wgsl",
@@ -391,7 +391,7 @@ def test_a_word_is_no_part_of_another():
     ("file", "modules"),
     [
         ("dmlgpu/catalog/enums.py", ["tests/unit/catalog/test_enums.py"]),
-        ("dmlgpu/compiler/wgsl/linker.py", ["tests/unit/compiler/wgsl/test_wgsl_linker.py"]),
+        ("dmlgpu/compiler/linker.py", ["tests/unit/compiler/test_linker.py"]),
         ("dmlgpu/reference/indexing.py", ["tests/reference/test_indexing.py"]),
         ("scripts/fit_math.py", ["tests/unit/scripts/test_fit_math.py"]),
         ("dmlgpu/compiler/graph/passes/gates.py", []),

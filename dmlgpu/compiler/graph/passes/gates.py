@@ -28,7 +28,7 @@ def fuse_gates(rewriting: Rewriting) -> None:
     pairs = rewriting.capabilities.computes_pairs
     for index, step in rewriting.indexed():
         if isinstance(step, Map) and is_fusable(step.body) and not is_costly(step.body) and not step.keeps_neighbors:
-            for memory in {memory_of(leaf) for leaf in element_wise_leaves(step.body)}:
+            for memory in dict.fromkeys(memory_of(leaf) for leaf in element_wise_leaves(step.body)):
                 producer = rewriting.producer(memory)
                 if memory[0] is not Role.TEMPORARY or producer is None or rewriting.readers(memory) != {index}:
                     continue

@@ -19,7 +19,7 @@ from dmlgpu.compiler.schedule.steps.products import (
     ScheduledRecurrence,
 )
 from dmlgpu.compiler.wgsl import templates
-from dmlgpu.compiler.wgsl.linker import prefix
+from dmlgpu.compiler.wgsl.parameters import quotient, remainder
 from dmlgpu.compiler.wgsl.types import Scalar, scalar_of, vector
 from dmlgpu.compiler.wgsl.writer import ShaderWriter, render_step
 
@@ -107,8 +107,8 @@ def spread(index: str, sizes: Sequence[int]) -> list[str]:
     """Return WGSL expressions of the coordinates of a flat index over dimensions of these sizes."""
     digits, rest = [], 1
     for position in reversed(range(len(sizes))):
-        text = index if rest == 1 else f"{index} / {rest}u"
-        digits.append(text if position == 0 else f"({text}) % {sizes[position]}u")
+        text = index if rest == 1 else quotient(index, rest)
+        digits.append(text if position == 0 else remainder(text, sizes[position]))
         rest *= sizes[position]
     return digits[::-1]
 
@@ -271,8 +271,9 @@ def _operands(step: ScheduledAttend, writer: ShaderWriter, digits: dict[str, lis
 
 def _scores(step: ScheduledAttend, writer: ShaderWriter, digits: dict[str, list[str]]) -> str:
     """Return ``score_finish``, which computes a score from its position and the product of query and key."""
-    types = templates.render("access/types", name="output", rank=step.score.rank, scalar="f32", unit="f32")
-    text = prefix(types + writer.epilogue(step.score, FLOAT32), "score_")
+    with writer.names.within("score_"):
+        text = templates.render("access/types", name="score_output", rank=step.score.rank, scalar="f32", unit="f32")
+        text += writer.epilogue(step.score, FLOAT32)
     names = {"name": "score_output", "digits": [*digits["batch"], *digits["row"], "column"]}
     return text + templates.render("schedules/attention_place", parameters=("row", "column"), **names)
 

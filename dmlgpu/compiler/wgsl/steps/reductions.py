@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +18,7 @@ from dmlgpu.compiler.schedule.steps.reductions import (
     ScheduledRows,
     ScheduledScan,
 )
-from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl import templates
-from dmlgpu.compiler.wgsl.linker import prefix
 from dmlgpu.compiler.wgsl.types import LANE_NAMES, Scalar, block_of, scalar_of, vector
 from dmlgpu.compiler.wgsl.writer import BodyOutput, ShaderWriter, monoid_operands, render_step
 
@@ -93,14 +90,13 @@ def _reduce_monoid(step: ScheduledReduce, writer: ShaderWriter) -> str:
     kind, output_kind = (scalar_of(data_type, target, portable) for data_type in (step.element, result))
     output = BodyOutput(result, output_kind, portable, step.output.sizes, target)
     operands = monoid_operands(kind, step.element, target)
-    text = templates.render(
-        step.file, output=output, at_once=step.group * step.lanes, **operands, **dict(step.constants)
-    )
-    if step.compared:
-        text += templates.render(f"{step.file}_unit", lanes=step.lanes, **operands, **dict(step.constants))
-    if step.epilogue is None:
-        return text
-    return f"alias result_s = {output_kind.wgsl};\n" + re.sub(r"\boutput_s\b", "result_s", text)
+    values = {**operands, **dict(step.constants)}
+    renamed = {} if step.epilogue is None else {"output_s": "result_s"}
+    with writer.names.renamed(renamed):
+        text = templates.render(step.file, output=output, at_once=step.group * step.lanes, **values)
+        if step.compared:
+            text += templates.render(f"{step.file}_unit", lanes=step.lanes, **values)
+    return text if step.epilogue is None else f"alias result_s = {output_kind.wgsl};\n{text}"
 
 
 def _held(epilogue: Body) -> RegisterValue:
@@ -113,7 +109,8 @@ def _epilogue(step: ScheduledReduce, writer: ShaderWriter) -> str:
     if step.epilogue is None:
         return ""
     held = _held(step.epilogue)
-    return prefix(writer.element_of(step.epilogue, {held: held.name}), "epilogue_")
+    with writer.names.within("epilogue_", outer=("output_at", "output_s", "output_t")):
+        return writer.element_of(step.epilogue, {held: held.name})
 
 
 def _finished(has_epilogue: bool, accumulator: str, place: str) -> str:
@@ -141,10 +138,7 @@ def _rows(step: ScheduledRows, writer: ShaderWriter) -> str:
     stored_as_float = scalar_of(output.data_type, writer.target, portable=True) is Scalar.F32
     counts = step.counts
     runs = step.runs if is_serial and not counts else ("",) * len(step.stages)
-    text += "".join(
-        _stage_monoid(stage, run, writer.target, counts, stored_as_float=stored_as_float)
-        for stage, run in zip(step.stages, runs, strict=True)
-    )
+    text += "".join(_stage_monoid(stage, run, writer, counts) for stage, run in zip(step.stages, runs, strict=True))
     results = stage_results(step.stages, output.sizes, step.axes)
     names: dict[PlanTensor | RegisterValue, str] = {step.element: "unit"}
     names |= {held: name for name, held in results.items()}
@@ -182,18 +176,18 @@ def _row_lanes(count: int, across: bool) -> list[_RowLane]:
     return [_RowLane(lane, f".{LANE_NAMES[lane]}", str(lane) if across else "") for lane in range(count)]
 
 
-def _stage_monoid(stage: Stage, run: str, target: Target, counts: tuple[int, ...], *, stored_as_float: bool) -> str:
+def _stage_monoid(stage: Stage, run: str, writer: ShaderWriter, counts: tuple[int, ...]) -> str:
     """Return a stage's functions under its name; those of the shader ``run`` too, if it is not empty.
 
     Their results are float32 for every type of the rows.
     """
-    operands = monoid_operands(Scalar.F32, DataType.FLOAT32, target)
-    result = BodyOutput(DataType.FLOAT32, Scalar.F32, True, (), target)
+    operands = monoid_operands(Scalar.F32, DataType.FLOAT32, writer.target)
+    result = BodyOutput(DataType.FLOAT32, Scalar.F32, True, (), writer.target)
     files = filter(None, (stage.file, run))
     values = {"output": result, "counts": counts, **operands, **dict(stage.constants)}
-    text = "" if stored_as_float else f"alias output_s = {Scalar.F32.wgsl};\n"
-    text += "".join(templates.render(file, **values) for file in files)
-    return prefix(text, f"{stage.name}_")
+    with writer.names.within(f"{stage.name}_"):
+        aliases = "".join(f"alias {stage.name}_{name}_s = {Scalar.F32.wgsl};\n" for name in ("input", "output"))
+        return aliases + "".join(templates.render(file, **values) for file in files)
 
 
 def _stages(writer: ShaderWriter, step: ScheduledRows) -> list[dict[str, Any]]:

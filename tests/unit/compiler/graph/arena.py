@@ -3,14 +3,12 @@
 It executes two programs side by side, on stamps in place of values: the one in question, and its twin, in which no two
 temporary tensors share a byte, so that nothing can overwrite what is still read. Each kernel stamps what it writes. At
 every byte that a kernel reads or writes, the program must hold the stamp that its twin holds there; also where it
-writes, since it may leave some of the bytes as they are. Which slots a kernel writes stands in its text.
+writes, since it may leave some of the bytes as they are. Which slots a kernel writes stands in its body.
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
-import re
 from collections.abc import Collection, Iterator
 from unittest import mock
 
@@ -23,6 +21,7 @@ from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.program import Program, RenderedKernel, Slot
 from dmlgpu.compiler.schedule.memory import lay_out
 from dmlgpu.compiler.target import Target
+from tests.kernel_sources import written_bindings
 
 CELL = 16
 """Bytes of a cell; offsets are multiples of it."""
@@ -49,7 +48,7 @@ def overwritten(program: Program, twin: Program) -> Iterator[str]:
                 yield f"kernel {index} {kernel.label!r}, slot {position}: {slot} lies outside of the arena"
                 continue
             expected = true[_cells(own)]
-            if (expected < 0).all() and position not in written_slots(kernel.wgsl):
+            if (expected < 0).all() and position not in written_bindings(kernel):
                 yield f"kernel {index} {kernel.label!r}, slot {position}: read before it is written"
             wrong = (held[_cells(slot)] != expected) & (expected >= 0)
             if wrong.any():
@@ -59,7 +58,7 @@ def overwritten(program: Program, twin: Program) -> Iterator[str]:
             if _meet(a, b) and not _meet(own_a, own_b):
                 yield f"kernel {index} {kernel.label!r}: two of its tensors lie in one place"
         for (position, slot), (_, own) in slots:
-            if position in written_slots(kernel.wgsl):
+            if position in written_bindings(kernel):
                 held[_cells(slot)] = true[_cells(own)] = index
 
 
@@ -83,16 +82,6 @@ def least_size(twin: Program) -> int:
         changes[first] += size
         changes[last + 1] -= size
     return int(changes.cumsum().max(initial=0))
-
-
-@functools.lru_cache(maxsize=4096)
-def written_slots(wgsl: str) -> frozenset[int]:
-    """Return the slots that a kernel writes; each has its own buffer unless a variable is shared."""
-    stores = re.findall(r"^[^\n]*?\bbuffer(\d+)\[[^=\n]*\] = ", wgsl, re.MULTILINE)
-    changed = re.findall(r"\batomic(?!Load)\w+\(&buffer(\d+)\[", wgsl)
-    slots = frozenset(map(int, (*stores, *changed)))
-    assert slots, wgsl
-    return slots
 
 
 def _temporaries(kernel: RenderedKernel) -> list[tuple[int, Slot]]:

@@ -16,10 +16,11 @@ from dmlgpu.compiler.graph.compiler import CompiledGraph, compile_network
 from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.graph.patterns import NetworkPatterns
 from dmlgpu.compiler.graph.resolve import resolve
-from dmlgpu.compiler.program import Program
+from dmlgpu.compiler.program import KernelSource, Program, RenderedKernel
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.conformance.suites.graphs import GraphPair, GraphSuite
+from tests.kernel_sources import with_values
 
 SHAPES = [(2, 4, 6, 8), (4, 4, 6, 12), (2, 8, 10, 16), (5, 3, 7, 9), (2, 4, 6, 24)]
 FEATURES = frozenset({"shader-int64", "shader-f16", "immediates"})
@@ -84,11 +85,19 @@ def exact(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(symbols, "decided", decided_exactly)
 
 
-def with_constants(program: Program) -> Program:
+def with_literals(program: Program) -> Program:
     """Return a program whose sources have literals in place of parameters."""
-    kernels = (tuple(kernel.with_constants for kernel in each) for each in (program.kernels, program.initialization))
-    executed, initial = kernels
+    executed, initial = (
+        tuple(replace(kernel, source=literal_source(kernel), parameters=()) for kernel in kernels)
+        for kernels in (program.kernels, program.initialization)
+    )
     return replace(program, kernels=executed, initialization=initial)
+
+
+def literal_source(kernel: RenderedKernel) -> KernelSource:
+    interface = kernel.source.interface
+    assert interface is not None
+    return replace(kernel.source, body=with_values(kernel), interface=replace(interface, sizes=0, divisors=()))
 
 
 @pytest.mark.usefixtures("exact")
@@ -101,7 +110,7 @@ def test_programs_from_patterns_equal_compiled_ones(index: int, pair: GraphPair,
         structure, integers = structures.structure_of(each)
         kinds.setdefault(structure.kind, set()).add(tuple(integers))
         expected = compile_network(each, target).program
-        assert with_constants(known.program(each, target)) == with_constants(expected)
+        assert with_literals(known.program(each, target)) == with_literals(expected)
     # Of each kind, the first one is compiled, and is again while no other was seen.
     assert len(compiled) <= sum(len(shapes) == 1 for shapes in kinds.values()) + len(kinds)
 
@@ -135,7 +144,7 @@ def test_integers_that_differ_become_symbols(compiled: list[Network]) -> None:
     for shape in [(2, 4, 8, 8), (2, 4, 8, 12), (2, 4, 12, 12), (2, 4, 12, 20), (4, 4, 12, 20), (4, 8, 12, 20)]:
         each = network(pair, shape)
         expected = compile_network(each, target).program
-        assert with_constants(known.program(each, target)) == with_constants(expected)
+        assert with_literals(known.program(each, target)) == with_literals(expected)
     assert len(compiled) == 1
 
 
@@ -152,7 +161,7 @@ def test_tests_notice_mutants(mutant: str, monkeypatch: pytest.MonkeyPatch, comp
     different = 0
     for each in convolutions(12):
         expected = compile_network(each, target).program
-        different += with_constants(known.program(each, target)) != with_constants(expected)
+        different += with_literals(known.program(each, target)) != with_literals(expected)
     assert different > 0 or len(compiled) > 1
 
 

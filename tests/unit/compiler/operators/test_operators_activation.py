@@ -14,6 +14,7 @@ from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.operators.lowering import lowering
 from dmlgpu.compiler.plan import PlanBinding, PlanTensor, Role, apply
 from dmlgpu.compiler.target import Target
+from tests.kernel_sources import without_library
 
 BARE = Target("Bare")
 HALF = Target("Half", features=frozenset({"shader-f16"}))
@@ -70,7 +71,7 @@ def body(desc):
 def text(desc, target=BARE):
     """Return the shader without the library's functions."""
     (kernel,) = compiler.compile_operator(desc, target).kernels
-    return kernel.wgsl[kernel.wgsl.index("// ---- shaders/access/head") :]
+    return without_library(kernel)
 
 
 def memory(data_type=F32):

@@ -15,6 +15,7 @@ from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.operators.elementwise import activated
 from dmlgpu.compiler.operators.lowering import bits_of, converted, words_of
 from dmlgpu.compiler.target import Target
+from tests.kernel_sources import with_values
 
 PLAIN = Target("Plain GPU")
 WIDE = Target("Wide GPU", features=frozenset({"shader-int64", "shader-f64"}))
@@ -40,7 +41,8 @@ def unary(desc_class, data_type, **attributes):
 def returned(desc, target=PLAIN):
     """Return the expression that the operator's own body returns."""
     (kernel,) = compiler.compile_operator(desc, target).kernels
-    body = kernel.wgsl[kernel.wgsl.index(f"// ---- shaders/{operators.shader_files(desc.operator)[0]}.wgsl") :]
+    text = with_values(kernel)
+    body = text[text.index(f"// ---- shaders/{operators.shader_files(desc.operator)[0]}.wgsl") :]
     match = re.search(r"return (.*);", body)
     assert match is not None
     return re.sub(r"\bapply\d+_", "", match[1])
@@ -199,6 +201,7 @@ def test_places_of_a_permuted_tensor():
     desc = descs.FillValueSequence(output_tensor=output, value_data_type=F32, value_start=1.0, value_delta=2.0)
     (kernel,) = compiler.compile_operator(desc, PLAIN).kernels
     assert kernel.label == "fill_value_sequence fill x4"
-    assert "place += at[0] * 32u;" in kernel.wgsl  # 4 rows to a unit
-    assert "(place + 0u, place + 8u, place + 16u, place + 24u)" in kernel.wgsl
+    text = with_values(kernel)
+    assert "place += at[0] * 32u;" in text  # 4 rows to a unit
+    assert "(place + 0u, place + 8u, place + 16u, place + 24u)" in text
     assert returned(desc) == "(1.0f + (2.0f * u32_to_f32(place)))"

@@ -10,7 +10,8 @@ from dmlgpu.bench.choosing import of_operator
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.schedule.steps.products import ProductSchedule, ScheduledContract
 from dmlgpu.compiler.target import Overrides, Profile, Target
-from dmlgpu.compiler.wgsl import render
+from dmlgpu.compiler.wgsl.render import render
+from tests.kernel_sources import with_values
 from tests.schedules import scheduled, steps_of
 
 F32, F16 = DataType.FLOAT32, DataType.FLOAT16
@@ -57,7 +58,7 @@ def test_columns_of_other_products_are_adjacent_in_units(
 
 def test_reads_and_writes_agree_on_the_columns_of_a_unit() -> None:
     apart = product("CONVOLUTION", F32, GPU, **IMAGES).apart
-    text = render(scheduled(described("CONVOLUTION", F32, IMAGES), GPU)).kernels[-1].wgsl
+    text = with_values(render(scheduled(described("CONVOLUTION", F32, IMAGES), GPU)).kernels[-1])
     for lane in range(4):
         place = f"/ {apart}u * {4 * apart}u + %s % {apart}u + {lane * apart}u"
         assert f"starts[{lane}] = b_start(batch, min(unit {place.replace('%s', 'unit')}, " in text

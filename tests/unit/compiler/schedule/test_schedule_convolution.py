@@ -26,7 +26,7 @@ from dmlgpu.compiler.schedule.steps.products import OperandLayout, Patch, Schedu
 from dmlgpu.compiler.schedule.tiles import packed_patch, tiles, unchanged
 from dmlgpu.compiler.schedule.winograd import TRANSFORMS, fits_winograd, pays_winograd, terms, winograd_steps
 from dmlgpu.compiler.target import Profile, Target
-from dmlgpu.compiler.wgsl import render
+from dmlgpu.compiler.wgsl.render import render
 
 F32, F16, I32 = DataType.FLOAT32, DataType.FLOAT16, DataType.INT32
 CPU, GPU = Target("CPU"), Target("GPU", Profile.DISCRETE)

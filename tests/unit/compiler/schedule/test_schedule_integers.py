@@ -20,6 +20,7 @@ from dmlgpu.compiler.schedule.steps.quantized import QuantizedRows, ScheduledQua
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.ops import directml as functions
 from dmlgpu.tensors.tensor import Tensor
+from tests.kernel_sources import with_values
 from tests.unit.runtime.wgpu.test_unchecked_kernels import IN_BOUNDS, indices
 
 CPU = Target("cpu", features=frozenset({"subgroup"}), subgroup_lanes=8)
@@ -146,7 +147,7 @@ def test_every_index_of_an_array_is_known_to_be_in_bounds(rows: int, block: int)
     graph = Graph()
     output = multiplied(rows_of(graph.input((rows, 2048)), block), weights_of(graph, 300, 2048, block))
     kernels = compiled(GPU, graph, output).program.kernels
-    used = {index for kernel in kernels if "dot4I8Packed" in kernel.wgsl for index in indices(kernel.wgsl)}
+    used = {index for kernel in kernels if "dot4I8Packed" in kernel.wgsl for index in indices(with_values(kernel))}
     assert [index for index in used if index[1] not in IN_BOUNDS.get(index[0], {})] == []
 
 

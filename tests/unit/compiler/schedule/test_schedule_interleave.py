@@ -18,7 +18,8 @@ from dmlgpu.compiler.schedule.copies import MAX_PLANES, find_interleave
 from dmlgpu.compiler.schedule.registry import Condition
 from dmlgpu.compiler.schedule.steps.maps import ScheduledInterleave
 from dmlgpu.compiler.target import Profile, Target
-from dmlgpu.compiler.wgsl import render
+from dmlgpu.compiler.wgsl.render import render
+from tests.kernel_sources import with_values
 
 CPU, GPU = Target("cpu"), Target("gpu", Profile.DISCRETE)
 U8, F16, F32, I64 = DataType.UINT8, DataType.FLOAT16, DataType.FLOAT32, DataType.INT64
@@ -73,7 +74,7 @@ def kernel(source, output):
     plan = lower(descs.ElementWiseIdentity(input_tensor=source, output_tensor=output))
     scheduled = schedule(plan, GPU)
     (step,), (rendered,) = scheduled.steps, render(scheduled).kernels
-    return step, rendered.wgsl
+    return step, with_values(rendered)
 
 
 def test_pixels_become_planes_unit_by_unit():
@@ -81,12 +82,12 @@ def test_pixels_become_planes_unit_by_unit():
     step, text = kernel(pixels, planes)
     assert isinstance(step, ScheduledInterleave) and step.launch.total == 8
     assert step.reason == "a plain copy, groups of 3 become planes: an invocation reads and writes 3 whole units"
-    stores = re.findall(r"output_unit\(plane\)\] = (.*);", text)
+    stores = re.findall(r"output_unit\(plane\), (.*)\);", text)
     assert stores[0] == "vec4<u32>(unit0.x, unit0.w, unit1.z, unit2.y)"
     assert stores[2] == "vec4<u32>(unit0.z, unit1.y, unit2.x, unit2.w)"
     step, text = kernel(planes, pixels)
     assert step.reason.startswith("a plain copy, 3 planes become groups")
-    stores = re.findall(r"output_unit\(group\)\] = (.*);", text)
+    stores = re.findall(r"output_unit\(group\), (.*)\);", text)
     assert stores[0] == "vec4<u32>(unit0.x, unit1.x, unit2.x, unit0.y)"
 
 

@@ -12,7 +12,7 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.compiler.schedule.launch import FULL_CARD
 from dmlgpu.compiler.schedule.steps.maps import ScheduledMap
 from dmlgpu.compiler.target import Profile, Target
-from dmlgpu.compiler.wgsl import render
+from dmlgpu.compiler.wgsl.render import render
 from tests import schedules
 
 GPU = Target("any", Profile.DISCRETE)
@@ -64,5 +64,5 @@ def test_cpu_adapters_and_long_bodies_take_units_one_by_one() -> None:
 def test_all_units_are_read_before_the_first_is_written(elements: int) -> None:
     (kernel,) = render(schedules.scheduled(add(F16, elements), GPU)).kernels
     main = kernel.wgsl.partition("@compute")[2]
-    assert main.rindex("element(") < main.index("buffer0[")
+    assert main.rindex("element(") < main.index("store0(")
     assert ("if (" in main) is ("min(" in main) is (elements % (2 * 4 * 256) != 0)

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.accuracy import INTRODUCTION, merged
 from dmlgpu.compiler.wgsl import templates
-from dmlgpu.compiler.wgsl.linker import library
+from dmlgpu.compiler.wgsl.library import declarations
 from dmlgpu.conformance.accuracy.functions import FUNCTIONS, LARGEST, around, errors, every_exponent, halves
 
 FILES = [file for file in templates.files("lib") if file.startswith("lib/math_")]
@@ -33,13 +33,13 @@ def code(file: str) -> str:
 
 def constant(name: str) -> Fraction:
     """Return a constant of the library as a float32."""
-    (literal,) = LITERAL.findall(library()[name])
-    sign = -1 if f"-{literal}" in library()[name] else 1
+    (literal,) = LITERAL.findall(declarations()[name])
+    sign = -1 if f"-{literal}" in declarations()[name] else 1
     return sign * Fraction(float(np.float32(literal.removesuffix("f"))))
 
 
 def literals(function: str) -> list[str]:
-    return [literal.removesuffix("f") for literal in LITERAL.findall(library()[function])]
+    return [literal.removesuffix("f") for literal in LITERAL.findall(declarations()[function])]
 
 
 def arctan_of_inverse(n: int, bits: int) -> int:
@@ -105,7 +105,7 @@ def test_half_pi_in_four_parts() -> None:
 
 
 def test_the_bits_of_two_over_pi() -> None:
-    words = [int(word.rstrip("u"), 0) for word in re.findall(r"\b0x\w+u|\b0u", library()["TWO_OVER_PI"])]
+    words = [int(word.rstrip("u"), 0) for word in re.findall(r"\b0x\w+u|\b0u", declarations()["TWO_OVER_PI"])]
     whole = int(2 / pi(300) * (1 << 224))
     assert words == [0] + [(whole >> (224 - 32 * (k + 1))) & 0xFFFFFFFF for k in range(7)]
 

@@ -1,15 +1,14 @@
-"""Sizes as parameters of kernels: the rule, division by them, and which shapes share kernels."""
+"""Sizes as parameters of kernels: the rule, their names in sources, division, and which shapes share kernels."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dmlgpu import DataType, Device, TensorDesc, descs, ops
 from dmlgpu.catalog.operator_desc import OperatorDesc
@@ -17,28 +16,28 @@ from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler.graph.compiler import compile_network
 from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.graph.resolve import resolve
-from dmlgpu.compiler.program import Program, RenderedKernel, uniform_bytes
+from dmlgpu.compiler.linker import Interface
+from dmlgpu.compiler.program import KernelSource, Program, RenderedKernel, uniform_bytes
 from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import Policies, Profile, Target
-from dmlgpu.compiler.wgsl import templates
-from dmlgpu.compiler.wgsl.parameters import LARGEST_DIVIDED, Parameter
-from dmlgpu.compiler.wgsl.parameters import resolve as read_parameters
+from dmlgpu.compiler.wgsl import names, templates
+from dmlgpu.compiler.wgsl.parameters import LARGEST_DIVIDED, FloatParameter, Parameter
 from dmlgpu.runtime.specialization import Specialize, Specializer
 from dmlgpu.tensors.graphs.graph import Graph
 
 GENERAL = Target("GPU", Profile.DISCRETE, frozenset({"immediates"}), policies=Policies(specialized=False))
-HEAD = "struct Params { bases: vec4<u32>, more_bases: vec4<u32>, zero: u32 }\nvar<immediate> params: Params;\n"
-MAIN = "@compute @workgroup_size(64)\nfn main() {\n}\n"
 
 
 def tensor(*sizes: int, strides: tuple[int, ...] | None = None) -> TensorDesc:
     return TensorDesc(DataType.FLOAT32, sizes, strides)
 
 
-def resolved(line: str, largest: int = 100) -> tuple[str, tuple[int, ...]]:
-    """Return a line of a kernel with resolved parameters, and the parameters."""
-    text, parameters = read_parameters(f"{HEAD}fn f() {{\n{line}\n}}\n{MAIN}", 2, largest, GENERAL)
-    return text.partition("fn f() {\n")[2].partition("\n}\n")[0], parameters
+def rendered(template: str, largest: int = 100, **values: Any) -> tuple[str, tuple[int, ...]]:
+    """Return the text of a template with values, and the parameters of its kernel."""
+    own = names.Names(largest)
+    with names.active(own):
+        text = templates.environment().from_string(template).render(values)
+    return text, own.parameters
 
 
 def kernels(desc: OperatorDesc) -> tuple[RenderedKernel, ...]:
@@ -59,55 +58,51 @@ def test_results_of_arithmetic_on_parameters_are_parameters():
 
 def test_a_field_that_is_0_is_a_literal():
     size = Parameter(12)
-    line, parameters = resolved(f"let a = {Parameter(0)}u + {Parameter(1)}u + {size - 12}u;")
-    assert line == "let a = 0u + parameter0 + parameter1;"
+    sizes = {"zero": Parameter(0), "one": Parameter(1), "computed": size - 12}
+    line, parameters = rendered("let a = {{ zero }}u + {{ one }}u + {{ computed }}u;", **sizes)
+    assert line == "let a = 0u + sizes.s0u + sizes.s1u;"
     assert parameters == (1, 0)
 
 
-def test_a_parameter_with_many_uses_is_read_once():
-    size, same = Parameter(12), Parameter(12)
-    line, parameters = resolved(f"let a = {size}u + {size}u + {same}u;")
-    assert line == "let a = parameter0 + parameter0 + parameter1;"
+def test_a_size_with_many_uses_is_one_parameter():
+    sizes = {"size": Parameter(12), "same": Parameter(12)}
+    line, parameters = rendered("let a = {{ size }}u + {{ size }}u + {{ same }}u;", **sizes)
+    assert line == "let a = sizes.s0u + sizes.s0u + sizes.s1u;"
     assert parameters == (12, 12)
 
 
 @pytest.mark.parametrize(
-    ("write", "expected"),
+    ("template", "expected", "plain"),
     [
-        (lambda size: f"let a = {size}i;", "let a = bitcast<i32>(parameter0);"),
-        (lambda size: f"let a = x / {size}.0;", "let a = x / f32(bitcast<i32>(parameter0));"),
-        (lambda size: f"var a: array<u32, {size}>;", "var a: array<u32, 12>;"),
-        (lambda size: f"let a = array<vec4<f32>, {size}>();", "let a = array<vec4<f32>, 12>();"),
-        (lambda size: f"const LAST = {size}u;", "const LAST = 12u;"),
-        (lambda size: f"case {size}u: {{}}", "case 12u: {}"),
-        (lambda size: f"let a = at[{size}];", "let a = at[12];"),
+        ("let a = {{ size|i32 }};", "let a = bitcast<i32>(sizes.s0u);", "let a = 12i;"),
+        ("let a = {{ size|f32 }};", "let a = f32(bitcast<i32>(sizes.s0u));", "let a = 12.0;"),
+        ("var a: array<u32, {{ size|constant }}>;", "var a: array<u32, 12>;", "var a: array<u32, 12>;"),
+        ("let a = {{ size + 1 }}u;", "let a = sizes.s0u;", "let a = 13u;"),
     ],
 )
-def test_suffixes_determine_how_parameters_are_read(write: Callable[[Parameter], str], expected: str):
-    line, parameters = resolved(write(Parameter(12)))
+def test_templates_say_how_sizes_are_read(template: str, expected: str, plain: str):
+    line, parameters = rendered(template, size=Parameter(12))
     assert line == expected
-    assert parameters == ((12,) if "parameter0" in expected else ())
+    assert len(parameters) == ("sizes" in expected)
+    assert rendered(template, size=12) == (plain, ())
 
 
 @pytest.mark.parametrize("value", [-3, 2**31 - 1, 2**31, 2**32 - 1])
 def test_whole_numbers_become_floats_with_their_sign(value: int):
-    line, parameters = resolved(f"let a = x / {Parameter(value)}.0;")
-    assert line == f"let a = x / f32({'parameter0' if value >= 2**31 else 'bitcast<i32>(parameter0)'});"
+    line, parameters = rendered("x / {{ size|f32 }}", size=Parameter(value))
+    assert line == f"x / f32({'sizes.s0u' if value >= 2**31 else 'bitcast<i32>(sizes.s0u)'})"
     assert parameters == (value % 2**32,)
 
 
-def test_a_uniform_follows_the_bindings():
-    text, parameters = read_parameters(f"{HEAD}fn f() -> u32 {{ return {Parameter(5)}u; }}\n{MAIN}", 2, 10, GENERAL)
-    assert "@group(0) @binding(2) var<uniform> sizes: array<vec4<u32>, 1>;" in text
-    assert "fn main() {\n    parameter0 = sizes[0].x;\n" in text
-    assert parameters == (5,)
+def test_attributes_are_bits():
+    own = names.Names()
+    with names.active(own):
+        half = FloatParameter(0.5)
+        assert (half.text, half.text) == ("bitcast<f32>(sizes.s0u)",) * 2
+    assert own.parameters == (0x3F000000,)
 
 
-def test_without_immediates_parameters_follow_the_parameter_block():
-    uniform = HEAD.replace("var<immediate>", "@group(0) @binding(2) var<uniform>")
-    text, _ = read_parameters(f"{uniform}fn f() -> u32 {{ return {Parameter(5)}u; }}\n{MAIN}", 2, 10, GENERAL)
-    assert "zero: u32, sizes: array<vec4<u32>, 1> }" in text
-    assert "parameter0 = params.sizes[0].x;" in text
+def test_a_uniform_has_the_parameter_block_unless_it_comes_as_immediates():
     assert uniform_bytes((7,), (5,), immediates=False) == bytes([7, *bytes(47), 5, *bytes(15)])
     assert uniform_bytes((7,), (5,), immediates=True) == bytes([5, *bytes(15)])
 
@@ -116,41 +111,34 @@ def test_without_immediates_parameters_follow_the_parameter_block():
 
 
 @pytest.mark.parametrize(
-    ("line", "expected"),
+    ("template", "expected"),
     [
-        ("a / {}u", "quotient_by(a, parameter0, parameter1)"),
-        ("a % {}u", "remainder_by(a, parameter0, parameter1, parameter2)"),
-        ("1u + a / {}u", "1u + quotient_by(a, parameter0, parameter1)"),
-        ("a * b / {}u", "quotient_by(a * b, parameter0, parameter1)"),
-        ("f(a, b[1]).x / {}u", "quotient_by(f(a, b[1]).x, parameter0, parameter1)"),
-        ("((a + b) * c[2]) % {}u * 4u", "remainder_by(((a + b) * c[2]), parameter0, parameter1, parameter2) * 4u"),
-        (
-            "a / {}u % {}u",
-            "remainder_by(quotient_by(a, parameter0, parameter1), parameter2, parameter0, parameter1)",
-        ),
-        ("a / 4u", "a / 4u"),
-        ("1.0 / {}.0", "1.0 / f32(bitcast<i32>(parameter0))"),
+        ('{{ div("a", size) }}', "div_s0(a)"),
+        ('{{ mod("a + b", size) }}', "mod_s0(a + b)"),
+        ('{{ mod(div("a", size), other) }} * {{ size }}u', "mod_s1(div_s0(a)) * sizes.s0u"),
+        ('{{ div("a", 4) }} + {{ mod("a", 4) }}', "a / 4u + a % 4u"),
+        ('{{ div("a", size - 12) }}', "a / sizes.s0u"),  # what is divided by zero is never used
     ],
 )
-def test_divisions_by_parameters_become_multiplications(line: str, expected: str):
-    size = Parameter(12)
-    assert resolved(f"let r = {line.replace('{}', str(size))};")[0] == f"let r = {expected};"
+def test_sizes_are_divided_by_through_functions(template: str, expected: str):
+    text, parameters = rendered(template, size=Parameter(12), other=Parameter(5))
+    assert text == expected
+    sizes = len(set(re.findall(r"s(\d)", expected)) - {""})
+    assert len(parameters) == sizes + 2 * len(set(re.findall(r"(?:div|mod)_s(\d)", expected)))
 
 
-@given(
-    number=st.integers(0, LARGEST_DIVIDED - 1) | st.sampled_from([0, 1, LARGEST_DIVIDED - 1]),
-    divisor=st.just(1) | st.integers(1, LARGEST_DIVIDED - 1) | st.integers(0, 30).map(lambda bits: (1 << bits) + 1),
-    near=st.integers(-1, 1),
-)
-def test_quotients_by_multiplication_are_exact(number: int, divisor: int, near: int):
-    _, (multiplier, shift) = resolved(f"let r = n / {Parameter(divisor)}u;")
-    for dividend in (number, min(max(number // divisor * divisor + near, 0), LARGEST_DIVIDED - 1)):
-        assert (2 * dividend * multiplier >> 32) >> shift == dividend // divisor
-        assert 2 * dividend < 2**32 > multiplier
+@pytest.mark.parametrize("divisor", [1, 7, 2**30 + 1, LARGEST_DIVIDED - 1])
+def test_divisors_bring_a_multiplier_and_a_shift(divisor: int):
+    _, (size, multiplier, shift) = rendered('{{ div("a", size) }}', size=Parameter(divisor))
+    assert size == divisor and multiplier < 2**32
+    for number in (0, divisor - 1, divisor, LARGEST_DIVIDED - 1):
+        assert (2 * number * multiplier >> 32) >> shift == number // divisor
 
 
 def test_sizes_of_very_large_tensors_are_divided_without_multipliers():
-    assert resolved(f"let r = a / {Parameter(12)}u;", LARGEST_DIVIDED)[0] == "let r = a / parameter0;"
+    template = '{{ div("a", size) }} + {{ mod("a", size) }}'
+    assert rendered(template, LARGEST_DIVIDED, size=Parameter(12)) == ("a / sizes.s0u + a % sizes.s0u", (12,))
+    assert rendered(template, LARGEST_DIVIDED - 1, size=Parameter(12))[0] == "div_s0(a) + mod_s0(a)"
 
 
 # ---- shared kernels
@@ -189,6 +177,7 @@ SHARED: dict[str, Callable[[int], OperatorDesc]] = {
 @pytest.mark.parametrize("name", SHARED)
 def test_sizes_share_kernels(name: str):
     first, second = (kernels(SHARED[name](n)) for n in (5, 9))
+    assert [kernel.source for kernel in first] == [kernel.source for kernel in second]
     assert [kernel.wgsl for kernel in first] == [kernel.wgsl for kernel in second]
     assert [kernel.parameters for kernel in first] != [kernel.parameters for kernel in second]
 
@@ -245,9 +234,9 @@ def test_a_specialized_target_has_no_parameters_but_for_initialization():
         end_padding=(0, 0),
     )
     program = compile_operator(desc, Target("GPU", Profile.DISCRETE))
-    assert not any(kernel.parameters for kernel in program.kernels)
+    assert not any(kernel.given for kernel in program.kernels)
     assert program.initialization
-    assert all(kernel.parameters for kernel in program.initialization)
+    assert all(kernel.given for kernel in program.initialization)
 
 
 # ---- the policy
@@ -263,12 +252,12 @@ def program_of(*descriptions: OperatorDesc) -> Program:
 
 
 def are_constant(specializer: Specializer, program: Program) -> list[bool]:
-    return [not kernel.parameters for kernel in specializer.specialized(program).kernels]
+    return [not kernel.given for kernel in specializer.specialized(program).kernels]
 
 
 def test_the_first_sizes_of_a_source_are_constants():
     specializer = Specializer(Specialize.AUTO)
-    assert all(kernel.parameters for kernel in program_of(absolute(5)).kernels)
+    assert all(kernel.given for kernel in program_of(absolute(5)).kernels)
     assert [are_constant(specializer, program_of(absolute(size))) for size in (5, 9, 5, 13)] == [
         [True],
         [False],
@@ -306,43 +295,25 @@ def test_fixed_policies_do_not_change_programs(policy: Specialize):
 @pytest.mark.parametrize("immediates", [True, False])
 @pytest.mark.parametrize("name", SHARED)
 def test_constants_replace_parameters(name: str, immediates: bool):
+    """A special kernel is the same body with constants, which need no uniform of their own."""
     target = GENERAL if immediates else replace(GENERAL, features=frozenset())
     for general in compile_operator(SHARED[name](7), target).kernels:
         special = general.with_constants
-        assert general.parameters and not special.parameters
-        assert "sizes" not in special.wgsl.replace("// sizes", "") and "parameter" not in special.wgsl
+        interface = general.source.interface
+        assert interface is not None and general.given == general.parameters and special.given == ()
+        assert special.source is general.source and special.parameters == general.parameters
+        values = ", ".join(f"{value}u" for value in general.parameters[: interface.sizes])
+        assert f"const sizes = Sizes({values});\n" in special.wgsl and "const sizes" not in general.wgsl
         assert ("var<uniform>" in special.wgsl) is not immediates
         assert special.wgsl.count("\n@group") == general.wgsl.count("\n@group") - immediates
-        assert special.with_constants is special
+        assert special.wgsl.endswith(general.source.body) and general.wgsl.endswith(general.source.body)
+        assert special.with_constants == special
+        assert (special.needs_uniform(immediates), general.needs_uniform(immediates)) == (not immediates, True)
 
 
-def test_constants_are_the_parameters_values():
-    kernel = RenderedKernel(
-        "k",
-        "@group(0) @binding(1) var<uniform> sizes: array<vec4<u32>, 2>;\n"
-        "var<private> parameter0: u32;\nvar<private> parameter4: u32;\n"
-        "@compute @workgroup_size(64)\nfn main() {\n"
-        "    parameter0 = sizes[0].x;\n    parameter4 = sizes[1].x;\n"
-        "    a = parameter0 * sizes[0].y + bitcast<i32>(parameter4) - bitcast<i32>(sizes[0].z)\n"
-        "        * bitcast<f32>(sizes[0].w);\n}",
-        (),
-        (1, 1, 1),
-        parameters=(5, 6, 2**32 - 7, 1065353216, 9),
-    )
-    assert kernel.with_constants.wgsl == (
-        "@compute @workgroup_size(64)\nfn main() {\n"
-        "    a = 5u * 6u + 9i - (-7i)\n        * bitcast<f32>(1065353216u);\n}"
-    )
-
-
-@pytest.mark.parametrize("divisor", [1, 2, 3, 7, 24, 641, 65535, 65536, 2**30 - 1, 2**30 + 1, 2**31 - 1])
-def test_constants_restore_divisions(divisor: int):
-    bits = (divisor - 1).bit_length()
-    multiplier = (1 << 31 + bits) // divisor + 1
-    call = f"remainder_by((quotient_by(b[f(1u)], {multiplier}u, {bits}u)), {divisor}u, {multiplier}u, {bits}u)"
-    file = templates.render("access/division", has_u64=True)
-    kernel = RenderedKernel("k", f"x = {call} + 1u;\n{file}fn load() {{}}\n", (), (1, 1, 1), parameters=(0,))
-    assert kernel.with_constants.wgsl == f"x = (b[f(1u)] / {divisor}u) % {divisor}u + 1u;\nfn load() {{}}\n"
+def test_a_kernel_without_sizes_has_no_special_one():
+    kernel = RenderedKernel("k", KernelSource("", Interface(())), (), (1, 1, 1))
+    assert kernel.with_constants is kernel
 
 
 def test_the_environment_and_the_argument_choose(monkeypatch: pytest.MonkeyPatch):

@@ -26,7 +26,7 @@ from dmlgpu.compiler.plan import Affine, AffineView, Map, Plan, PlanBinding, Pla
 from dmlgpu.compiler.schedule import schedule
 from dmlgpu.compiler.target import Division, Float16Conversions, Float16Encoding, Overrides, Policies, Profile, Target
 from dmlgpu.compiler.wgsl import templates
-from dmlgpu.compiler.wgsl.linker import calls, declared, library
+from dmlgpu.compiler.wgsl.library import declarations, uses
 from dmlgpu.compiler.wgsl.render import render
 from dmlgpu.compiler.wgsl.writer import native_functions
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
@@ -94,6 +94,7 @@ typename typeof union unless unorm unsafe unsized use using varying virtual vola
 RESERVED = frozenset(RESERVED_WORDS.split())
 FORBIDDEN = RESERVED | frozenset(KEYWORDS.split())
 _COMMENT = re.compile(r"//[^\n]*")
+_DECLARATION = re.compile(r"^(?:fn|alias|const|struct|var<(?:workgroup|private)>)\s+(\w+)", re.MULTILINE)
 _LOCAL = re.compile(r"\b(?:let|var|const)\s+(\w+)")
 _PARAMETERS = re.compile(r"^fn\s+\w+\(([^{]*)\)", re.MULTILINE)
 _PARAMETER = re.compile(r"(\w+)\s*:")
@@ -354,16 +355,16 @@ def test_every_library_function_but_those_only_offered_is_used_by_some_kernel(te
         for encoding, division in itertools.product(Float16Encoding, Division)
         for function in native_functions(Float16Conversions(True, encoding), division).values()
     }
-    by_hardware |= {function for name in by_hardware for function in calls(name)}
-    used = frozenset().union(*map(declared, [*texts, *texts_of_integer_products()]))
-    assert library().keys() - by_hardware - used == OFFERED
+    by_hardware |= {function for name in by_hardware for function in uses(name)}
+    used = frozenset().union(*map(_DECLARATION.findall, [*texts, *texts_of_integer_products()]))
+    assert declarations().keys() - by_hardware - used == OFFERED
 
 
 def names_of(text):
     """Return module-level names, and names of locals and parameters, of a source."""
     code = _COMMENT.sub("", text)
     parameters = {name for signature in _PARAMETERS.findall(code) for name in _PARAMETER.findall(signature)}
-    module = declared(code) | set(re.findall(r"^@group.* (\w+):", code, re.MULTILINE)) | {"params"}
+    module = set(_DECLARATION.findall(code)) | set(re.findall(r"^@group.* (\w+):", code, re.MULTILINE)) | {"params"}
     locals_ = {name for line in code.splitlines() if line.startswith(" ") for name in _LOCAL.findall(line)}
     one_liners = {name for line in code.splitlines() if line.startswith("fn ") for name in _LOCAL.findall(line)}
     return module, parameters | locals_ | one_liners
@@ -381,8 +382,8 @@ def test_names_of_a_kernel_are_unique(part, profile):
     """No local name hides one of the kernel or the library; none is declared twice; none is reserved."""
     for text, label in kernels(part, profile).items():
         module, local = names_of(text)
-        assert local & (module | library().keys()) == set(), label
-        names = re.findall(r"^(?:fn|alias|const|struct|var<workgroup>)\s+(\w+)", text, re.MULTILINE)
+        assert local & (module | declarations().keys()) == set(), label
+        names = _DECLARATION.findall(text)
         assert len(names) == len(set(names)), label
         assert (module | local) & FORBIDDEN == set(), label
         assert RESERVED.isdisjoint(_IDENTIFIER.findall(_COMMENT.sub("", text))), label

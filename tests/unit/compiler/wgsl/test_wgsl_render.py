@@ -29,7 +29,7 @@ from dmlgpu.compiler.rewrites.sources import identity
 from dmlgpu.compiler.schedule import schedule
 from dmlgpu.compiler.schedule.steps.reductions import ReduceSchedule
 from dmlgpu.compiler.target import Profile, Target
-from dmlgpu.compiler.wgsl import render
+from dmlgpu.compiler.wgsl.render import render
 
 F32, F16, I8, I64, F64 = (DataType[name] for name in ("FLOAT32", "FLOAT16", "INT8", "INT64", "FLOAT64"))
 ANY = Target("Any GPU")
@@ -124,7 +124,7 @@ def test_labels_name_operator_step_and_lanes(body, label):
 def test_contiguous_dimensions_are_merged_before_rendering():
     text = kernel_of(subtract(source(0, (3, 5, 7)), source(1, (3, 5, 7)))).wgsl
     assert "fn output_unit(at: array<u32, 1>)" in text
-    assert "105u" in text
+    assert "105u" in text and "35u" not in text
 
 
 def test_cpu_adapters_unroll_over_several_items():
@@ -139,7 +139,8 @@ def test_large_maps_fold_over_two_axes():
     target = Target("any", Profile.DISCRETE, max_binding_size=1 << 30)
     kernel = kernel_of(identity(source(0, (4 * (65536 * 256 + 1),), view=View.RAW)), target)
     assert kernel.grid == (32769, 2, 1)
-    assert f"id.x + id.y * {32769 * 256}u" in kernel.wgsl
+    (width,) = re.findall(r"id\.x \+ id\.y \* sizes\.s(\d+)u", kernel.wgsl)
+    assert kernel.parameters[int(width)] == 32769 * 256
 
 
 def test_too_many_buffers_are_rejected():
@@ -183,6 +184,58 @@ def test_float16_is_native_only_with_the_feature():
     body = subtract(source(0, (3, 5), F16), source(1, (3, 5), F16))
     assert kernel_of(body, Target("any", features=frozenset({"shader-f16"}))).wgsl.startswith("enable f16;\n")
     assert "f16" not in kernel_of(body).wgsl
+
+
+CPU = Target("CPU", Profile.CPU, frozenset({"shader-int64"}))
+
+
+@pytest.mark.parametrize(
+    ("target", "stored"),
+    [
+        (CPU, "vec2<u64>"),
+        (Target("CPU", Profile.CPU), "vec4<u32>"),
+        (Target("GPU", Profile.DISCRETE, CPU.features), "vec4<u32>"),
+    ],
+    ids=["CPU", "CPU without 64 bits", "GPU"],
+)
+def test_cpu_adapters_with_64_bits_move_vectors_as_doubles(target, stored):
+    kernel = kernel_of(subtract(source(0, (64,)), source(1, (64,))), target)
+    interface = kernel.source.interface
+    assert [(buffer.block, buffer.stored) for buffer in interface.buffers] == [("vec4<u32>", stored)] * 3
+    assert [(buffer.loads, buffer.stores) for buffer in interface.buffers] == [(False, True), *[(True, False)] * 2]
+    assert kernel.wgsl.count(f": array<{stored}>;") == 3
+
+
+def test_buffers_are_bound_in_parts():
+    """Each row may be in any part of a table."""
+    rows = source(1, (5, 1), DataType.UINT32, view=View.INDEX)
+    picked = Lookup(
+        "indexing/gather_nd1",
+        F32,
+        (5, 64),
+        (("input", source(0, (48, 64), view=View.RAW)), ("indices", rows)),
+        constants(batch=0, tuple=1, lead=1),
+        follows=((None, 1), (None, None)),
+    )
+    kernel = kernel_of(picked, Target("Any GPU", max_binding_size=4096))
+    (table,) = [buffer for buffer in kernel.source.interface.buffers if buffer.parts > 1]
+    assert (table.block, table.parts, table.part_blocks) == ("vec4<u32>", 3, 4096 // 16)
+    parts = [slot for slot in kernel.slots if slot.resource == (Role.INPUT, 0)]
+    assert [(slot.offset, slot.size, slot.is_continued) for slot in parts] == [
+        (0, 4096, True),
+        (4096, 4096, True),
+        (8192, 4096, False),
+    ]
+    assert kernel.slots[-2:] == tuple(parts[1:])  # the other parts follow the slots of all buffers
+
+
+def test_tensors_that_are_updated_atomically_fit_one_binding():
+    body = identity(source(0, (5, 70), I8, view=View.RAW))
+    kernel = kernel_of(body, strides=(1, 300))
+    assert "atomic<u32>" in {buffer.block for buffer in kernel.source.interface.buffers}
+    with pytest.raises(NotSupported) as caught:
+        kernel_of(body, Target("Small GPU", max_binding_size=256), strides=(1, 300))
+    assert str(caught.value) == "a tensor that is updated atomically must fit one binding, got 5 parts"
 
 
 def test_temporaries_are_aligned_to_256_bytes_and_disjoint_while_alive():

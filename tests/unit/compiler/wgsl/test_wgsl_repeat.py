@@ -8,7 +8,7 @@ from dmlgpu.compiler.program import RenderedKernel, Slot
 from dmlgpu.compiler.rewrites.sources import identity
 from dmlgpu.compiler.schedule import schedule
 from dmlgpu.compiler.target import Target
-from dmlgpu.compiler.wgsl import render
+from dmlgpu.compiler.wgsl.render import render
 
 ANY = Target("Any GPU")
 MEMORY = Allocation("state")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jinja2
 import pytest
 
-from dmlgpu.compiler.wgsl import templates
+from dmlgpu.compiler.wgsl import names, templates
 
 
 def test_a_missing_value_is_an_error():
@@ -22,21 +22,23 @@ def test_a_missing_attribute_is_an_error():
 
 def test_rendered_text_names_its_file_and_drops_the_header():
     text = templates.render("access/types", name="input", rank=3, scalar="f32", unit="vec4<f32>")
-    assert text == (
-        "// ---- shaders/access/types.wgsl\n"
-        "alias input_at = array<u32, 3>;\n"
-        "alias input_s = f32;\n"
-        "alias input_t = vec4<f32>;\n"
-    )
+    assert text == "// ---- shaders/access/types.wgsl\nalias input_s = f32;\nalias input_t = vec4<f32>;\n"
 
 
 def test_line_statements_leave_no_lines():
-    text = templates.render("access/head", buffers=["u32", "atomic<u32>"], immediates=False)
-    assert text.splitlines()[2:] == [
-        "@group(0) @binding(2) var<uniform> params: Params;",
-        "@group(0) @binding(0) var<storage, read_write> buffer0: array<u32>;",
-        "@group(0) @binding(1) var<storage, read_write> buffer1: array<atomic<u32>>;",
-    ]
+    text = templates.render(
+        "access/epilogue", values=[("v0", "product"), ("v1", "v0 * 2.0")], result="v1", product="f32"
+    )
+    assert [line for line in text.splitlines() if "let" in line] == ["    let v0 = product;", "    let v1 = v0 * 2.0;"]
+    assert "#" not in text and "\n\n" not in text
+
+
+def test_files_that_a_kernel_renders_are_listed_once():
+    own = names.Names()
+    with names.active(own):
+        for name in ("a", "b"):
+            templates.render("access/types", name=name, rank=1, scalar="f32", unit="f32")
+    assert list(own.files) == ["access/types"]
 
 
 def test_headers_have_name_and_formula():

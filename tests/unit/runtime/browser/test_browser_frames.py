@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.compiler.program import RenderedKernel
+from dmlgpu.compiler.program import KernelSource, RenderedKernel
 from dmlgpu.compiler.target import Profile
 from dmlgpu.runtime.browser import frames
 from dmlgpu.runtime.browser.backend import _stamps
@@ -134,7 +134,7 @@ TEXT = "// head\n// ---- shaders/maps/add.wgsl\nfn f() {\n    let x = y;\n}\n"
 
 
 def test_errors_of_compilers_show_the_lines_around():
-    kernel = RenderedKernel("add x4", TEXT, (), (1, 1, 1))
+    kernel = RenderedKernel("add x4", KernelSource(TEXT), (), (1, 1, 1))
     message = compile_error("ADD", kernel, "Browser: M2", [4, "unresolved value 'y'\x1b[31m"])
     head, *lines = message.splitlines()
     assert head.startswith("ADD: kernel 'add x4' does not compile on Browser: M2: unresolved value 'y'?[31m")
@@ -145,7 +145,7 @@ def test_errors_of_compilers_show_the_lines_around():
 @pytest.mark.parametrize("refusal", [None, [], "x", [0, "bad"], [99, "bad"], ["1", "bad"], [1, {}]])
 def test_errors_of_compilers_may_have_any_shape(refusal):
     assert "ADD: kernel 'k' does not compile on P:" in compile_error(
-        "ADD", RenderedKernel("k", TEXT, (), (1, 1, 1)), "P", refusal
+        "ADD", RenderedKernel("k", KernelSource(TEXT), (), (1, 1, 1)), "P", refusal
     )
 
 

@@ -16,6 +16,7 @@ from dmlgpu.compiler.program import Checks, RenderedKernel
 from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import Float16Conversions, Float16Encoding, Policies, Profile, Target
 from dmlgpu.conformance.cases.registry import case_by_name, case_names
+from tests.kernel_sources import with_values
 
 F32 = DataType.FLOAT32
 FEATURES = frozenset({"immediates", "shader-int64", "shader-f64", "shader-f16", "subgroup"})
@@ -68,9 +69,7 @@ def test_loops_over_rows_keep_their_bounds(desc: OperatorDesc, schedule: str, ex
     assert [kernel.checks for kernel in kernels_of(desc, target)] == expected
     checked = kernels_of(desc, target.with_policies(checked=True))
     assert {kernel.checks for kernel in checked} == {Checks.ALL}
-    assert [kernel.wgsl.removeprefix(f"// checks: {kernel.checks}\n") for kernel in kernels_of(desc, target)] == [
-        kernel.wgsl for kernel in checked
-    ]
+    assert [kernel.wgsl for kernel in kernels_of(desc, target)] == [kernel.wgsl for kernel in checked]
 
 
 def test_programs_say_which_checks_their_kernels_have() -> None:
@@ -237,7 +236,7 @@ def indices(wgsl: str) -> Iterator[tuple[str, str]]:
                     break
             index = wgsl[start:end]
             end += 1
-            if not match[1].startswith("buffer") and not re.fullmatch(r"\d+u?", index):
+            if not re.fullmatch(r"buffer\d+", match[1]) and not re.fullmatch(r"\d+u?", index):
                 file = [name for start, name in files if start <= match.start()][-1]
                 array = re.sub(r"^\w+_parts$", "stage_parts", match[1])
                 yield file, re.sub(r"\d+", "#", f"{array}[{index}]")
@@ -271,7 +270,7 @@ def test_every_index_of_an_array_is_known_to_be_in_bounds() -> None:
             with contextlib.suppress(NotSupported):
                 program = compile_operator(desc, target)
                 for kernel in (*program.kernels, *program.initialization):
-                    texts.setdefault(kernel.wgsl, f"{name}: {kernel.label}")
+                    texts.setdefault(with_values(kernel), f"{name}: {kernel.label}")
     used = {index: label for wgsl, label in texts.items() for index in indices(wgsl)}
     unknown = {index: label for index, label in used.items() if index[1] not in IN_BOUNDS.get(index[0], {})}
     assert unknown == {}, "add each to IN_BOUNDS, with the reason why it is in bounds"

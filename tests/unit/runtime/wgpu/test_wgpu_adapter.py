@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dmlgpu.common.memory import host_memory
-from dmlgpu.compiler.program import RenderedKernel
+from dmlgpu.compiler.program import KernelSource, RenderedKernel
 from dmlgpu.compiler.target import AdapterInfo, Profile
 from dmlgpu.runtime.rendered import excerpt
 from dmlgpu.runtime.wgpu.adapter import describe, subgroup_lanes, target_of
@@ -111,7 +111,7 @@ def test_compile_error_without_a_place() -> None:
     error = RuntimeError(
         "Validation Error\n\nCaused by:\n  In f\n    Error matching\n      Unable to find entry point 'main'"
     )
-    kernel = RenderedKernel("map", "", (), (1, 1, 1))
+    kernel = RenderedKernel("map", KernelSource(""), (), (1, 1, 1))
     assert compile_error("SLICE1", kernel, "X", error) == (
         "SLICE1: kernel 'map' does not compile on X: Unable to find entry point 'main'"
     )
