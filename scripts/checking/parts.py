@@ -24,7 +24,6 @@ from dmlgpu.compiler.operators.lowering import lowering
 from dmlgpu.compiler.plan import Step
 from dmlgpu.compiler.schedule.scheduling import plain_steps, schedule_step
 from dmlgpu.compiler.schedule.steps.base import KernelStep
-from dmlgpu.compiler.wgsl.steps import render_step
 from dmlgpu.conformance.cases.keys import quick_names
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
 from dmlgpu.conformance.cases.registry import implemented as with_cases
@@ -128,7 +127,7 @@ def lacking_schedules(scheduled: Iterable[type[KernelStep]], planned: Iterable[t
             (step, *need)
             for step in scheduled
             for need in (
-                ("renderer", step in render_step.registry, "register one in dmlgpu/compiler/wgsl/steps/"),
+                ("template", step.template is not KernelStep.template, "name its shader file in the class"),
                 (
                     "builder",
                     bool(modules(step)),

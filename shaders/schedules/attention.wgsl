@@ -3,6 +3,7 @@
 // (What is read from memory is uniform to WGSL only by way of workgroupUniformLoad, and barriers need uniform control flow.
 // The end of a block is opaque: some compilers unroll loops of known length, for half a minute.)
 {% import "schedules/attention_macros" as attention with context %}
+{% from "schedules/attention_macros" import row_parts, rows_t, vectors, width with context %}
 alias sum_t = vec4<f32>;
 alias rows_t = {{ rows_t }};
 const LOWEST = -3.4028234e38f;

@@ -1,5 +1,9 @@
 // The stages of attention on one block of keys: scores, the largest one of each row so far, weights, the weighted sum of
 // the values; and the results from the sums. A vector holds the numbers of several rows.
+{% set width = tile.width %}
+{% set vectors = tile.rows // width %}
+{% set row_parts = (".x .y .z .w".split()[:width] if width > 1 else [""]) %}
+{% set rows_t = "vec%d<f32>" % width if width > 1 else "f32" %}
 {% macro of_row(name, row) %}{{ name }}{{ row // width }}{{ row_parts[row % width] }}{% endmacro %}
 {% macro scores() %}
         # for unit in range(tile.key_units)
@@ -8,7 +12,7 @@
         var score{{ row }}_{{ unit }} = vec4<f32>();
         # endfor
         # endfor
-        for (var step = 0u; step < {{ size }}u + opaque_zero(); step++) {
+        for (var step = 0u; step < {{ head }}u + opaque_zero(); step++) {
             # for unit in range(tile.key_units)
             let k{{ unit }} = key_fetch(key_starts{{ unit }}, step);
             # endfor
@@ -84,7 +88,7 @@
             # endfor
             # for row in range(tile.rows)
             # set score = of_row("score", row)
-            # if plain
+            # if is_plain
             {{ score }} = score_finish({{ type_of("score_output_at") }}(), {{ score }});
             # else
             {{ score }} = score_finish(score_output_place(batch, min(row + {{ row }}u, {{ rows - 1 }}u), min(key, last - 1u)), {{ score }});

@@ -1,5 +1,6 @@
 // ATTENTION, by rows: an invocation holds {{ tile.rows }} rows of queries, and their weighted sums, in registers, and goes through the keys one by
 // one. Where a score is the largest one so far, what was summed before is scaled down to it.
+{% set in_step = tile.alone == 1 %}
 # if in_step
 // Adjacent invocations take rows of the same head. Each reads some units of a key and of its values, and broadcasts them to its whole
 // subgroup: eight of them, or four in small subgroups, have all.
@@ -80,7 +81,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         # for row in range(tile.rows)
         let product{{ row }} = {% for unit in range(tile.dots) %}q{{ row }}_{{ unit }} * k{{ unit }}{{ " + " if not loop.last }}{% endfor %};
         let sum{{ row }} = (product{{ row }}.x + product{{ row }}.y) + (product{{ row }}.z + product{{ row }}.w);
-        # set place = type_of("score_output_at") ~ "()" if plain else "score_output_place(batch, place" ~ row ~ ", key)"
+        # set place = type_of("score_output_at") ~ "()" if is_plain else "score_output_place(batch, place" ~ row ~ ", key)"
         # if causal
         let seen{{ row }} = key < visible{{ row }};
         let score{{ row }} = select(LOWEST, score_finish({{ place }}, sum{{ row }}), seen{{ row }});

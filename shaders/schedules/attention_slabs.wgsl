@@ -9,6 +9,10 @@
 // Subgroups of any size from {{ launch.subgroup }} on combine the results of rows. Invocations are numbered by subgroup and lane, so only full
 // subgroups are assumed, not how a driver spreads invocations over them.
 # endif
+{% set last_step = (head - 1) // tile.depth * tile.depth %}
+{% set loads = tile.across // tile.down %}
+{% set group = tile.across // tile.units %}
+{% set whole = not causal and keys % tile.block == 0 %}
 {% import "schedules/attention_macros" as attention with context %}
 # set quads = tile.depth // 4
 alias sum_t = vec4<f32>;
@@ -25,12 +29,12 @@ fn weights_of(x: sum_t) -> sum_t {
 }
 # for name in ("query", "key")
 fn {{ name }}_piece(start: {{ type_of(name ~ "_at") }}, step: u32) -> sum_t {
-    # if size % tile.depth
-    let piece = {{ name }}_step(start, min(step, {{ (size + 3) // 4 * 4 - 4 }}u));
-    # if size % 4
-    return select(sum_t(), piece, vec4<u32>(step) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>({{ size }}u));
+    # if head % tile.depth
+    let piece = {{ name }}_step(start, min(step, {{ (head + 3) // 4 * 4 - 4 }}u));
+    # if head % 4
+    return select(sum_t(), piece, vec4<u32>(step) + vec4<u32>(0u, 1u, 2u, 3u) < vec4<u32>({{ head }}u));
     # else
-    return select(sum_t(), piece, step < {{ size }}u);
+    return select(sum_t(), piece, step < {{ head }}u);
     # endif
     # else
     return {{ name }}_step(start, step);
@@ -162,7 +166,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, {{ "@builtin(subgroup_id) s
 {{ keep_pieces(0) }}
         }
         workgroupBarrier();
-        for (var pair = 0u; pair < {{ size }}u + opaque_zero(); pair += {{ 2 * tile.depth }}u) {
+        for (var pair = 0u; pair < {{ head }}u + opaque_zero(); pair += {{ 2 * tile.depth }}u) {
         # call repeated("half", 2)
             let step = pair + half * {{ tile.depth }}u;
             # if last_step % (2 * tile.depth) == 0
@@ -188,7 +192,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, {{ "@builtin(subgroup_id) s
         # endcall
         }
 {{ fetch_values("0u") }}
-        # if not whole or not plain
+        # if not whole or not is_plain
         let key = vec4<u32>(start + lane) + vec4<u32>(0u, {{ tile.across }}u, {{ 2 * tile.across }}u, {{ 3 * tile.across }}u);
         # endif
         # for row in range(tile.rows)
@@ -197,13 +201,13 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, {{ "@builtin(subgroup_id) s
         # elif not whole
         let seen{{ row }} = key < vec4<u32>(last);
         # endif
-        # if not plain
+        # if not is_plain
         let row{{ row }} = min(row + {{ row }}u, {{ rows - 1 }}u);
         # endif
         score{{ row }} = sum_t(
         # for part in "xyzw"
             # set key = "key." ~ part if whole else "min(key.%s, last - 1u)" % part
-            score_finish({{ type_of("score_output_at") ~ "()" if plain else "score_output_place(batch, row%d, %s)" % (row, key) }}, score{{ row }}.{{ part }}),
+            score_finish({{ type_of("score_output_at") ~ "()" if is_plain else "score_output_place(batch, row%d, %s)" % (row, key) }}, score{{ row }}.{{ part }}),
         # endfor
         );
         # if not whole

@@ -7,8 +7,10 @@
 // Subgroups of any size from {{ launch.subgroup }} on add products. Invocations are numbered by subgroup and lane, so only full subgroups are
 // assumed, not how a driver spreads invocations over them.
 # endif
+{% set whole = not causal and keys % tile.block == 0 %}
 {% import "schedules/attention_macros" as attention with context %}
-# set quads = (size // 4)|constant
+{% from "schedules/attention_macros" import row_parts, rows_t with context %}
+# set quads = (head // 4)|constant
 # set keys_at_once = 4 * tile.block // tile.lanes
 alias sum_t = vec4<f32>;
 alias rows_t = {{ rows_t }};
@@ -127,7 +129,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, {{ "@builtin(subgroup_id) s
         # elif not whole
         let seen{{ row }} = key < last;
         # endif
-        {{ score }} = score_finish({{ type_of("score_output_at") ~ "()" if plain else "score_output_place(batch, min(row + %du, %du), %s)" % (row, rows - 1, "key" if whole else "min(key, last - 1u)") }}, {{ score }});
+        {{ score }} = score_finish({{ type_of("score_output_at") ~ "()" if is_plain else "score_output_place(batch, min(row + %du, %du), %s)" % (row, rows - 1, "key" if whole else "min(key, last - 1u)") }}, {{ score }});
         # if not whole
         {{ score }} = select(LOWEST, {{ score }}, seen{{ row }});
         # endif

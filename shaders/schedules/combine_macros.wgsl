@@ -4,7 +4,7 @@
 // With subgroups, invocations shuffle first; then the results of subgroups, of which workgroup memory holds one each, are
 // merged by every subgroup in the same way. A subgroup may have any number of lanes from `subgroup` on. Invocations are numbered by
 // subgroup and lane, so only full subgroups are assumed, not how a driver spreads invocations over them.
-{% set farthest = [launch.workgroup, 128]|min %}
+{% set farthest = [launch.workgroup, 128]|min %}{% set carried = carried|default(("", "")) %}
 {% macro distances(end) %}{% for power in range(10) if 2 ** power < end %}{{ " " if power }}{{ 2 ** power }}{% endfor %}{% endmacro %}
 {% macro shuffled(operation, value, more="") %}{{ carried[1] }}({{ operation }}({{ carried[0] }}({{ value }}){{ more }})){% endmacro %}
 {% macro parameters() %}{% if subgroup %}@builtin(subgroup_id) subgroup: u32, @builtin(subgroup_invocation_id) lane: u32, @builtin(subgroup_size) lanes: u32{% else %}@builtin(local_invocation_index) me: u32{% endif %}{% endmacro %}

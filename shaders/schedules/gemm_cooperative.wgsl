@@ -1,11 +1,11 @@
 // GEMM, cooperative: a workgroup brings {{ depth }} steps of both operands into workgroup memory at a time, as float16; each of four of
 // its subgroups multiplies matrices of {{ side }} x {{ side }} and holds the sums of {{ block }} x {{ block }} of them. At the end the four write one matrix of
 // sums each to workgroup memory, whose units all invocations store. (Nothing depends on the size of subgroups, as long as there are four.)
-{% macro fetch(name, first) %}
+{% macro fetch(name, operand, first) %}
         # for number in range(depth * tile // 1024)
         {
             let task = me + {{ number * 256 }}u;
-            # if along[name]
+            # if operand.layout == "along"
             let own = task / {{ depth // 4 }}u;
             let step = (task % {{ depth // 4 }}u) * 4u;
             let unit = vec4<f16>({{ name }}_step({{ name }}_start(batch, {{ first }} + own), start + step));
@@ -46,9 +46,9 @@ fn main(
     var sum{{ row }}_{{ column }} = coop_mat16x16<f32, C>();
     # endfor
     # endfor
-    for (var start = 0u; start < {{ inner }}u; start += {{ depth }}u) {
-{{ fetch("a", "row_tile") }}
-{{ fetch("b", "column_tile") }}
+    for (var start = 0u; start < {{ space.inner[0] }}u; start += {{ depth }}u) {
+{{ fetch("a", a, "row_tile") }}
+{{ fetch("b", b, "column_tile") }}
         workgroupBarrier();
         if (subgroup < 4u) {
             # for step in range(0, depth, side)

@@ -5,7 +5,7 @@
 # endif
 {% import "schedules/gemm_macros" as gemm with context %}
 {% import "schedules/gemm_slabs" as slabs with context %}
-{% set dot = "dot4U8Packed" if unsigned else "dot4I8Packed" %}
+{% set dot = "dot4U8Packed" if is_unsigned else "dot4I8Packed" %}
 {% macro add_to_sums(condition="") %}
     # for name, fetch, units in operands
     # if name in summed
@@ -119,7 +119,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     # endif
     # for row in range(tile.rows)
     # for unit in range(tile.units)
-    let sum{{ row }}_{{ unit }} = {{ "bitcast<sum_t>(dot%d_%d)" % (row, unit) if unsigned else "dot%d_%d" % (row, unit) }}{{ " - a_zero%d * b_sum%d" % (row, unit) if "b" in summed }}{{ " - a_sum%d * b_zero%d" % (row, unit) if "a" in summed }};
+    let sum{{ row }}_{{ unit }} = {{ "bitcast<sum_t>(dot%d_%d)" % (row, unit) if is_unsigned else "dot%d_%d" % (row, unit) }}{{ " - a_zero%d * b_sum%d" % (row, unit) if "b" in summed }}{{ " - a_sum%d * b_zero%d" % (row, unit) if "a" in summed }};
     # endfor
     # endfor
 {{ gemm.keep_all() }}

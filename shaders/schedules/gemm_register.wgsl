@@ -34,7 +34,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let a_starts{{ unit }} = a_starts(batch, row / {{ width }}u + {{ unit }}u);
     # endfor
     # endif
-    # for unit in range(0, tile.units, 2 if b_fetch.paired else 1)
+    # for unit in range(0, tile.units, 2 if b.fetch.paired else 1)
     let b_starts{{ unit }} = b_starts(batch, column + {{ unit * between }}u);
     # endfor
     # if chunk
@@ -70,21 +70,21 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         # else
         # for unit in range(row_units)
         # for step in range(steps)
-        let a{{ step }}_{{ unit }} = {{ gemm.unit_of_step("a", a_fetch, unit, step) }};
+        let a{{ step }}_{{ unit }} = {{ gemm.unit_of_step("a", a.fetch, unit, step) }};
         # endfor
         # endfor
         # endif
         # for unit in range(tile.units)
-        # if b_fetch.steps > 1
+        # if b.fetch.steps > 1
         let b_steps{{ unit }} = b_fetch_steps(b_starts{{ unit }}, {{ inner_names }});
         # endif
-        # if b_fetch.paired and unit % 2 == 0
+        # if b.fetch.paired and unit % 2 == 0
         # for step in range(steps)
         let b_pair{{ step }}_{{ unit }} = b_fetch(b_starts{{ unit }}, {{ inner_names }}{{ " + %du" % step if step }});
         # endfor
         # endif
         # for step in range(steps)
-        let b{{ step }}_{{ unit }} = {{ gemm.unit_of_step("b", b_fetch, unit, step) }};
+        let b{{ step }}_{{ unit }} = {{ gemm.unit_of_step("b", b.fetch, unit, step) }};
         # endfor
         # for row in range(tile.rows)
         # if in_memory

@@ -4,15 +4,15 @@
 {% import "schedules/gemm_macros" as gemm with context %}
 {% import "schedules/gemm_slabs" as slabs with context %}
 alias sum_t = {{ sum_t }};
-{{ slabs.slab("a", a_fetch, a_digits) }}
-{{ slabs.slab("b", b_fetch, b_digits) }}
+{{ slabs.slab("a", a.fetch, a_digits) }}
+{{ slabs.slab("b", b.fetch, b_digits) }}
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) me: u32) {
     load_sizes();
 {{ gemm.workgroup_tile() }}
 {{ slabs.own_tile() }}
-{{ slabs.tasks("a", a_fetch, operands[0][2], a_count) }}
-{{ slabs.tasks("b", b_fetch, operands[1][2], b_count) }}
+{{ slabs.tasks("a", a.fetch, operands[0][2], a_count) }}
+{{ slabs.tasks("b", b.fetch, operands[1][2], b_count) }}
     # if chunk or in_float16
 {{ gemm.sums("total") }}
     # endif

@@ -80,10 +80,10 @@ fn {{ name }}_slab_unit(starts: {{ type_of(name ~ ("_at" if fetch.steps > 1 else
     # for step in range(depth)
         {
         # for unit in range(tile.rows // 4)
-            let a{{ unit }} = {{ own_unit("a", a_fetch.steps > 1, half, step, unit) }};
+            let a{{ unit }} = {{ own_unit("a", a.fetch.steps > 1, half, step, unit) }};
         # endfor
         # for unit in range(tile.units)
-            let b{{ unit }} = {{ own_unit("b", b_fetch.steps > 1, half, step, unit) }};
+            let b{{ unit }} = {{ own_unit("b", b.fetch.steps > 1, half, step, unit) }};
         # endfor
         # for row in range(tile.rows)
         # for unit in range(tile.units)

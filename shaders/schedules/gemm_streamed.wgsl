@@ -1,16 +1,16 @@
 // GEMM, streamed: few rows by columns that are read once. A workgroup holds {{ depth }} steps of {{ tile.rows }} rows in workgroup memory; {{ tile.slices }} invocations
 // share the steps of four columns, {{ steps }} times four steps of each in flight, and add their sums at the end.
-// {{ "Adjacent invocations read adjacent steps of a column." if b_fetch.steps > 1 else "Adjacent invocations read adjacent columns of a step." }}
+// {{ "Adjacent invocations read adjacent steps of a column." if b.fetch.steps > 1 else "Adjacent invocations read adjacent columns of a step." }}
 // (Where the steps end is opaque: some compilers unroll loops of known length, for half a minute.)
 {% import "schedules/gemm_macros" as gemm with context %}
-# set along = b_fetch.steps > 1
+# set along = b.fetch.steps > 1
 alias sum_t = {{ sum_t }};
 var<workgroup> slab: array<array<sum_t, {{ depth // 4 }}>, {{ tile.rows }}>;
 fn a_element(start: a_at, step: u32) -> a_t {
     return a_step(start, {{ a_digits }});
 }
 fn a_unit_of(start: a_at, step: u32) -> sum_t {
-    # if a_fetch.steps > 1
+    # if a.fetch.steps > 1
     return a_element(start, step);
     # else
     return sum_t(a_element(start, step), a_element(start, step + 1u), a_element(start, step + 2u), a_element(start, step + 3u));
@@ -45,7 +45,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
 {{ gemm.sums("sum") }}
     let stop = last * {{ inner_rest }}u + opaque_zero();
     # set tasks = tile.rows * depth // 4
-    # if a_fetch.steps > 1
+    # if a.fetch.steps > 1
     # for first_task in range(0, tasks, launch.workgroup)
     # set number = loop.index0
     # set task = "(me + %du)" % first_task if first_task else "me"
@@ -57,7 +57,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     # endfor
     # endif
     for (var start = first * {{ inner_rest }}u; start < stop; start += {{ depth }}u) {
-        # if a_fetch.steps > 1
+        # if a.fetch.steps > 1
         # for first_task in range(0, tasks, launch.workgroup)
         slab[own_row{{ loop.index0 }}][own_quad{{ loop.index0 }}] = next{{ loop.index0 }};
         # endfor
@@ -70,7 +70,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         }
         # endif
         workgroupBarrier();
-        # if a_fetch.steps > 1
+        # if a.fetch.steps > 1
         # for first_task in range(0, tasks, launch.workgroup)
         next{{ loop.index0 }} = {{ fetch_own("start + %du" % depth, loop.index0) }};
         # endfor

@@ -14,13 +14,13 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     let inside = place(at, &source);
     if (inside) {
         for (var index = 0u; index < {{ units }}u; index++) {
-            at[{{ blocks.dimension }}] = index;
-            source[{{ blocks.followed }}] = index;
+            at[{{ dimension }}] = index;
+            source[{{ followed }}] = index;
             store(at, input_load(source));
         }
     } else {
         for (var index = 0u; index < {{ units }}u; index++) {
-            at[{{ blocks.dimension }}] = index;
+            at[{{ dimension }}] = index;
             store(at, output_t());
         }
     }

@@ -4,6 +4,7 @@
 // Invocations read different units of the rows, and broadcast them.
 # endif
 // (The end of the loop is opaque: some compilers unroll loops of known length, for half a minute.)
+{% set interleaved, chunk, between, in_float16, in_memory = 1, 1, 1, false, false %}
 {% import "schedules/gemm_macros" as gemm with context %}
 # set row_units = words * in_word // 4
 # set all_units = tile.rows * row_units
@@ -71,7 +72,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         # endif
         let a{{ first }} = a_own{{ first }}{{ " * a_factor%d" % first if masks }};
         # endfor
-        # for half in range(halves)
+        # for half in range(sums)
         # set panel_of_half = "panel" ~ (" + %du" % (half * panels) if half)
         # for name in tensors
         # for unit in range(1 if tensors[name][0] else 2)
@@ -121,10 +122,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         # endfor
         # endfor
     }
-    # if halves == 1
+    # if sums == 1
 {{ gemm.keep_all(opaque=true) }}
     # else
-    var results = array<vec{{ halves }}<f32>, {{ tile.rows * 8 }}>({% for row in range(tile.rows) %}{% for place in range(8) %}{{ ", " if row or place }}vec{{ halves }}<f32>({% for half in range(halves) %}{{ ", " if half }}total{{ row }}_{{ 2 * half + place // 4 }}.{{ "xyzw"[place % 4] }}{% endfor %}){% endfor %}{% endfor %});
+    var results = array<vec{{ sums }}<f32>, {{ tile.rows * 8 }}>({% for row in range(tile.rows) %}{% for place in range(8) %}{{ ", " if row or place }}vec{{ sums }}<f32>({% for half in range(sums) %}{{ ", " if half }}total{{ row }}_{{ 2 * half + place // 4 }}.{{ "xyzw"[place % 4] }}{% endfor %}){% endfor %}{% endfor %});
     for (var place = 0u; place < {{ tile.rows * 8 }}u + opaque_zero(); place++) {
         keep_one(part, batch, row + place / 8u, own_panel * 8u + place % 8u, results[place]);
     }

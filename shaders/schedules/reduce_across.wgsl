@@ -1,6 +1,11 @@
-// REDUCE, across rows: one invocation iterates over {{ places|length }} adjacent rows of units in parallel, all of them or, for partial results, a
+// REDUCE, across rows: one invocation iterates over {{ width }} adjacent rows of units in parallel, all of them or, for partial results, a
 // share. Adjacent invocations take adjacent rows.
 {% import "schedules/reduce_lanes" as row with context %}
+{% set partial = schedule == "partial" %}
+{% set size = source.sizes[across] %}
+{% set ragged = size % width != 0 %}
+{% macro named() %}{% for index in range(width) %}{{ " " if index }}place{{ index }}{% endfor %}{% endmacro %}
+{% set places = named().split() %}
 {% include "schedules/locate" %}
 fn handle(number: u32) {
     var at: output_at;
@@ -9,10 +14,10 @@ fn handle(number: u32) {
     let share = at[{{ output.rank - 1 }}];
 {{ row.share_bounds() }}
     # endif
-    let first_place = at[{{ dimension }}] * {{ places|length }}u;
+    let first_place = at[{{ across }}] * {{ width }}u;
     # for place in places
     var {{ place }} = at;
-    {{ place }}[{{ dimension }}] = {% if ragged %}min(first_place + {{ loop.index0 }}u, {{ size - 1 }}u){% else %}first_place + {{ loop.index0 }}u{% endif %};
+    {{ place }}[{{ across }}] = {% if ragged %}min(first_place + {{ loop.index0 }}u, {{ size - 1 }}u){% else %}first_place + {{ loop.index0 }}u{% endif %};
     # endfor
 {{ row.walk("first", together, "end", places) if partial else row.walk("0u", 1, count ~ "u", places) }}
     # for place in places
@@ -21,13 +26,13 @@ fn handle(number: u32) {
     if (first_place + {{ loop.index0 }}u >= {{ size }}u) { return; }
     # endif
     # if output.lanes == lanes and not partial
-    {{ buffer.store }}(output_base() + output_unit({{ place }}), output_bits(output_t({% for lane in range(lanes) %}{{ ", " if lane }}{{ finished("acc%d" % (first_lane + lane), place) }}{% endfor %})));
+    {{ buffer.store }}(output_base() + output_unit({{ place }}), output_bits(output_t({% for lane in range(lanes) %}{{ ", " if lane }}{{ row.finished("acc%d" % (first_lane + lane), place) }}{% endfor %})));
     # else
     # for lane in range(lanes)
     # if lanes > 1
-    {{ place }}[{{ dimension }}] = (first_place + {{ first_lane // lanes }}u) * {{ lanes }}u + {{ lane }}u;
+    {{ place }}[{{ across }}] = (first_place + {{ first_lane // lanes }}u) * {{ lanes }}u + {{ lane }}u;
     # endif
-    {{ buffer.store }}(output_base() + output_unit({{ place }}), output_bits({{ "acc" ~ (first_lane + lane) if partial else finished("acc%d" % (first_lane + lane), place) }}));
+    {{ buffer.store }}(output_base() + output_unit({{ place }}), output_bits({{ "acc" ~ (first_lane + lane) if partial else row.finished("acc%d" % (first_lane + lane), place) }}));
     # endfor
     # endif
     # endfor

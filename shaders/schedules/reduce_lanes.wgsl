@@ -1,7 +1,7 @@
 // Macros of REDUCE for the lanes of a unit: every lane has its own accumulator. They belong to one
 // row, whose elements they index, or, across, to adjacent rows; then units are read at each of several places. For
 // partial results, {{ together }} adjacent invocations at a time share a run of units, interleaved.
-{% macro lifted(unit, index, lane) %}{% if of_partials %}{{ unit }}{% elif lanes == 1 %}lift({{ unit }}, {{ index }}){% elif across %}lift({{ unit }}.{{ "xyzw"[lane] }}, {{ index }}){% else %}lift({{ unit }}.{{ "xyzw"[lane] }}, {{ index }} * {{ lanes }}u + {{ lane }}u){% endif %}{% endmacro %}
+{% macro lifted(unit, index, lane) %}{% if of_partials %}{{ unit }}{% elif lanes == 1 %}lift({{ unit }}, {{ index }}){% elif across is not none %}lift({{ unit }}.{{ "xyzw"[lane] }}, {{ index }}){% else %}lift({{ unit }}.{{ "xyzw"[lane] }}, {{ index }} * {{ lanes }}u + {{ lane }}u){% endif %}{% endmacro %}
 {% macro merged(number, unit, index) %}
         # for lane in range(lanes)
         acc{{ number * lanes + lane }} = merge(acc{{ number * lanes + lane }}, {{ lifted(unit, index, lane) }});
@@ -72,7 +72,7 @@
     # if compared > 1
     let start = place;
     for (var turn = 0u; turn < {{ compared }}u; turn++) {
-        let index = {{ numbered("start", "turn" if decreasing else "(%du - turn)" % (compared - 1), end, last) }};
+        let index = {{ numbered("start", "turn" if decreasing|default(false) else "(%du - turn)" % (compared - 1), end, last) }};
         place = select(place, index, rank_of(seen(item(at, index))) == best);
     }
     # endif
@@ -95,3 +95,4 @@
     let first = run * {{ count // runs }}u + min(run, {{ count % runs }}u) + {{ mod("share", together) }};
     let end = (run + 1u) * {{ count // runs }}u + min(run + 1u, {{ count % runs }}u);
 {% endmacro %}
+{% macro finished(acc, place) %}{% if epilogue %}epilogue_element({{ place }}, finish({{ acc }})){% else %}finish({{ acc }}){% endif %}{% endmacro %}

@@ -27,7 +27,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, {{ combine.parameters() }}) {
         var at: output_at;
         if (unit < {{ walk.count }}u && locate(unit, &at)) {
             let all = {{ combine.call("reduced", "part_of_row(at, me)") }};
-            if (me == 0u) { bits |= output_bits({{ finished("all", "at") }}) << (lane_of_word * {{ unit_bits }}u); }
+            if (me == 0u) { bits |= output_bits({{ row.finished("all", "at") }}) << (lane_of_word * {{ unit_bits }}u); }
         }
         workgroupBarrier();
     }
@@ -37,9 +37,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, {{ combine.parameters() }}) {
     if (!locate(number, &at)) { return; }
     let all = {{ combine.call("reduced", "part_of_row(at, me)") }};
     # if walk.exchange
-    if (me == 0u) { exchange(output_unit(at), output_bits({{ finished("all", "at") }})); }
+    if (me == 0u) { exchange(output_unit(at), output_bits({{ row.finished("all", "at") }})); }
     # else
-    if (me == 0u) { {{ buffer.store }}(output_base() + output_unit(at), output_bits({{ finished("all", "at") }})); }
+    if (me == 0u) { {{ buffer.store }}(output_base() + output_unit(at), output_bits({{ row.finished("all", "at") }})); }
     # endif
     # endif
 }

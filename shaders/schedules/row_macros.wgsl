@@ -39,11 +39,11 @@
 {{ finished(stage, own[0].result, stage.name ~ "_run" ~ own[0].result) }}
     # endfor
 {% endmacro %}
-{% macro of_row(number, name) %}select(subgroupBroadcast({{ name }}, {{ number }}u), subgroupBroadcast({{ name }}, {{ number + beside }}u), first > 0u){% endmacro %}
+{% macro of_row(number, name) %}select(subgroupBroadcast({{ name }}, {{ number }}u), subgroupBroadcast({{ name }}, {{ number + together }}u), first > 0u){% endmacro %}
 {% macro stored_together() %}
-    let hands = select({{ beside }}u, {{ 2 * beside }}u, lanes >= {{ 2 * beside }}u);
-    for (var first = 0u; first < hands; first += {{ beside }}u) {
-        # for number in range(beside)
+    let hands = select({{ together }}u, {{ 2 * together }}u, lanes >= {{ 2 * together }}u);
+    for (var first = 0u; first < hands; first += {{ together }}u) {
+        # for number in range(together)
         let number{{ number }} = {{ of_row(number, "number") }};
         var at{{ number }}: output_at;
         _ = locate(min(number{{ number }}, {{ launch.total - 1 }}u), &at{{ number }});
@@ -56,15 +56,15 @@
         # endfor
         for (var start = 0u; start < {{ units }}u; start += hands) {
             let index = start + lane % hands;
-            # if units % (2 * beside)
+            # if units % (2 * together)
             if (index >= {{ units }}u) { break; }
             # endif
             let along = unit_at(at, index);
             # for name in shared
             let {{ name }} = {{ name }}_load(along);
             # endfor
-            # for number in range(beside)
-            {{ "if (number%d < %su) " % (number, launch.total) if launch.total % (2 * beside) }}{
+            # for number in range(together)
+            {{ "if (number%d < %su) " % (number, launch.total) if launch.total % (2 * together) }}{
                 let place = unit_at(at{{ number }}, index);
                 let unit = input_load(place);
                 {{ buffer.store }}(output_base() + output_unit(place), output_bits({{ computed("place", "unit", "_%d" % number) }}));

@@ -2,7 +2,7 @@
 // and once to compute its elements. Long rows are taken in runs that are then merged, so that rounding errors do not grow with
 // their length; their number is hidden from the compiler, because some drivers take seconds to unroll nested loops.
 # if together
-// Adjacent invocations then store their rows together, {{ beside }} at a time: each takes every {{ 2 * beside }}-th unit of them, or every {{ beside }}-th in small
+// Adjacent invocations then store their rows together, {{ together }} at a time: each takes every {{ 2 * together }}-th unit of them, or every {{ together }}-th in small
 // subgroups, and reads common operands once.
 # endif
 {% import "schedules/row_macros" as row with context %}

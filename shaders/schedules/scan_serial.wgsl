@@ -15,7 +15,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
         let place = walked(at, index);
         advance(place, index, input_load(place), &state);
     }
-    # if total
+    # if is_total
     leave(line, block, state);
     # endif
 }

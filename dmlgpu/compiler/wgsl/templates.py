@@ -19,6 +19,7 @@ from typing import Any
 import jinja2
 from jinja2.ext import Extension
 from jinja2.lexer import Token, TokenStream
+from jinja2.utils import missing
 
 from dmlgpu.common import symbols
 from dmlgpu.compiler.wgsl import names, parameters
@@ -254,8 +255,19 @@ _FILTERS: dict[str, Callable[..., Any]] = {
 # ---- rendering
 
 
+class _Context(jinja2.runtime.Context):
+    """Values of a template: those that it is given, and then the fields and properties of the ``step`` among them."""
+
+    def resolve_or_missing(self, key: str) -> Any:
+        """Return the value of a name."""
+        value = super().resolve_or_missing(key)
+        return getattr(self.parent.get("step"), key, value) if value is missing else value
+
+
 class _Environment(jinja2.Environment):
     """Context of Jinja2 that is faster for many small templates."""
+
+    context_class = _Context
 
     def make_globals(self, d: MutableMapping[str, Any] | None) -> MutableMapping[str, Any]:
         """Return a plain dictionary: every rendering copies it, which is slow for Jinja2's chain of maps."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from dmlgpu.catalog.enums import DataType
@@ -106,10 +107,14 @@ class BodyOutput:
     """Properties, for templates, of the tensor that a body defines."""
 
     data_type: DataType
-    kind: Scalar
     portable: bool
     sizes: tuple[int, ...]
     target: Target
+
+    @property
+    def kind(self) -> Scalar:
+        """Type in which its elements are computed."""
+        return scalar_of(self.data_type, self.target, self.portable)
 
     @property
     def rank(self) -> int:
@@ -395,7 +400,7 @@ class ShaderWriter:
         one."""
         data_types = {name: source.data_type for name, source in body.inputs}
         arguments = {name: TypedValue(name, kind, data_types[name], self.target) for name, kind in kinds.items()}
-        output = BodyOutput(body.data_type, self._kind(body, False, body.portable), body.portable, (), self.target)
+        output = BodyOutput(body.data_type, body.portable, (), self.target)
         literals = self._literals(body)
         types = tuple((name, kind, data_types[name]) for name, kind in kinds.items())
         texts = tuple((name, str(value)) for name, value in literals.items())
@@ -481,20 +486,36 @@ def _raw_block(body: Virtual) -> str:
     return block_of(body.data_type.bits * body.lanes)
 
 
-@functools.singledispatch
 def render_step(step: KernelStep, writer: ShaderWriter) -> str:
-    """Return the text of a step's kernel, without its head.
+    """Return the text of a step's kernel, without its head: the accessors of its output and of its parts, its own text,
+    and its template, which finds the fields and properties of the step by name.
 
     Raises:
         NotSupported: when the adapter lacks a feature that it needs.
     """
-    raise TypeError(f"no renderer for {type(step).__name__}")
+    if step.wide:
+        text, values = writer.wide_store(step.output)
+    else:
+        tree = getattr(step, "epilogue", None) or getattr(step, "body", None)
+        text, values = writer.store(step.output, step.portable if tree is None else tree.portable, step.atomic)
+    values["step"] = step
+    for name, path in step.reads:
+        part = attrgetter(path)(step)
+        if name == "element":
+            text += writer.body(part)
+        elif name == "finish":
+            text += writer.epilogue(part, DataType.FLOAT32, getattr(step, "sums", 1))
+        elif part is not None:
+            text += writer.source(name, part, raw=False, portable=step.portable)
+    text += special(step, writer, values)
+    return text + templates.render(step.template, **values)
 
 
-_OPERANDS = {"input": "value", "a": "a", "b": "b"}
-"""Names, in functions of a monoid, of the template values ``input``, ``a`` and ``b``."""
+@functools.singledispatch
+def special(step: KernelStep, writer: ShaderWriter, values: dict[str, Any]) -> str:
+    """Return the text before a step's template, and add to the template's values: all that is special to the step.
 
-
-def monoid_operands(kind: Scalar, data_type: DataType, target: Target) -> dict[str, TypedValue]:
-    """Return the arguments of ``lift``, ``merge`` and ``finish`` as typed expressions."""
-    return {name: TypedValue(text, kind, data_type, target) for name, text in _OPERANDS.items()}
+    Raises:
+        NotSupported: when the adapter lacks a feature that it needs.
+    """
+    return ""

@@ -59,12 +59,12 @@ def test_what_a_schedule_lacks_is_named_with_what_to_do():
     novel, step = type("Scheduled" + "Nothing", (KernelStep,), {}), type("Nothing", (Step,), {})
     messages = lacking_schedules([novel], [step])
     assert [message.partition(":")[0] for message in messages] == [
-        f"{novel.__name__} has no renderer",
+        f"{novel.__name__} has no template",
         f"{novel.__name__} has no builder",
         f"{novel.__name__} has no test",
         "Nothing has no schedule",
     ]
-    assert messages[0].endswith("register one in dmlgpu/compiler/wgsl/steps/; see docs/internals/schedules.md")
+    assert messages[0].endswith("name its shader file in the class; see docs/internals/schedules.md")
 
 
 def test_builders_that_no_list_names():

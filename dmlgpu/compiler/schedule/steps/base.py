@@ -6,6 +6,7 @@ import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.common import symbols
 from dmlgpu.compiler.plan import PlanBinding, PlanTensor, Role
 from dmlgpu.compiler.plan.parts import replace_parts, tensors
@@ -29,6 +30,41 @@ class KernelStep:
     launch: Launch
     output: PlanTensor
     reason: str = field(default="", compare=False, kw_only=True)
+
+    @property
+    def template(self) -> str:
+        """Shader file of the kernel, in which fields and properties of the step have their names."""
+        raise NotImplementedError
+
+    @property
+    def reads(self) -> tuple[tuple[str, str], ...]:
+        """Parts of the step that the template accesses by functions, in order: a name, and the path of the part.
+
+        ``element`` computes a unit of the output by a body, and ``finish`` by an epilogue from sums in float32. Every
+        other name is that of a source, which is read by ``<name>_load``, or None.
+        """
+        return ()
+
+    @property
+    def portable(self) -> bool:
+        """Whether sources are read in types that all adapters have, and the output is written from them unless the tree
+        that computes it says otherwise."""
+        return True
+
+    @property
+    def atomic(self) -> bool:
+        """Whether units of the output share words that several invocations write."""
+        return self.output.unit_bits < WORD_BITS
+
+    @property
+    def wide(self) -> bool:
+        """Whether the output is written in blocks of 16 bytes, with 64-bit integers."""
+        return False
+
+    @property
+    def subgroup(self) -> int:
+        """Minimum subgroup size, if invocations exchange values by subgroup operations; else 0."""
+        return self.launch.subgroup
 
     @property
     def kind(self) -> str:

@@ -43,3 +43,5 @@ class ScheduledCooperative(KernelStep):
     side: int = SIDE
     block: int = BLOCK
     tile: int = TILE
+
+    template = "schedules/gemm_cooperative"

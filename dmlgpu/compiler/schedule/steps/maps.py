@@ -37,6 +37,16 @@ class ScheduledMap(KernelStep):
     words: int = WORDS
     least_copy: int | None = None
 
+    reads = (("element", "body"),)
+
+    @property
+    def template(self) -> str:
+        return "schedules/map" if self.run is None else "schedules/map_words"
+
+    @property
+    def atomic(self) -> bool:
+        return self.walk.exchange
+
     @property
     def copied(self) -> PlanTensor | None:
         """Tensor whose units, contiguous in memory, are copied to the output's, if they are whole words and the step
@@ -84,6 +94,16 @@ class ScheduledWordRows(KernelStep):
     wide: bool = False
     words: int = WORDS
 
+    atomic = False
+
+    @property
+    def template(self) -> str:
+        return "schedules/map_wide_rows" if self.wide else "schedules/map_rows"
+
+    @property
+    def reads(self) -> tuple[tuple[str, str], ...]:
+        return () if self.wide else (("element", "body"),)
+
 
 @dataclass(frozen=True)
 class ScheduledBlocks(KernelStep):
@@ -101,6 +121,14 @@ class ScheduledBlocks(KernelStep):
     dimension: int
     followed: int
 
+    template = "schedules/map_blocks"
+    reads = (("element", "body"),)
+
+    @property
+    def units(self) -> int:
+        """Number of units of a block."""
+        return self.output.sizes[self.dimension]
+
 
 @dataclass(frozen=True)
 class ScheduledRuns(KernelStep):
@@ -116,6 +144,8 @@ class ScheduledRuns(KernelStep):
     walk: Walk
     axis: int
     fixed: tuple[tuple[str, PlanTensor], ...] = ()
+
+    template = "schedules/map_runs"
 
 
 @dataclass(frozen=True)
@@ -142,6 +172,9 @@ class ScheduledTranspose(KernelStep):
     output_dimension: int
     digits: tuple[TileDigit, ...]
 
+    template = "schedules/transpose"
+    reads = (("input", "source"),)
+
 
 @dataclass(frozen=True)
 class ScheduledInterleave(KernelStep):
@@ -163,6 +196,9 @@ class ScheduledInterleave(KernelStep):
     planes: int
     count: int
     splits: bool
+
+    template = "schedules/map_interleave"
+    reads = (("input", "source"),)
 
 
 @dataclass(frozen=True)
@@ -229,6 +265,9 @@ class ScheduledUpsample(KernelStep):
     rows: Pattern | None
     split: bool = False
 
+    template = "schedules/upsample"
+    reads = (("units", "units"), ("source", "source"))
+
 
 @dataclass(frozen=True)
 class Stencil:
@@ -272,6 +311,9 @@ class ScheduledDownsample(KernelStep):
     walk: Walk
     stencil: Stencil
     rows: int
+
+    template = "schedules/downsample"
+    reads = (("units", "units"),)
 
     @property
     def is_along(self) -> bool:

@@ -42,8 +42,10 @@ class ScheduledSort(KernelStep):
     network: tuple[tuple[int, int], ...] = ()
 
     @property
-    def lanes(self) -> int:
-        return 1
+    def template(self) -> str:
+        return f"schedules/sort_{self.schedule}"
+
+    lanes = 1
 
 
 @dataclass(frozen=True)
@@ -65,9 +67,8 @@ class ScheduledCandidates(KernelStep):
     group: int
     decreasing: bool
 
-    @property
-    def lanes(self) -> int:
-        return 1
+    template = "schedules/sort_candidates"
+    lanes = 1
 
 
 @dataclass(frozen=True)
@@ -82,9 +83,8 @@ class ScheduledMerge(KernelStep):
     source: PlanTensor
     share: int
 
-    @property
-    def lanes(self) -> int:
-        return 1
+    template = "schedules/sort_merge"
+    lanes = 1
 
 
 class ScatterSchedule(enum.StrEnum):
@@ -112,6 +112,17 @@ class ScheduledScatter(KernelStep):
     schedule: ScatterSchedule
     constants: Constants = ()
     run: tuple[int, int] | None = None
+
+    reads = (("source", "source"),)
+
+    @property
+    def template(self) -> str:
+        ends = {ScatterSchedule.STORE: "", ScatterSchedule.MARK: "_mark", ScatterSchedule.STORE_MARKED: "_marked"}
+        return f"schedules/scatter{ends[self.schedule]}"
+
+    @property
+    def atomic(self) -> bool:
+        return self.schedule is ScatterSchedule.MARK or super().atomic
 
     @property
     def lanes(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -40,9 +41,7 @@ class ScheduledPackedContract(ScheduledContract):
     a_integers: PackedOperand = PackedOperand(True, None)
     b_integers: PackedOperand = PackedOperand(True, None)
 
-    @property
-    def kind(self) -> str:
-        return "contract"
+    kind = "contract"
 
     @property
     def words(self) -> int:
@@ -84,16 +83,15 @@ class ScheduledBlockContract(ScheduledContract):
     scale: Source
     columns: QuantizedColumns
 
-    @property
-    def kind(self) -> str:
-        return "contract"
+    template = "schedules/gemm_blocks"
+    kind = "contract"
 
     @property
     def words(self) -> int:
         """Number of words of the inner dimensions of a row or column."""
         return math.prod(self.space.inner) // UNIT
 
-    @property
+    @functools.cached_property  # a size that a template names once
     def block(self) -> int:
         """Number of words of a block."""
         return self.space.inner[-1] // UNIT

@@ -273,6 +273,15 @@ class ScheduledContract(KernelStep):
     apart: int = 1
     in_memory: bool = False
 
+    piece: ClassVar[int] = 2
+    """Number of adjacent steps in workgroup memory, of an operand in units along the inner dimension (SHARED): with
+    four, the eight rows of a tile take 16 registers more, with one, compilers that do not join loads make twice as
+    many."""
+
+    @property
+    def template(self) -> str:
+        return f"schedules/gemm_{self.schedule}"
+
     @property
     def keeps_loop_bounds(self) -> bool:
         return self.schedule in (ProductSchedule.REGISTER, ProductSchedule.STREAMED)
@@ -303,6 +312,8 @@ class ScheduledTiles(KernelStep):
     epilogue: Body
     walk: Walk
     rows: int = 0
+
+    template = "schedules/tiles"
 
     @property
     def row_at(self) -> int:
@@ -438,6 +449,14 @@ class ScheduledAttend(KernelStep):
     parts: int
     share: int
 
+    @property
+    def template(self) -> str:
+        if self.tile.depth:
+            return "schedules/attention_slabs"
+        if self.tile.is_streamed:
+            return "schedules/attention_streamed"
+        return "schedules/attention_rows" if self.tile.by_rows else "schedules/attention"
+
 
 @dataclass(frozen=True)
 class ScheduledRecurrence(KernelStep):
@@ -470,6 +489,12 @@ class ScheduledRecurrence(KernelStep):
     chunk: int
     parts: int = 1
     across: int = 1
+
+    reads = (("hidden", "hidden"), ("weights", "weights"))
+
+    @property
+    def template(self) -> str:
+        return "schedules/recurrence_split" if self.parts > 1 else "schedules/recurrence"
 
     @property
     def lanes(self) -> int:

@@ -68,6 +68,9 @@ class QuantizedColumns:
         return replace(words, sizes=sizes, strides=strides, offset=words.offset * count, lanes=self.in_word)
 
 
+_READS = (("words", "b.words"), ("scale", "b.scale"), ("zero", "b.zero_point"))
+
+
 @dataclass(frozen=True)
 class QuantizedRows:
     """Rows in 8-bit integers: integer * scale, blocks of which share a scale.
@@ -116,6 +119,16 @@ class ScheduledQuantizedProduct(KernelStep):
     across: int
     down: int
     sharing: int
+
+    @property
+    def template(self) -> str:
+        return f"schedules/quantized_{self.schedule}"
+
+    @property
+    def reads(self) -> tuple[tuple[str, str], ...]:
+        is_quantized = isinstance(self.a, QuantizedRows)
+        rows = (("a", "a.words"), ("a_scale", "a.scale")) if is_quantized else (("a", "a"),)
+        return (("finish", "epilogue"), *rows, *_READS)
 
 
 @dataclass(frozen=True)
@@ -168,6 +181,9 @@ class ScheduledPanels(KernelStep):
     sums: int
     sharing: int
 
+    template = "schedules/quantized_panels"
+    reads = (("finish", "epilogue"), ("a", "a"), *_READS)
+
 
 @dataclass(frozen=True)
 class ScheduledDequantize(KernelStep):
@@ -185,3 +201,6 @@ class ScheduledDequantize(KernelStep):
     walk: Walk
     inner: int
     column: int
+
+    template = "schedules/dequantize"
+    reads = _READS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 import math
 from dataclasses import dataclass
 
@@ -66,6 +67,16 @@ class ScheduledReduce(KernelStep):
     walks_in_loop: bool = False
 
     @property
+    def template(self) -> str:
+        if self.across is not None:
+            return "schedules/reduce_across"
+        return "schedules/reduce_tree" if self.schedule is ReduceSchedule.TREE else "schedules/map"
+
+    @property
+    def atomic(self) -> bool:
+        return self.walk.exchange
+
+    @property
     def lanes(self) -> int:
         return 1 if self.of_partials else self.source.lanes
 
@@ -118,11 +129,17 @@ class ScheduledRows(KernelStep):
     tile: int = TILE
     runs: tuple[str, ...] = ()
 
+    reads = (("input", "source"),)
+
+    @property
+    def template(self) -> str:
+        return f"schedules/rows_{self.schedule}"
+
     @property
     def keeps_loop_bounds(self) -> bool:
         return self.schedule is ReduceSchedule.SERIAL
 
-    @property
+    @functools.cached_property  # a size that a template names once
     def units(self) -> int:
         """Number of units of a row."""
         return math.prod(self.output.sizes[axis] for axis in self.axes)
@@ -201,6 +218,17 @@ class ScheduledScan(KernelStep):
     constants: Constants = ()
     paired: bool = False
 
+    reads = (("input", "source"), ("starts", "starts"))
+
+    @property
+    def template(self) -> str:
+        of_tree = "tree_total" if self.is_total else "tree"
+        return f"schedules/scan_{of_tree if self.schedule is ScanSchedule.TREE else self.schedule}"
+
+    @property
+    def portable(self) -> bool:
+        return self.scanning.portable
+
     @property
     def lanes(self) -> int:
         return 1 if self.of_totals else self.source.lanes
@@ -210,12 +238,12 @@ class ScheduledScan(KernelStep):
         """Whether the output holds the accumulators of all blocks."""
         return self.advance == TOTAL
 
-    @property
+    @functools.cached_property  # a size that a template names once
     def lines(self) -> int:
         """Number of lines; lines packed in a unit count as one."""
         return math.prod(size for axis, size in enumerate(self.source.sizes) if axis not in self.axes)
 
-    @property
+    @functools.cached_property  # a size that a template names once
     def units(self) -> int:
         """Number of units of a line."""
         return math.prod(self.source.sizes[axis] for axis in self.axes)

@@ -1,4 +1,4 @@
-"""Renderers of each kind of scheduled step; a module per kind."""
+"""Text and template values that are special to kinds of scheduled steps; a module per kind."""
 
 import importlib
 import pkgutil

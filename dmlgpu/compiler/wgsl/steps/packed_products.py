@@ -14,26 +14,25 @@ from dmlgpu.compiler.schedule.steps.packed_products import (
 )
 from dmlgpu.compiler.schedule.steps.products import Fetch, Operand, OperandLayout
 from dmlgpu.compiler.wgsl import templates
-from dmlgpu.compiler.wgsl.steps.products import keep, operand_values, spread, store_of
-from dmlgpu.compiler.wgsl.steps.quantized import scales_of_columns, values_of_columns
+from dmlgpu.compiler.wgsl.steps.products import coordinates, keep, operand_values, spread, tiled
+from dmlgpu.compiler.wgsl.steps.quantized import names_of_scales, values_of_columns
 from dmlgpu.compiler.wgsl.types import Scalar, vector
-from dmlgpu.compiler.wgsl.writer import ShaderWriter, render_step
+from dmlgpu.compiler.wgsl.writer import ShaderWriter, special
 
 _TAILS = {1: "0xff", 2: "0xffff", 3: "0xffffff"}
 """Bits of the integers of an incomplete word, by their count."""
 
 
-@render_step.register
-def _packed(step: ScheduledPackedContract, writer: ShaderWriter) -> str:
+@special.register
+def _packed(step: ScheduledPackedContract, writer: ShaderWriter, values: dict[str, Any]) -> str:
     tile, steps = step.tile, math.prod(step.space.inner)
-    text, values = store_of(step, writer)
+    text = tiled(step, writer, values)
     integers = {name: integers for name, _, integers in step.operands()}
-    tail = next((bits for rest, bits in _TAILS.items() if steps % UNIT == rest), "")
     values |= {
         "dot_t": vector(Scalar.U32 if step.is_unsigned else Scalar.I32, UNIT),
         "inner": (step.words,),
         "steps": f"{steps}u",
-        "tail": tail,
+        "tail": next((bits for rest, bits in _TAILS.items() if steps % UNIT == rest), ""),
         "last_step": f"{steps - 1}u",
         "last_word": f"{step.words - 1}u",
         "operands": tuple(
@@ -42,40 +41,36 @@ def _packed(step: ScheduledPackedContract, writer: ShaderWriter) -> str:
                 step.operands(), (tile.down * tile.rows // UNIT, tile.across * tile.units), strict=True
             )
         ),
-        "unsigned": step.is_unsigned,
         "middles": {name: step.middle(each) for name, each in integers.items()},
         "summed": [name for name, other in (("a", "b"), ("b", "a")) if step.is_shifted(integers[other])],
         "padded": step.b.layout is OperandLayout.SEEN and step.b_integers.zero_point is not None,
     }
     for operand in step.operands():
         text += _operand(step, operand, values, writer)
-    return text + keep(step.output, values) + templates.render("schedules/gemm_packed", **values)
+    return text + keep(step.output, values)
 
 
-@render_step.register
-def _blocks(step: ScheduledBlockContract, writer: ShaderWriter) -> str:
+@special.register
+def _blocks(step: ScheduledBlockContract, writer: ShaderWriter, values: dict[str, Any]) -> str:
     tile, space, columns = step.tile, step.space, step.columns
-    text, values = store_of(step, writer)
-    loads, names = scales_of_columns(columns, writer)
+    text = tiled(step, writer, values)
     a_count, b_count = tile.down * tile.rows // UNIT, tile.across * tile.units
     values |= {
         **values_of_columns(columns),
-        "batch_digits": spread("batch", space.batch),
-        "row_digits": spread("row", space.rows),
-        "column_digits": spread("column", space.columns),
-        "a_inner": len(space.batch) + len(space.rows),
+        **coordinates(space),
         "row_tensors": ("a_scale",),
-        "tensors": names,
+        "tensors": names_of_scales(columns),
         "inner": (step.words,),
-        "block": step.block,
         "blocks": space.inner[0],
         "operands": (("a", Fetch(1, True), a_count), ("b", Fetch(1, True), b_count)),
     }
-    text += loads + writer.source("a_scale", step.scale, raw=False, portable=True)
+    for name, tensor in (("scale", columns.scale), ("zero", columns.zero_point)):
+        text += "" if tensor is None else writer.load(name, tensor, portable=True)
+    text += writer.source("a_scale", step.scale, raw=False, portable=True)
     text += templates.render("schedules/quantized_operands", **values)
     for name, operand in (("a", step.a), ("b", step.b)):
         text += _words_in_blocks(name, operand, step, values, writer)
-    return text + keep(step.output, values) + templates.render("schedules/gemm_blocks", **values)
+    return text + keep(step.output, values)
 
 
 def _words_in_blocks(

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.catalog.tensor_desc import WORD_BITS
-from dmlgpu.compiler.plan import PlanTensor
+from dmlgpu.compiler.plan import PlanTensor, Space
 from dmlgpu.compiler.rewrites.packing import UNIT, is_paired
 from dmlgpu.compiler.schedule.steps.products import (
     Operand,
@@ -21,7 +20,7 @@ from dmlgpu.compiler.schedule.steps.products import (
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.compiler.wgsl.parameters import quotient, remainder
 from dmlgpu.compiler.wgsl.types import Scalar, scalar_of, vector
-from dmlgpu.compiler.wgsl.writer import ShaderWriter, render_step
+from dmlgpu.compiler.wgsl.writer import ShaderWriter, special
 
 _FETCH = {
     OperandLayout.ACROSS: ("gemm_operand", "gemm_across"),
@@ -32,20 +31,15 @@ _FETCH = {
 }
 """Shader files that return the units of a step, or of several at once (ALONG, WINDOW)."""
 
-PIECE = 2
-"""Number of adjacent steps in workgroup memory, of an operand in units along the inner dimension: with four, the eight
-rows of a tile take 16 registers more, with one, compilers that do not join loads make twice as many."""
-
 
 def operand(
     writer: ShaderWriter,
     name: str,
     operand: Operand,
-    *,
     width: int,
-    accumulator: DataType,
+    kind: Scalar = Scalar.F32,
+    *,
     transposes: bool = True,
-    in_float16: bool = False,
     apart: int = 1,
 ) -> str:
     """Return the accessor of an operand, and the function that returns units of tiles.
@@ -53,15 +47,13 @@ def operand(
     Args:
         name: name of the operand.
         width: width of the units.
-        accumulator: data type of their numbers.
+        kind: type of their numbers.
         transposes: units along the inner dimension become units along the operand's own one as they are read.
-        in_float16: numbers are of the type f16, not of the accumulator's.
         apart: rows or columns between the lanes of a unit, if they are read one by one.
     """
     files = _FETCH[operand.layout] if transposes or operand.layout is not OperandLayout.ALONG else ("gemm_operand",)
-    kind = Scalar.F16 if in_float16 else scalar_of(accumulator, writer.target, portable=True)
     values = operand_values(name, operand, vector(kind, width), width, apart)
-    text = writer.source(name, operand.source, raw=False, portable=not in_float16)
+    text = writer.source(name, operand.source, raw=False, portable=kind is not Scalar.F16)
     return text + "".join(templates.render(f"schedules/{file}", **values) for file in files)
 
 
@@ -113,114 +105,86 @@ def spread(index: str, sizes: Sequence[int]) -> list[str]:
     return digits[::-1]
 
 
-def store_of(step: ScheduledContract, writer: ShaderWriter) -> tuple[str, dict[str, Any]]:
-    """Return the accessor of the output and the epilogue of a product in tiles, and the values that its templates
-    need: the tile of a workgroup, and where its outputs go."""
-    tile, output, space = step.tile, step.output, step.space
+def tiled(step: ScheduledContract, writer: ShaderWriter, values: dict[str, Any]) -> str:
+    """Return the epilogue of a product in tiles, and add the values that its templates need: the tile of a workgroup,
+    and where its outputs go."""
+    tile, space = step.tile, step.space
     rows, columns = math.prod(space.rows), math.prod(space.columns)
     across, down = tile.groups(rows, columns)
-    store, values = writer.store(output, step.epilogue.portable, atomic=output.unit_bits < WORD_BITS)
     values |= {
-        "launch": step.launch,
-        "tile": tile,
         "across": across,
         "down": down,
         "batches": math.prod(space.batch),
         "rows": rows // step.interleaved,
         "columns": columns * step.interleaved,
-        "interleaved": step.interleaved,
-        "in_memory": step.in_memory,
-        "digits": _output_digits(step),
-        "parts": step.parts,
-        "share": step.share,
-        "chunk": step.chunk,
+        "digits": output_digits(space, step.output.lanes, step.interleaved, step.parts),
         "between": 1 if step.adjacent else tile.across,
-        "paired": is_paired(output),
+        "paired": is_paired(step.output),
         "depth": tile.depth,
         "width": tile.width,
-        "whole": step.whole,
-        "in_float16": step.in_float16,
         "a_count": math.prod(step.a.own),
         "b_count": math.prod(step.b.own),
     }
-    return store + writer.epilogue(step.epilogue, step.accumulator), values
+    return writer.epilogue(step.epilogue, step.accumulator)
 
 
-@render_step.register
-def _contract(step: ScheduledContract, writer: ShaderWriter) -> str:
-    tile, space = step.tile, step.space
+@special.register
+def _contract(step: ScheduledContract, writer: ShaderWriter, values: dict[str, Any]) -> str:
+    tile, inner = step.tile, step.space.inner
     kind = scalar_of(step.accumulator, writer.target, portable=True)
     product_kind = Scalar.F16 if step.in_float16 else kind
-    text, values = store_of(step, writer)
-    inner = len(space.inner)
+    text = tiled(step, writer, values)
     values |= {
         "sum_t": vector(kind, UNIT),
         "sum_s": kind.wgsl,
-        "inner": space.inner,
-        "inner_rest": math.prod(space.inner[1:]),
-        "turns": math.prod(space.inner[1:]) // step.steps,
-        "turn_digits": spread("turn", (*space.inner[:-1], space.inner[-1] // step.steps)),
-        "inner_names": ", ".join(f"k{dimension}" for dimension in range(inner)),
-        "a_digits": ", ".join(spread("step", space.inner if step.a.inner > 1 else (1,))),
-        "b_digits": ", ".join(spread("step", space.inner if step.b.inner > 1 else (1,))),
-        "sharing": step.sharing,
-        "steps": step.steps,
+        "inner": inner,
+        "inner_rest": math.prod(inner[1:]),
+        "turns": math.prod(inner[1:]) // step.steps,
+        "turn_digits": spread("turn", (*inner[:-1], inner[-1] // step.steps)),
+        "inner_names": ", ".join(f"k{dimension}" for dimension in range(len(inner))),
+        "a_digits": ", ".join(spread("step", inner if step.a.inner > 1 else (1,))),
+        "b_digits": ", ".join(spread("step", inner if step.b.inner > 1 else (1,))),
         "operands": (
             ("a", step.a.fetch, tile.down * tile.rows // UNIT),
             ("b", step.b.fetch, tile.across * tile.units),
         ),
-        "piece": PIECE,
-        "piece_t": vector(product_kind, PIECE),
+        "piece_t": vector(product_kind, step.piece),
         "product_t": vector(product_kind, UNIT),
     }
     transposes = step.schedule is not ProductSchedule.SHARED
-    for name, source, unit in (("a", step.a, tile.width), ("b", step.b, UNIT)):
-        values[f"{name}_fetch"] = source.fetch
-        text += operand(
-            writer,
-            name,
-            source,
-            width=unit,
-            accumulator=step.accumulator,
-            transposes=transposes,
-            in_float16=step.in_float16,
-            apart=step.apart if name == "b" else 1,
-        )
-    stores = keep(step.output, values, step.apart)
-    return text + stores + templates.render(f"schedules/gemm_{step.schedule}", **values)
+    text += operand(writer, "a", step.a, tile.width, product_kind, transposes=transposes)
+    text += operand(writer, "b", step.b, UNIT, product_kind, transposes=transposes, apart=step.apart)
+    return text + keep(step.output, values, step.apart)
 
 
-def _output_digits(step: ScheduledContract) -> list[str]:
-    """Return the coordinates of the output, without those of interleaved rows."""
-    space = step.space
-    rows = space.rows if step.interleaved == 1 else space.rows[:-1]
-    columns = (*space.columns[:-1], space.columns[-1] * step.interleaved // step.output.lanes)
-    parts = ["part"] if step.parts > 1 else []
-    return [*parts, *spread("batch", space.batch), *spread("row", rows), *spread("column", columns)]
+def coordinates(space: Space) -> dict[str, Any]:
+    """Return the coordinates of batch, row and column, and the first inner dimension of rows."""
+    return {
+        "batch_digits": spread("batch", space.batch),
+        "row_digits": spread("row", space.rows),
+        "column_digits": spread("column", space.columns),
+        "a_inner": len(space.batch) + len(space.rows),
+    }
 
 
-FLOAT32 = DataType.FLOAT32
+def output_digits(space: Space, lanes: int, interleaved: int = 1, parts: int = 1) -> list[str]:
+    """Return the coordinates of an output of units of ``lanes``, without those of interleaved rows."""
+    rows = space.rows if interleaved == 1 else space.rows[:-1]
+    columns = (*space.columns[:-1], space.columns[-1] * interleaved // lanes)
+    part = ["part"] if parts > 1 else []
+    return [*part, *spread("batch", space.batch), *spread("row", rows), *spread("column", columns)]
 
-_OPERAND: dict[str, Any] = {"accumulator": FLOAT32}
 
-
-@render_step.register
-def _attend(step: ScheduledAttend, writer: ShaderWriter) -> str:
+@special.register
+def _attend(step: ScheduledAttend, writer: ShaderWriter, values: dict[str, Any]) -> str:
     tile, output = step.tile, step.output
     *_, batch, shared, group, length, _ = (1, *output.sizes)
-    rows, width = group * length, tile.width
+    rows = group * length
     down, across = tile.groups(rows, step.units)
-    store, values = writer.store(output, step.epilogue.portable, atomic=output.unit_bits < WORD_BITS)
     columns = step.epilogue.sizes[-1]
     parts = ["part"] if step.parts > 1 else []
     digits = {"batch": spread("batch", (batch, shared)), "row": spread("row", (group, length))}
     values |= {
-        "launch": step.launch,
-        "tile": tile,
-        "width": width,
-        "vectors": tile.rows // width,
-        "row_parts": [f".{part}" for part in "xyzw"[:width]] if width > 1 else [""],
-        "rows_t": vector(Scalar.F32, width),
         "across": across,
         "down": down,
         "batches": batch * shared,
@@ -229,37 +193,18 @@ def _attend(step: ScheduledAttend, writer: ShaderWriter) -> str:
         "digits": [*parts, *digits["batch"], *digits["row"], *spread("column", (columns,))],
         "keys": step.score.sizes[-1],
         "length": length,
-        "size": step.head,
-        "last_step": (step.head - 1) // tile.depth * tile.depth if tile.depth else 0,
-        "loads": tile.across // tile.down,
-        "group": tile.across // tile.units,
-        "whole": step.visible is None and step.score.sizes[-1] % tile.block == 0,
-        "units": step.units,
-        "parts": step.parts,
-        "share": step.share,
-        "plain": step.is_plain,
         "causal": step.visible is not None,
-        "in_step": tile.alone == 1,
     }
-    text = store + writer.epilogue(step.epilogue, FLOAT32)
+    text = writer.epilogue(step.epilogue, DataType.FLOAT32)
     text += _operands(step, writer, digits) + _scores(step, writer, digits)
-    schedule = (
-        "attention_slabs"
-        if tile.depth
-        else "attention_streamed"
-        if tile.is_streamed
-        else "attention_rows"
-        if tile.by_rows
-        else "attention"
-    )
-    return text + keep(output, values) + templates.render(f"schedules/{schedule}", **values)
+    return text + keep(output, values)
 
 
 def _operands(step: ScheduledAttend, writer: ShaderWriter, digits: dict[str, list[str]]) -> str:
     """Return the accessors of queries, keys, values and the number of keys that a row attends to."""
     transposes = step.tile.depth == 0 and not step.tile.is_streamed
-    text = operand(writer, "query", step.query, width=step.tile.width, transposes=transposes, **_OPERAND)
-    text += operand(writer, "key", step.key, width=UNIT, transposes=transposes, **_OPERAND)
+    text = operand(writer, "query", step.query, step.tile.width, transposes=transposes)
+    text += operand(writer, "key", step.key, UNIT, transposes=transposes)
     along = {"value": ["row"], "visible": digits["row"]}
     for name, source in (("value", step.value), ("visible", step.visible)):
         if source is not None:
@@ -273,32 +218,18 @@ def _scores(step: ScheduledAttend, writer: ShaderWriter, digits: dict[str, list[
     """Return ``score_finish``, which computes a score from its position and the product of query and key."""
     with writer.names.within("score_"):
         text = templates.render("access/types", name="score_output", rank=step.score.rank, scalar="f32", unit="f32")
-        text += writer.epilogue(step.score, FLOAT32)
+        text += writer.epilogue(step.score, DataType.FLOAT32)
     names = {"name": "score_output", "digits": [*digits["batch"], *digits["row"], "column"]}
     return text + templates.render("schedules/attention_place", parameters=("row", "column"), **names)
 
 
-@render_step.register
-def _recurrence(step: ScheduledRecurrence, writer: ShaderWriter) -> str:
-    output, weights = step.output, step.weights
-    text, values = writer.store(output, portable=True)
-    text += writer.load("hidden", step.hidden, portable=True) + writer.load("weights", weights, portable=True)
-    text += writer.elements(step.states, {held: held.name for _, held in step.sums})
+@special.register
+def _recurrence(step: ScheduledRecurrence, writer: ShaderWriter, values: dict[str, Any]) -> str:
     values |= {
-        "launch": step.launch,
-        "rows": step.rows,
         "gates": [(index, gate) for index, (gate, _) in enumerate(step.sums)],
-        "units": step.units,
-        "groups": step.groups,
-        "tiles": step.tiles,
-        "sequences": output.sizes[2],
-        "steps": step.steps,
-        "chunk": step.chunk,
-        "wide": 1 if step.along else weights.lanes,
-        "along": step.along,
+        "sequences": step.output.sizes[2],
+        "wide": 1 if step.along else step.weights.lanes,
         "states": len(step.states),
-        "parts": step.parts,
-        "across": step.across,
         "depth": 1 if step.along else step.hidden.lanes,
     }
-    return text + templates.render("schedules/recurrence_split" if step.parts > 1 else "schedules/recurrence", **values)
+    return writer.elements(step.states, {held: held.name for _, held in step.sums})

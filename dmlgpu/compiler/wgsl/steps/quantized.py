@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dmlgpu.catalog.enums import DataType
-from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.compiler.plan import Source
 from dmlgpu.compiler.rewrites.packing import UNIT, is_paired
 from dmlgpu.compiler.schedule.steps.quantized import (
@@ -17,31 +15,20 @@ from dmlgpu.compiler.schedule.steps.quantized import (
     ScheduledQuantizedProduct,
 )
 from dmlgpu.compiler.wgsl import templates
-from dmlgpu.compiler.wgsl.steps.products import keep, spread
-from dmlgpu.compiler.wgsl.writer import ShaderWriter, render_step
+from dmlgpu.compiler.wgsl.steps.products import coordinates, keep, spread
+from dmlgpu.compiler.wgsl.writer import ShaderWriter, special
 
 
-@render_step.register
-def _quantized(step: ScheduledQuantizedProduct, writer: ShaderWriter) -> str:
-    output, space, b = step.output, step.space, step.b
+@special.register
+def _quantized(step: ScheduledQuantizedProduct, writer: ShaderWriter, values: dict[str, Any]) -> str:
+    space, b = step.space, step.b
     rows, columns = math.prod(space.rows), math.prod(space.columns)
-    store, values = writer.store(output, step.epilogue.portable, atomic=output.unit_bits < WORD_BITS)
-    text = store + writer.epilogue(step.epilogue, DataType.FLOAT32, step.sums)
-    text += _rows(step.a, writer)
-    loads, names = _loads(b, writer)
-    text += loads
-    digits = {"batch": spread("batch", space.batch), "row": spread("row", space.rows)}
-    digits["column"] = spread("column", space.columns)
+    values |= coordinates(space)
     values |= {
-        "launch": step.launch,
-        "digits": [*digits["batch"], *digits["row"], *digits["column"]],
-        "batch_digits": digits["batch"],
-        "row_digits": digits["row"],
-        "column_digits": digits["column"],
-        "a_inner": len(space.batch) + len(space.rows),
+        "digits": [*values["batch_digits"], *values["row_digits"], *values["column_digits"]],
         "row_tensors": ("a", "a_scale") if isinstance(step.a, QuantizedRows) else ("a",),
         **_of_rows(step.a),
-        "tensors": names,
+        "tensors": ("words", *names_of_scales(b)),
         **values_of_columns(b),
         "blocks": space.inner[0],
         "units": space.inner[1] // b.words.lanes,
@@ -49,35 +36,21 @@ def _quantized(step: ScheduledQuantizedProduct, writer: ShaderWriter) -> str:
         "row_tiles": -(-rows // step.rows),
         "all_rows": rows,
         "all_columns": columns,
-        "sharing": step.sharing,
         "distances": [1 << place for place in reversed(range(step.sharing.bit_length() - 1))],
-        "across": step.across,
-        "down": step.down,
+        "parts": step.sums,
     }
-    text += templates.render("schedules/quantized_operands", **values)
-    keep: dict[str, Any] = {**values, "rows": rows, "columns": columns}
-    text += templates.render("schedules/gemm_keep_one", **keep)
-    values |= {"rows": step.rows, "columns": step.columns, "parts": step.sums}
-    return text + templates.render(f"schedules/quantized_{step.schedule}", **values)
+    text = templates.render("schedules/quantized_operands", **values)
+    return text + templates.render("schedules/gemm_keep_one", rows=rows, columns=columns, **values)
 
 
-@render_step.register
-def _panels(step: ScheduledPanels, writer: ShaderWriter) -> str:
+@special.register
+def _panels(step: ScheduledPanels, writer: ShaderWriter, values: dict[str, Any]) -> str:
     output, space, b, tile = step.output, step.space, step.b, step.tile
     rows, (columns,) = math.prod(space.rows), space.columns
-    store, values = writer.store(output, step.epilogue.portable, atomic=output.unit_bits < WORD_BITS)
-    text = store + writer.epilogue(step.epilogue, DataType.FLOAT32, step.sums)
-    text += writer.source("a", step.a, raw=False, portable=True)
     tensors = {"words": b.words, "scale": b.scale} | ({} if b.zero_point is None else {"zero": b.zero_point})
-    text += "".join(writer.load(name, tensor, portable=True) for name, tensor in tensors.items())
-    digits = {"batch": spread("batch", space.batch), "row": spread("row", space.rows)}
+    values |= coordinates(space)
     values |= {
-        "launch": step.launch,
-        "tile": tile,
-        "digits": [*digits["batch"], *digits["row"], *spread("column", (columns // output.lanes,))],
-        "batch_digits": digits["batch"],
-        "row_digits": digits["row"],
-        "a_inner": len(space.batch) + len(space.rows),
+        "digits": [*values["batch_digits"], *values["row_digits"], *spread("column", (columns // output.lanes,))],
         "tensors": {name: (is_paired(tensor), "word, " if name == "words" else "") for name, tensor in tensors.items()},
         "bits": b.bits,
         "in_word": b.in_word,
@@ -86,35 +59,14 @@ def _panels(step: ScheduledPanels, writer: ShaderWriter) -> str:
         "has_zero": b.zero_point is not None,
         "blocks": space.inner[0],
         "turns": space.inner[1] // (step.words * b.in_word),
-        "words": step.words,
         "panels": b.words.sizes[len(space.batch)] // step.sums,
         "column_tiles": -(-columns * step.sums // (tile.units * UNIT * tile.across)),
         "row_tiles": -(-rows // tile.rows),
         "rows": rows,
         "columns": columns,
-        "halves": step.sums,
-        "sharing": step.sharing,
         "paired": is_paired(output),
-        # holds all sums of a tile
-        **{
-            "parts": 1,
-            "interleaved": 1,
-            "chunk": 1,
-            "between": 1,
-            "in_float16": False,
-            "in_memory": False,
-            "sum_t": "vec4<f32>",
-        },
     }
-    text += templates.render("schedules/gemm_keep_one", **values) if step.sums > 1 else keep(output, values)
-    return text + templates.render("schedules/quantized_panels", **values)
-
-
-def _rows(a: Source | QuantizedRows, writer: ShaderWriter) -> str:
-    """Return the accessors of rows."""
-    if not isinstance(a, QuantizedRows):
-        return writer.source("a", a, raw=False, portable=True)
-    return writer.load("a", a.words, portable=True) + writer.source("a_scale", a.scale, raw=False, portable=True)
+    return templates.render("schedules/gemm_keep_one", **values) if step.sums > 1 else keep(output, values)
 
 
 def _of_rows(a: Source | QuantizedRows) -> dict[str, Any]:
@@ -124,17 +76,9 @@ def _of_rows(a: Source | QuantizedRows) -> dict[str, Any]:
     return {"a_lanes": a.words.lanes, "a_words": a.words_of_unit, "integers": True}
 
 
-def _loads(b: QuantizedColumns, writer: ShaderWriter) -> tuple[str, tuple[str, ...]]:
-    """Return the accessors of the tensors of columns, and their names."""
-    words = writer.load("words", b.words, portable=True)
-    text, names = scales_of_columns(b, writer)
-    return words + text, ("words", *names)
-
-
-def scales_of_columns(b: QuantizedColumns, writer: ShaderWriter) -> tuple[str, tuple[str, ...]]:
-    """Return the accessors of the scales and zero points of columns, and their names."""
-    present = {"scale": b.scale} if b.zero_point is None else {"scale": b.scale, "zero": b.zero_point}
-    return "".join(writer.load(name, tensor, portable=True) for name, tensor in present.items()), tuple(present)
+def names_of_scales(b: QuantizedColumns) -> tuple[str, ...]:
+    """Return the names of the scales and zero points of columns."""
+    return ("scale",) if b.zero_point is None else ("scale", "zero")
 
 
 def values_of_columns(b: QuantizedColumns) -> dict[str, Any]:
@@ -154,9 +98,7 @@ def values_of_columns(b: QuantizedColumns) -> dict[str, Any]:
     }
 
 
-@render_step.register
-def _dequantize(step: ScheduledDequantize, writer: ShaderWriter) -> str:
-    store, values = writer.store(step.output, portable=True)
-    loads, _ = _loads(step.b, writer)
-    values |= {"walk": step.walk, "launch": step.launch, "inner": step.inner, "column": step.column}
-    return store + loads + templates.render("schedules/dequantize", **values, **values_of_columns(step.b))
+@special.register
+def _dequantize(step: ScheduledDequantize, writer: ShaderWriter, values: dict[str, Any]) -> str:
+    values |= values_of_columns(step.b)
+    return ""

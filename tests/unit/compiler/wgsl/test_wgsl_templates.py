@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import jinja2
 import pytest
 
@@ -12,6 +14,12 @@ def test_a_missing_value_is_an_error():
     with pytest.raises(jinja2.UndefinedError) as caught:
         templates.render("access/types", name="input", rank=3, scalar="f32")
     assert str(caught.value) == "'unit' is undefined"
+
+
+def test_names_without_a_value_are_fields_of_the_step():
+    values = {"name": "input", "scalar": "f32", "unit": "vec4<f32>"}
+    text = templates.render("access/types", step=SimpleNamespace(rank=3, scalar="u32"), **values)
+    assert text == templates.render("access/types", rank=3, **values)
 
 
 def test_a_missing_attribute_is_an_error():
