@@ -54,7 +54,7 @@ FORMULAS = (
     ("last_for_first", r'\{\{ ">" if decreasing else "<" \}\}', '{{ "<" if decreasing else ">" }}'),
     ("last_for_first_sorted", r"& \(a\.([yz]) < b\.\1\)", r"& (a.\1 > b.\1)"),
     # ---- statistics
-    ("unbiased_for_biased", r" / \{\{ count \}\}\.0;", " / ({{ count }}.0 - 1.0);"),
+    ("unbiased_for_biased", r" / \{\{ count\|f32 \}\};", " / ({{ count|f32 }} - 1.0);"),
     ("unbiased_for_biased_moments", r"\bacc\.w / acc\.x\b", "acc.w / (acc.x - 1.0)"),
     ("epsilon_outside_root", r"\bsqrt\((\w+) \+ (\{\{ epsilon \}\})\)", r"(sqrt(\1) + \2)"),
     ("epsilon_inside_root", r"\(sqrt\((\w+)\) \+ (\{\{ epsilon \}\})\)", r"sqrt(\1 + \2)"),
@@ -80,7 +80,7 @@ FORMULAS = (
         r'"min\(low%d \+ 1u, %su\)" % \(loop\.index0, axis\.size - 1\)',
         '"(low%d + 1u) %% %su" % (loop.index0, axis.size)',
     ),
-    ("one_step_more", r"\{\{ steps \}\}\.0", "({{ steps }}.0 + 1.0)"),
+    ("one_step_more", r"\{\{ steps\|f32 \}\}", "({{ steps|f32 }} + 1.0)"),
     ("border_left_out", r"\bless_equal_f32\(((?:low|coordinate), (?:coordinate|high))\)", r"less_f32(\1)"),
     ("least_region_of_one", r"\blet size = far - near;", "let size = max(far - near, 1.0);"),
     (
@@ -90,12 +90,12 @@ FORMULAS = (
     ),
     (
         "reflected_once",
-        r"\((at\[\{\{ dimension \}\}\]) \+ \{\{ -first % period \}\}u\) % \{\{ period \}\}u",
-        r"u32(abs(i32(\1) - {{ first }}))",
+        r'\{\{ mod\("\(at\[" ~ dimension ~ "\] \+ " ~ \(-first % period\) ~ "u\)", period\) \}\}',
+        "u32(abs(i32(at[{{ dimension }}]) - {{ first|i32 }}))",
     ),
     (
         "padding_as_zeros",
-        r"\bselect\(output_s\(0xffffffffu\), (descending_\{\{ input\.kind \}\})\(input\)",
+        r'\bselect\(output_s\(0xffffffffu\), (\{\{ use\("descending_" ~ input\.kind\) \}\})\(input\)',
         r"select(\1(input_s()), \1(input)",
     ),
     ("undilated", r" \* \{\{ axis\.dilation \}\}u", ""),

@@ -75,7 +75,7 @@ def test_how_polynomials_are_read(monkeypatch):
     p = p * z + 0.5f;
     let q = (((-1.0f * t + 2.0f) * t - 3.0f) * (t * r)) + 4.0f * t;
 """
-    monkeypatch.setattr(fit_math, "library", lambda: {"f": text})
+    monkeypatch.setattr(fit_math, "declarations", lambda: {"f": text})
     first, second = fit_math.committed("f")
     assert first.tolist() == [0.5, -2.0, float(np.float32(1.5e-3))]
     assert second.tolist() == [-3.0, 2.0, -1.0]
