@@ -7,9 +7,14 @@ from dataclasses import replace
 
 import pytest
 
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import InvalidArgument, ModelError
 from dmlgpu.compiler import quirks
 from dmlgpu.compiler.quirks import in_versions, quirks_in_force, quirks_of, read_quirks, with_quirks
+from dmlgpu.compiler.schedule.registry import SCHEDULES
+from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import COOPERATIVE, AdapterInfo, Policies, Target
 from dmlgpu.runtime.wgpu.adapter import FEATURES
 
@@ -121,6 +126,27 @@ def test_a_target_lacks_what_its_quirks_exclude(monkeypatch: pytest.MonkeyPatch)
     assert target.features == {"shader-f16"}
     assert target.overrides.excluded == {"map/transpose"}
     assert target.policies.checked and target.max_binding_size == 1024
+
+
+def test_kernels_do_without_excluded_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert bodies_of_a_transpose(Target("x")) == ("schedules/transpose",)
+    row = f'{ROW}schedules = ["map/transpose"]\n'
+    monkeypatch.setattr(quirks, "quirks", lambda: read_quirks(row, "a file"))
+    (without,) = bodies_of_a_transpose(with_quirks(Target("x")))
+    assert without != "schedules/transpose"
+
+
+def bodies_of_a_transpose(target: Target) -> tuple[str, ...]:
+    """Return the schedules of a copy of 32 x 32 elements between rows and columns."""
+    rows, columns = (TensorDesc(DataType.FLOAT32, (32, 32), strides) for strides in ((32, 1), (1, 32)))
+    program = compile_operator(descs.ElementWiseIdentity(input_tensor=columns, output_tensor=rows), target)
+    return tuple(file for kernel in program.kernels for file in kernel.bodies if file.startswith("schedules/"))
+
+
+def test_schedules_of_quirks_exist() -> None:
+    names = {schedule.full_name for schedules in SCHEDULES.values() for schedule in schedules}
+    assert "map/transpose" in names
+    assert {name for quirk in quirks.quirks() for name in quirk.schedules} <= names
 
 
 def test_quirks_are_ignored_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
