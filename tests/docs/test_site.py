@@ -54,7 +54,7 @@ def test_contributing_is_on_the_site_with_links_to_pages_and_files(site: Path) -
     for target in (
         "internals/schedules.html",
         "internals/onnx-operators.html",
-        "source/dmlgpu/frontends/torch/operators/registry.py.html",
+        "internals/torch-operators.html",
         "source/CHANGELOG.md.html",
     ):
         assert f'href="{target}"' in text

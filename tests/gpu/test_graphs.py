@@ -63,7 +63,7 @@ def test_kernels_with_constants_and_with_parameters_agree(
         own = Device.from_backend(device.backend)
         program = own.compile_graph(expectation.example.graph).program
         assert program is not None
-        assert any(kernel.parameters for kernel in program.kernels) is (policy is Specialize.NEVER)
+        assert any(kernel.given for kernel in program.kernels) is (policy is Specialize.NEVER)
         verdicts = expectation.verdicts(own, ())
         assert all(verdict.ok for verdict in verdicts), (policy, verdicts)
         outputs.append(SUITE.outputs(name, own, 0xA5))

@@ -9,7 +9,7 @@ import pytest
 
 from dmlgpu import TensorDesc, descs
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.compiler.schedule import launch
+from dmlgpu.compiler.schedule import map as map_schedules
 from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import Profile
 from dmlgpu.runtime.executor import Range, Resources
@@ -22,7 +22,7 @@ ITEMS = {DataType.FLOAT16: 2, DataType.UINT8: 4, DataType.INT16: 2, DataType.INT
 
 @pytest.fixture(autouse=True)
 def _tiny_card(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "FULL_CARD", 16)
+    monkeypatch.setattr(map_schedules, "FULL_CARD", 16)
 
 
 @pytest.mark.parametrize("specialized", [True, False], ids=["specialized", "parameters"])

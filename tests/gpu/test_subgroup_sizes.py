@@ -81,10 +81,10 @@ def lanes(backend: GpuBackend, request: pytest.FixtureRequest, monkeypatch: pyte
     finish = ShaderWriter.finish
     kernels: list[bool] = []
 
-    def finished(writer: ShaderWriter, text: str) -> str:
-        text = finish(writer, text)
-        kernels.append(BUILTINS.search(text) is not None)
-        return emulated(text, size)
+    def finished(writer: ShaderWriter, text: str) -> tuple[str, set[str]]:
+        body, used = finish(writer, text)
+        kernels.append(BUILTINS.search(body) is not None)
+        return emulated(body, size), used | {"workgroup", "workgroupBarrier"}
 
     monkeypatch.setattr(ShaderWriter, "finish", finished)
     with without_files():
