@@ -130,13 +130,13 @@ class _Declared:
         return is_declared or bool(_ACCESSOR.fullmatch(identifier))
 
 
-@functools.cache
+@functools.cache  # bounded by the files
 def _taken_in(file: str) -> frozenset[str]:
     """Return the files that a file includes or imports."""
     return frozenset(_PATH.findall(" ".join(_TAKEN_IN.findall(original(file)))))
 
 
-@functools.cache
+@functools.cache  # bounded by the files
 def _family(file: str) -> frozenset[str]:
     """Return a file, and all that may be rendered in its namespace: what it takes in, and what takes it in."""
     family, pending = {file}, [file]
@@ -149,7 +149,7 @@ def _family(file: str) -> frozenset[str]:
     return frozenset(family).union(*(_family(each) for each in outer))
 
 
-@functools.cache
+@functools.cache  # bounded by the files
 def _names_of(file: str) -> _Declared:
     """Return the names that a file and its family declare."""
     matches = [match for each in _family(file) for match in _DECLARATION.findall(original(each))]

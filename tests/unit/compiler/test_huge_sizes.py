@@ -17,7 +17,8 @@ from dmlgpu.common.errors import InvalidDescription, NotSupported
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.stages import compile_operator, programs
 from dmlgpu.compiler.target import Profile, Target
-from dmlgpu.compiler.wgsl import parameters
+from dmlgpu.compiler.wgsl import parameters, templates
+from dmlgpu.compiler.wgsl.names import Names
 from tests.unit.compiler.huge_descriptions import LEVEL, MAX_REPAIRS, repaired, smallest, variants
 
 MAX_SECONDS, MAX_BYTES = 1.0, 200_000_000
@@ -113,25 +114,42 @@ def test_huge_numbers_are_checked_in_little_time_and_memory(operator, request):
 FLOATS = ("BATCH_NORMALIZATION_TRAINING_GRAD", "ROI_ALIGN1", "ROI_ALIGN_GRAD", "ROI_POOLING")
 """Operators that convert sizes to floats."""
 
-RANGES = {"u": (0, 2**32), "i": (-(2**31), 2**31), "f": (0, 2**32)}
-"""Range of integers in a word by the type that a kernel reads; those that become floats have either sign."""
+RANGES = {"u32": (0, 2**32), "i32": (-(2**31), 2**31), "f32": (-(2**31), 2**32)}
+"""Range of a size by the type that a kernel reads; those that become floats have either sign."""
 
 
 @pytest.mark.slow
 def test_huge_parameters_fit_their_words(request, monkeypatch):
-    resolve, wrong = parameters.resolve, set()
+    wrong = set()
 
-    def checked(text, slots, largest, target):
-        whole = parameters.with_multipliers(text, target) if largest < parameters.LARGEST_DIVIDED else text
-        for token in parameters._TOKEN.finditer(whole):
-            low, high = RANGES.get(token[3], (-(2**31), 2**32))
-            if token[3] is not None and not low <= int(token[1]) < high:
-                wrong.add((desc.operator, token[0]))
-        result = resolve(text, slots, largest, target)
-        largest_values.append(max(result[1], default=0))
-        return result
+    def checked(function, kind):
+        def read(size):
+            low, high = RANGES[kind]
+            if not low <= size < high:
+                wrong.add((desc.operator, kind, int(size)))
+            others.add(getattr(size, "index", None))
+            text = function(size)
+            others.add(getattr(size, "index", None))
+            return text
 
-    monkeypatch.setattr(importlib.import_module("dmlgpu.compiler.wgsl.render"), "resolve", checked)
+        return read
+
+    class CheckedNames(Names):
+        @property
+        def parameters(self):
+            for index, size in enumerate(self.sizes):
+                low, high = RANGES["u32"]
+                if index not in others and not low <= size < high:
+                    wrong.add((desc.operator, "u32", int(size)))
+            others.clear()
+            words = super().parameters
+            largest_values.append(max(words, default=0))
+            return words
+
+    others = set()  # indices of sizes that are read as other types than u32
+    monkeypatch.setattr(importlib.import_module("dmlgpu.compiler.wgsl.render").names, "Names", CheckedNames)
+    for kind, function in (("i32", parameters.as_i32), ("f32", parameters.as_f32)):
+        monkeypatch.setitem(templates.environment().filters, kind, checked(function, kind))
     everything, largest_values = request.config.getoption("--profile") == "full", []
     names = sorted(catalog())
     for operator in names if everything else sorted({*names[::12], *FLOATS}):
