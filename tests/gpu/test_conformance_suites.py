@@ -74,7 +74,7 @@ def test_kernels_are_announced_before_they_are_compiled(adapter: AdapterInfo) ->
     texts: list[str] = []
     backend = GpuBackend(adapter, tell=texts.extend)
     bad = RenderedKernel(
-        "bad", KernelSource("// ---- shaders/x/y.wgsl\n@compute @workgroup_size(1)\nfn main() { f(); }"), (), (1, 1, 1)
+        "bad", KernelSource("@compute @workgroup_size(1)\nfn main() { f(); }", files=("x/y",)), (), (1, 1, 1)
     )
     with pytest.raises(ShaderError):
         backend.prepare(Program("TEST", (bad,), immediates=backend.target.has("immediates")))
