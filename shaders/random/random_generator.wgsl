@@ -2,7 +2,7 @@
 // element's row-major index. Four adjacent elements in one unit are a whole block.
 # set first = ".x" if output.lanes > 1 else ""
 fn block_of(at: output_at, place: u32) -> vec4<u32> {
-    let counter = vec4<u32>({% for word in range(4) %}state{{ word }}_load(at){{ first }}{{ ", " if not loop.last }}{% endfor %});
+    let counter = vec4<u32>({% for word in range(4) %}{{ resolved("state%d_load" % word) }}(at){{ first }}{{ ", " if not loop.last }}{% endfor %});
     let key = vec2<u32>(state4_load(at){{ first }}, state5_load(at){{ first }});
     return philox_block(counter_after(counter, place / 4u), key);
 }

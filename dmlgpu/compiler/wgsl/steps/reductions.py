@@ -37,7 +37,7 @@ def _reduce(step: ScheduledReduce, writer: ShaderWriter, values: dict[str, Any])
         "together": together,
         "runs": step.output.sizes[-1] // together,
         "carried": _carried(step.element, writer, step.portable),
-        **dict(step.constants),
+        "decreasing": dict(step.constants).get("decreasing", False),  # others are of the body alone
     }
     if step.template == "schedules/map":
         text += templates.render(f"schedules/reduce_{step.schedule}", **values)
