@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
 
+from dmlgpu.compiler.linker import BufferInterface, Interface
 from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.program import KernelSource, Program, RenderedKernel, Slot
 from dmlgpu.runtime.wgpu import GpuBackend
 
 
-def shader(statement: str, slots: int, immediates: bool, size: int = 64) -> str:
-    """A shader that runs a statement per invocation; ``s0[b0 + i]`` is element i of slot 0."""
-    storage = "".join(f"@group(0) @binding({n}) var<storage, read_write> s{n}: array<u32>;\n" for n in range(slots))
-    block = "var<immediate>" if immediates else f"@group(0) @binding({slots}) var<uniform>"
-    bases = "".join(f"    let b{n} = parameters[{n // 4}][{n % 4}];\n" for n in range(slots))
+def shader(statement: str, size: int = 64) -> str:
+    """A body that runs a statement per invocation; ``s0[b0 + i]`` is element i of slot 0."""
+    statement = re.sub(r"s(\d)\[([^\]]*)\] \+= ([^;]*);", r"s\1[\2] = s\1[\2] + \3;", statement)
+    statement = re.sub(r"s(\d)\[([^\]]*)\] = ([^;]*);", r"store\1(\2, \3);", statement)
+    statement = re.sub(r"s(\d)\[([^\]]*)\]", r"load\1(\2)", statement)
+    statement = re.sub(r"\bb(\d)\b", r"base\1()", statement)
     return (
-        f"{storage}{block} parameters: array<vec4<u32>, 3>;\n"
         f"@compute @workgroup_size({size})\n"
         f"fn main(@builtin(global_invocation_id) id: vec3<u32>) {{\n"
-        f"    let i = id.x;\n{bases}    {statement}\n}}\n"
+        f"    let i = id.x;\n    {statement}\n}}\n"
     )
 
 
@@ -28,8 +30,9 @@ def kernel(
     backend: GpuBackend, statement: str, slots: list[Slot], grid: int = 1, label: str = "kernel"
 ) -> RenderedKernel:
     """A kernel for an executor with or without immediates."""
-    text = shader(statement, len(slots), backend.target.has("immediates"))
-    return RenderedKernel(label, KernelSource(text), tuple(slots), (grid, 1, 1))
+    words = BufferInterface("u32", "u32", stores=True)
+    interface = Interface((words,) * len(slots), immediates=backend.target.has("immediates"))
+    return RenderedKernel(label, KernelSource(shader(statement), interface, 64), tuple(slots), (grid, 1, 1))
 
 
 def with_text(kernel: RenderedKernel, text: str) -> RenderedKernel:
