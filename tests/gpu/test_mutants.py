@@ -53,7 +53,7 @@ def test_every_case_of_a_fault_meets_it(suite: MutantRunSuite, device: Device) -
 
 
 def test_a_fault_in_schedules_for_gpus_is_noticed(suite: MutantRunSuite, device: Device) -> None:
-    fault, case = "schedules/rows_tree:14:5:negated_condition", "activation_softmax1-float32-3x300-packed-inner-s0"
+    fault, case = "schedules/rows_tree:15:5:negated_condition", "activation_softmax1-float32-3x300-packed-inner-s0"
     assert run(suite, device, fault, "discrete", case).status is Status.FAIL
     assert run(suite, device, fault, "cpu", case).message == UNCHANGED
 
