@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from typing import Any
 
@@ -150,3 +151,14 @@ def test_text_of_a_branch_that_is_not_rendered_is_not_noted():
     own = names.Names()
     rendered("{% if loops %}for (;;) {}{% else %}workgroupBarrier();{% endif %}", own, loops=False)
     assert own.used == {"workgroupBarrier"}
+
+
+def test_no_file_that_may_be_in_a_namespace_composes_names_of_accessors_around_an_expression() -> None:
+    """Identifiers of a template are looked up as wholes: ``state{{ word }}_load`` would keep its plain name, and name
+    nothing in a namespace."""
+    composed = re.compile(r"\b[a-z]\w*\{\{[^{}]*\}\}_(?:load|at|s|t|unit|base|index|bits|words|doubles|of)\b")
+    assert composed.search("    let counter = state{{ word }}_load(at);")
+    folders = [folder for folder in templates.folders() if folder not in ("lib", "schedules")]
+    files = [file for folder in folders for file in templates.files(folder)]
+    assert len(files) > 200
+    assert [file for file in files if composed.search(templates.original(file))] == []

@@ -8,8 +8,9 @@ import re
 
 import pytest
 
+from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.catalog.tensor_desc import packed_strides
+from dmlgpu.catalog.tensor_desc import TensorDesc, packed_strides
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.plan import (
     Lookup,
@@ -28,8 +29,10 @@ from dmlgpu.compiler.program import Program, Slot
 from dmlgpu.compiler.rewrites.sources import identity
 from dmlgpu.compiler.schedule import schedule
 from dmlgpu.compiler.schedule.steps.reductions import ReduceSchedule
+from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.compiler.wgsl.render import render
+from tests.kernel_sources import with_values
 
 F32, F16, I8, I64, F64 = (DataType[name] for name in ("FLOAT32", "FLOAT16", "INT8", "INT64", "FLOAT64"))
 ANY = Target("Any GPU")
@@ -325,3 +328,18 @@ def test_steps_that_differ_only_in_bindings_are_rendered_once(monkeypatch: pytes
     together = program_of(Plan("TEST", tuple(steps))).kernels
     assert list(together) == alone
     assert rendered == ["step 0", "step 2", "step 3"]
+
+
+def test_a_schedule_counts_partial_results_and_its_body_the_elements_of_a_row() -> None:
+    """Both call that ``count``: a body's constants do not reach the schedule around it."""
+    sizes = (3, 5000)
+    row = TensorDesc(DataType.FLOAT32, sizes)
+    desc = descs.MeanVarianceNormalization2(
+        input_tensor=row, output_tensor=row, axes=(1,), use_mean=False, use_variance=True, epsilon=1e-5
+    )
+    _, combined, *_ = compile_operator(desc, Target("any", Profile.CPU)).kernels
+    assert "of partials" in combined.label
+    text = with_values(combined)
+    (bound,) = re.findall(r"index < (\d+)u", text)
+    assert 1 < int(bound) < 5000
+    assert "/ f32(5000i)" in text
