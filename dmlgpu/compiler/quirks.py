@@ -98,7 +98,7 @@ _BOUND = re.compile(r"([<>]=?|[=!]=) *(\d+(?:\.\d+)*)")
 
 
 def in_versions(versions: str, text: str) -> bool:
-    """Return whether the text of a driver or library names one of some versions.
+    """Return whether a description of a driver or library names one of some versions.
 
     Args:
         versions: A name and bounds, ``Mesa >=22, <25``. Without a name, they hold for the first number with a dot.

@@ -1,4 +1,4 @@
-"""Names in the text of a kernel: sizes, namespaces of bodies that occur several times, array types, functions in use.
+"""Names in a kernel: sizes, namespaces of bodies that occur several times, array types, functions in use.
 
 Templates mark the identifiers that need this (``templates``), so that no rendered text is searched for names.
 """

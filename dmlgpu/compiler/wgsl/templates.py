@@ -158,7 +158,7 @@ def _names_of(file: str) -> _Declared:
 
 
 class _Identifiers(Extension):
-    """Marks identifiers in the text of templates."""
+    """Marks identifiers of templates."""
 
     def filter_stream(self, stream: TokenStream) -> Iterable[Token]:
         """Yield the tokens of a template, with calls in place of the identifiers that are looked up."""

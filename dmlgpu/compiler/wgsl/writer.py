@@ -149,7 +149,7 @@ class ShaderWriter:
 
     Args:
         target: Features and limits of the adapter.
-        names: Names in the text of the kernel, which are ``active`` as long as it is rendered.
+        names: Names in the kernel, which are ``active`` as long as it is rendered.
         doubles: Whether two words are read and written as one 64-bit number.
     """
 
@@ -487,7 +487,7 @@ def _raw_block(body: Virtual) -> str:
 
 
 def render_step(step: KernelStep, writer: ShaderWriter) -> str:
-    """Return the text of a step's kernel, without its head: the accessors of its output and of its parts, its own text,
+    """Return a step's kernel as text, without its head: the accessors of its output and of its parts, its own text,
     and its template, which finds the fields and properties of the step by name.
 
     Raises:
