@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dmlgpu.common.errors import InvalidArgument, shown
-from dmlgpu.common.symbols import SymbolicNumber
 
 Coerced = TypeVar("Coerced")
 Member = TypeVar("Member", bound=IntEnum)
@@ -28,6 +27,12 @@ UINT64_MAX = 2**64 - 1
 
 MAX_ENTRIES = 2**20
 """Maximum length of a sequence; longer ones, a ``range`` for example, are rejected before they are copied."""
+
+
+class Unread:
+    """A number whose value coercion does not read, because reading it has an effect."""
+
+    __slots__ = ()
 
 
 class CoercionError(Exception):
@@ -60,8 +65,8 @@ def as_index(value: Any) -> int | None:
         return value
     if isinstance(value, bool):
         return None
-    if type(value) is SymbolicNumber and isinstance(value, int):
-        return value
+    if isinstance(value, Unread):
+        return value if isinstance(value, numbers.Integral) else None  # type: ignore[return-value]
     try:
         return operator.index(value)
     except Exception:  # a foreign __index__ may raise any exception
@@ -114,8 +119,8 @@ def seconds(value: Any) -> float:
 
 def number(value: Any) -> int | float:
     """Accept the values of ``real``; integers stay integers."""
-    if type(value) is SymbolicNumber and isinstance(value, int):
-        return value
+    if isinstance(value, Unread) and isinstance(value, numbers.Integral):
+        return value  # type: ignore[return-value]
     as_float = real(value)
     integral = as_index(value) if isinstance(value, numbers.Integral) else None
     return as_float if integral is None else integral

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.timings import Timings
 from dmlgpu.compiler.graph.network import Network
-from dmlgpu.compiler.graph.structures import SizedNetwork
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.program_cache import ProgramFiles, default_folder, memory_of, programs, version_of
+from dmlgpu.compiler.sizes.networks import SizedNetwork, kinds
 from dmlgpu.compiler.target import Target
 
 
@@ -57,34 +57,41 @@ def of_network(network: Network, target: Target, disabled: Collection[str] = ())
         NotSupported: when the adapter lacks what a node needs.
     """
 
-    return _of_network(network, target, disabled)
-
-
-def _of_network(
-    network: Network, target: Target, disabled: Collection[str], varying: Sequence[Hashable] = ()
-) -> Program:
     def make() -> Program:
-        from dmlgpu.compiler.graph.patterns import patterns  # noqa: PLC0415 - as above
+        program = kinds.program(network, target, disabled)
+        return _compiled(network, target, disabled) if program is None else program
 
-        return patterns.program(network, target, disabled, varying)
-
-    key = f"{_text_of_network(network)}\n{sorted(disabled)}\n{_text_of_target(target)}"
-    places = [place for place, name in enumerate(varying) if name is not None]
-    return _found_or_made(f"{key}\n{places}" if places else key, make)
+    return _found_or_made(_key(network, target, disabled), make)
 
 
 def of_sized(sized: SizedNetwork, target: Target, disabled: Collection[str] = ()) -> Program:
-    """Return the program of a network that is given by its integers. Arguments and errors are those of ``of_network``.
+    """Return the program of a network with symbols for some sizes. Arguments and errors are those of ``of_network``.
 
-    If it follows from a pattern, the network itself is not built, and no file read or written.
+    If it follows from a plan that was recorded, the network itself is not built, and no file read or written.
     """
-    from dmlgpu.compiler.graph.patterns import patterns  # noqa: PLC0415 - as above
-
+    if target.policies.specialized:
+        return of_network(sized.network, target, disabled)
     start = time.perf_counter()
-    program = None if target.policies.specialized else patterns.known_program(sized, target, disabled)
-    if program is None:
-        return _of_network(sized.network, target, disabled, sized.varying)
-    return replace(program, timings=Timings(planning=time.perf_counter() - start))
+    program = sized.recorded.program(sized.values, target, disabled, records=False)
+    if program is not None:
+        return replace(program, timings=Timings(planning=time.perf_counter() - start))
+
+    def make() -> Program:
+        program = sized.recorded.program(sized.values, target, disabled)
+        return _compiled(sized.network, target, disabled) if program is None else program
+
+    return _found_or_made(f"{_key(sized.network, target, disabled)}\n{sized.recorded.varying}", make)
+
+
+def _compiled(network: Network, target: Target, disabled: Collection[str]) -> Program:
+    from dmlgpu.compiler.graph.compiler import compile_network  # noqa: PLC0415 - as above
+
+    return compile_network(network, target, disabled).program
+
+
+def _key(network: Network, target: Target, disabled: Collection[str]) -> str:
+    """Return the key of a program in files."""
+    return f"{_text_of_network(network)}\n{sorted(disabled)}\n{_text_of_target(target)}"
 
 
 def _found_or_made(key: str, make: Callable[[], Program]) -> Program:

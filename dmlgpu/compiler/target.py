@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dmlgpu.common import symbols
 from dmlgpu.common.errors import InvalidArgument, counted, shown
+from dmlgpu.compiler.sizes import settled
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Tuned:
             question: Names a choice.
             possible: Lists the possible answers, the built-in choice first, for tuning.
         """
-        return self._known.get(symbols.settled(question), "") if self.answers else ""  # type: ignore[attr-defined]
+        return self._known.get(settled(question), "") if self.answers else ""  # type: ignore[attr-defined]
 
 
 UNTUNED = Tuned()

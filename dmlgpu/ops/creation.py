@@ -14,7 +14,7 @@ import numpy as np
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.coercion import argument, as_index, boolean, integer
 from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
-from dmlgpu.common.symbols import SymbolicNumber
+from dmlgpu.compiler.sizes import is_symbolic
 from dmlgpu.ops import directml
 from dmlgpu.runtime.device import as_device
 from dmlgpu.tensors.array_like import as_operand, convert_float64
@@ -165,7 +165,7 @@ def full(
     if 0 in sizes:
         return Tensor(np.empty(sizes, np.uint8), kind, device=target)
     trace = recorder()
-    if type(number) is SymbolicNumber and trace is not None and kind is not bool:
+    if is_symbolic(number) and trace is not None and kind is not bool:
         filled: Tensor = trace._number(number, kind).reshape(()).broadcast_to(sizes).copy()
         return filled
     return Tensor(number, kind, device=target).broadcast_to(sizes).copy()

@@ -61,7 +61,7 @@ def average_pooling1(desc: descs.AveragePooling1, input_tensor: Array) -> Array:
 @reference(descs.AveragePooling)
 def average_pooling(desc: descs.AveragePooling, input_tensor: Array) -> Array:
     """The mean of every window."""
-    return average_pooling1(desc, input_tensor)  # type: ignore[arg-type]
+    return average_pooling1(desc, input_tensor)
 
 
 @reference(descs.AveragePoolingGrad)
@@ -94,7 +94,7 @@ def lp_pooling1(desc: descs.LpPooling1, input_tensor: Array) -> Array:
 @reference(descs.LpPooling)
 def lp_pooling(desc: descs.LpPooling, input_tensor: Array) -> Array:
     """The p-norm of every window."""
-    return lp_pooling1(desc, input_tensor)  # type: ignore[arg-type]
+    return lp_pooling1(desc, input_tensor)
 
 
 def _chosen(desc: Any, x: Array) -> Array:
@@ -131,7 +131,7 @@ def max_pooling2(desc: descs.MaxPooling2, input_tensor: Array) -> tuple[Array, .
 @reference(descs.MaxPooling1)
 def max_pooling1(desc: descs.MaxPooling1, input_tensor: Array) -> tuple[Array, ...]:
     """The largest element of every window, and its index in the whole input."""
-    return max_pooling2(desc, input_tensor)  # type: ignore[arg-type]
+    return max_pooling2(desc, input_tensor)
 
 
 @reference(descs.MaxPooling)

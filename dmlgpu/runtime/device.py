@@ -19,7 +19,7 @@ from dmlgpu.common.errors import DmlError, InvalidArgument, abridged, shown
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.compiler.graph.resolve import check_nodes, resolve
-from dmlgpu.compiler.graph.structures import SizedNetwork
+from dmlgpu.compiler.sizes.networks import SizedNetwork
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.runtime.adapters import Choice, announce_faults, choose, open_executor, wrap_executor
 from dmlgpu.runtime.binding import BindingTable

@@ -23,7 +23,7 @@ from dmlgpu.runtime.specialization import Specializer
 
 if TYPE_CHECKING:
     from dmlgpu.compiler.graph.network import Network
-    from dmlgpu.compiler.graph.structures import SizedNetwork
+    from dmlgpu.compiler.sizes.networks import SizedNetwork
 
 
 BufferType = TypeVar("BufferType")

@@ -15,9 +15,9 @@ from dmlgpu.common.errors import BindingError, NotSupported
 from dmlgpu.common.timings import Timings
 from dmlgpu.compiler import aliasing, programs
 from dmlgpu.compiler.graph.network import Network
-from dmlgpu.compiler.graph.structures import SizedNetwork
 from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.program import Program, RenderedKernel, Slot
+from dmlgpu.compiler.sizes.networks import SizedNetwork
 from dmlgpu.compiler.target import AdapterInfo, Target
 from dmlgpu.runtime.executor import Backend, Dispatch, Executable, Range, Resources
 from dmlgpu.runtime.specialization import Specialize

@@ -15,7 +15,7 @@ from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType, ReduceFunction
 from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias
 from dmlgpu.common.errors import DmlError, InvalidArgument
-from dmlgpu.common.symbols import SymbolicNumber
+from dmlgpu.compiler.sizes import is_symbolic
 from dmlgpu.tensors.array_like import as_operand
 from dmlgpu.tensors.execution import call_op
 from dmlgpu.tensors.memory import NodeMemory, current_caller
@@ -128,7 +128,7 @@ class Arithmetic:
         """Return the scale and bias that a number as an operand of ``+ - * /`` becomes in DirectMLX; None for tensors,
         exact integers, division by zero and numbers that depend on sizes."""
         is_exact = not self.data_type.is_float and isinstance(number, numbers.Integral)
-        if not is_number(number) or type(number) is SymbolicNumber or is_exact:
+        if not is_number(number) or is_symbolic(number) or is_exact:
             return None
         if symbol == "+":
             return ScaleBias(1, number)

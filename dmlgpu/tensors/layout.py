@@ -12,7 +12,7 @@ from dmlgpu.catalog.enums import DataType, TensorFlags
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, MAX_ELEMENTS, TensorDesc, packed_strides
 from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, shown
-from dmlgpu.common.symbols import SymbolicNumber
+from dmlgpu.compiler.sizes import is_symbolic
 
 Sizes: TypeAlias = tuple[int, ...]
 
@@ -201,7 +201,7 @@ def select(caller: str, sizes: Sizes, strides: Sizes, index: tuple[Any, ...]) ->
 def _slice(caller: str, entry: slice, size: int, axis: int) -> tuple[int, int, int]:
     """Return first position, count and step of a slice; sizes may be symbolic."""
     try:
-        if SymbolicNumber not in (type(size), type(entry.start), type(entry.stop), type(entry.step)):
+        if not any(map(is_symbolic, (size, entry.start, entry.stop, entry.step))):
             chosen = range(*entry.indices(size))
             return (chosen.start, len(chosen), chosen.step) if chosen else (0, 0, 1)
         step = 1 if entry.step is None else _integer(entry.step)
@@ -218,7 +218,7 @@ def _slice(caller: str, entry: slice, size: int, axis: int) -> tuple[int, int, i
 
 
 def _integer(value: Any) -> int:
-    return value if type(value) is SymbolicNumber else operator.index(value)  # type: ignore[return-value]
+    return value if is_symbolic(value) else operator.index(value)
 
 
 def _clamped(place: int, low: int, high: int, size: int) -> int:

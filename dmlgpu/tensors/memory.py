@@ -197,11 +197,20 @@ def outer_tapes() -> Iterator[None]:
 
 
 _PACKAGE = __name__.partition(".")[0]
+_SIZES = f"{_PACKAGE}.compiler.sizes"
 
 
 def in_package(frame: FrameType) -> bool:
     """Return whether a frame runs code of this package."""
     return str(frame.f_globals.get("__name__", "")).partition(".")[0] == _PACKAGE
+
+
+def is_decided_inside() -> bool:
+    """Return whether code of this package decides by a size, and not the code that builds the graph."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith(_SIZES):
+        frame = frame.f_back
+    return frame is not None and in_package(frame)
 
 
 def caller() -> str:

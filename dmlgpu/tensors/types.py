@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import DmlError, InvalidArgument, shown
-from dmlgpu.common.symbols import SymbolicNumber
+from dmlgpu.compiler.sizes import is_symbolic
 
 TypeLike: TypeAlias = DataType | np.dtype[Any] | type[Any] | str
 """A data type, a NumPy type, or the name of one: ``"float16"``, ``"uint4"``. ``bool`` is stored as UINT8."""
@@ -68,7 +68,7 @@ def as_number(caller: str, value: Any, data_type: DataType) -> int | float:
     """
     if not is_number(value):
         raise InvalidArgument(f"{caller}: a number must be given, got {shown(value, typed=True)}")
-    if type(value) is SymbolicNumber and data_type.is_float:
+    if is_symbolic(value) and data_type.is_float:
         return value
     if isinstance(value, np.bool_):
         value = bool(value)
@@ -79,7 +79,7 @@ def as_number(caller: str, value: Any, data_type: DataType) -> int | float:
             raise InvalidArgument(f"{caller}: a number must be in the range of a float, got {shown(value)}") from None
     low, high = value_range(data_type)
     if isinstance(value, numbers.Integral | np.bool_) and low <= value <= high:
-        return value if type(value) is SymbolicNumber else int(value)
+        return value if is_symbolic(value) else int(value)
     is_integer = isinstance(value, numbers.Integral)
     cure = f"; convert the tensor with astype('{'int64' if is_integer else 'float32'}')"
     if ": " in caller or (is_integer and data_type.bits == 64):  # an argument's name, and no tensor

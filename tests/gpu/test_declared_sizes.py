@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from dmlgpu.common.symbols import Replay
-from dmlgpu.compiler.graph import patterns
-from dmlgpu.compiler.graph.patterns import NetworkPatterns
+from dmlgpu.compiler.graph import compiler
+from dmlgpu.compiler.sizes import programs
 from dmlgpu.frontends.onnx import load
 from dmlgpu.frontends.onnx.patterns import SizedStage
 from dmlgpu.frontends.onnx.session import runner_of
@@ -45,32 +44,23 @@ def directions(batch: str = "n", width: str = "w") -> Any:
 
 
 @pytest.mark.parametrize("specialize", ["never", "auto"])
-def test_declared_sizes_are_symbols_from_the_first_shape_on(
-    backend: GpuBackend, monkeypatch: pytest.MonkeyPatch, specialize: str
-) -> None:
+def test_declared_sizes_are_symbols_from_the_first_shape_on(backend: GpuBackend, specialize: str) -> None:
     """Without constants, a batch of 1 has the kernels of larger ones, and other sizes compile nothing. With constants,
     the first shape has kernels of its own."""
     onnxruntime = pytest.importorskip("onnxruntime")
-    replays: list[Replay] = []
-    compile_replay = Replay.compile
-    monkeypatch.setattr(Replay, "compile", lambda self: (replays.append(self), compile_replay(self))[1])
-    monkeypatch.setattr(patterns, "patterns", NetworkPatterns())
     device, model = Device(backend.info, specialize=specialize), directions()
     session = load(model, device)
     oracle = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    pipelines, are_sized, compiled = [], [], []
+    pipelines, are_sized = [], []
     for batch, width in ((1, 128), (3, 128), (2, 160), (4, 160), (1, 128)):
         x = np.random.default_rng(batch).standard_normal((batch, 4, 12, width)).astype(np.float32)
         (expected,) = oracle.run(None, {"x": x})
         np.testing.assert_allclose(session.run({"x": x})["y"], expected, rtol=1e-4, atol=1e-5)
         pipelines.append(device.pipeline_cache.info.misses)
-        compiled.append(len(replays))
         are_sized.append(isinstance(runner_of(session).last_stages[0], SizedStage))
     if specialize == "never":
         assert are_sized == [True] * 5
         assert len(set(pipelines)) == 1, pipelines
-        # The first shape, which may be the only one, compiles replays only for steps that equal earlier ones.
-        assert 5 * compiled[0] < compiled[-1], compiled
     else:
         assert are_sized == [False, True, True, True, False]
         assert pipelines[1] > pipelines[0]
@@ -85,9 +75,8 @@ def test_graphs_with_names_for_sizes_are_planned_once(backend: GpuBackend, monke
     def noted(function: Any, calls: list[Any]) -> Any:
         return lambda *arguments: (calls.append(arguments), function(*arguments))[1]
 
-    monkeypatch.setattr(patterns, "patterns", NetworkPatterns())
-    monkeypatch.setattr(patterns, "compile_network", noted(patterns.compile_network, compiled))
-    monkeypatch.setattr(patterns, "NetworkPattern", noted(patterns.NetworkPattern, recorded))
+    monkeypatch.setattr(compiler, "compile_network", noted(compiler.compile_network, compiled))
+    monkeypatch.setattr(programs, "PlannedNetwork", noted(programs.PlannedNetwork, recorded))
     device = Device(backend.info)
     graph = Graph(device)
     x = graph.input(("n", 24))

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from dmlgpu.compiler.graph import patterns
-from dmlgpu.compiler.graph.patterns import NetworkPatterns
+from dmlgpu.compiler.graph import compiler
+from dmlgpu.compiler.sizes import networks, programs
+from dmlgpu.compiler.sizes.networks import NetworkKinds
 from dmlgpu.frontends.onnx import Session, load
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.wgpu import GpuBackend
@@ -158,9 +159,9 @@ def test_lengths_of_growing_caches_share_kernels(backend: GpuBackend, monkeypatc
     def noted(function: Any) -> Any:
         return lambda *arguments: (compiled.append(past), function(*arguments))[1]
 
-    monkeypatch.setattr(patterns, "patterns", NetworkPatterns())
-    monkeypatch.setattr(patterns, "compile_network", noted(patterns.compile_network))
-    monkeypatch.setattr(patterns, "NetworkPattern", noted(patterns.NetworkPattern))
+    monkeypatch.setattr(networks, "kinds", NetworkKinds())
+    monkeypatch.setattr(compiler, "compile_network", noted(compiler.compile_network))
+    monkeypatch.setattr(programs, "PlannedNetwork", noted(programs.PlannedNetwork))
     device, decoder = Device(backend.info), growing_decoder()
     session = load(decoder, device)
     oracle = onnxruntime.InferenceSession(decoder.SerializeToString(), providers=["CPUExecutionProvider"])

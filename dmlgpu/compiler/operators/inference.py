@@ -6,10 +6,9 @@ relations; anything else is the choice of DirectMLX or the caller.
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from dmlgpu.catalog import FieldKind, FieldSchema, operator, validation
 from dmlgpu.catalog.enums import DataType, ReduceFunction
@@ -77,7 +76,7 @@ class _Completion:
     def desc(self) -> OperatorDesc:
         """Return the description, with outputs' sizes first guessed, then inferred from it."""
         for name, sizes in self.sizes.items():
-            if not isinstance(sizes, Sequence) or not all(isinstance(size, int | np.integer) for size in _flat(sizes)):
+            if not isinstance(sizes, Sequence) or not all(isinstance(size, numbers.Integral) for size in _flat(sizes)):
                 reason = f"must be a sequence of integers, got {shown(sizes)}"
                 raise InvalidDescription(self.op_cls.operator, f"{name}.sizes", reason)
         types = {field.python_name: self._type(field) for field in self.outputs}

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from dmlgpu.common import symbols
 from dmlgpu.compiler.plan import Body, Element, PlanTensor, RegisterValue, Source
 from dmlgpu.compiler.rewrites.sources import AnySource, is_elementwise, leaves, rewrite
+from dmlgpu.compiler.sizes import is_many
 
 Groups = tuple[tuple[int, ...], ...]
 """Old dimensions of each new dimension, outermost first."""
@@ -25,7 +25,7 @@ def mergeable(
         apart: marks of dimensions; those with different marks (reduced and kept ones, for example) are never merged.
         keeps_ones: whether dimensions of size 1 are treated as all others; else they are dropped.
     """
-    wide = [dimension for dimension, size in enumerate(sizes) if keeps_ones or symbols.is_many(size)]
+    wide = [dimension for dimension, size in enumerate(sizes) if keeps_ones or is_many(size)]
     dimensions = wide or [len(sizes) - 1]
     groups = [[dimensions[0]]]
     for inner in dimensions[1:]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from dmlgpu.common import symbols
 from dmlgpu.compiler.plan import Affine, AffineView, Body, PlanTensor, RegisterValue, Role, Source, View, only_moves
 from dmlgpu.compiler.rewrites.sources import AnySource, nodes
+from dmlgpu.compiler.sizes import is_many
 
 WIDEST_UNIT_BITS = 128
 
@@ -73,12 +73,12 @@ def _candidates(body: Body, output: PlanTensor) -> Sequence[int]:
 
 def running_dimension(tensor: PlanTensor) -> int | None:
     """Return the dimension that is contiguous in memory, or None."""
-    return next((d for d in range(tensor.rank) if tensor.strides[d] == 1 and symbols.is_many(tensor.sizes[d])), None)
+    return next((d for d in range(tensor.rank) if tensor.strides[d] == 1 and is_many(tensor.sizes[d])), None)
 
 
 def packs_tensor(tensor: PlanTensor, dimension: int, lanes: int) -> bool:
     """Return whether every run of ``lanes`` elements along a dimension is one aligned unit in memory."""
-    others = (s for d, s in enumerate(tensor.strides) if d != dimension and symbols.is_many(tensor.sizes[d]))
+    others = (s for d, s in enumerate(tensor.strides) if d != dimension and is_many(tensor.sizes[d]))
     return (
         tensor.strides[dimension] == 1
         and tensor.sizes[dimension] % lanes == 0

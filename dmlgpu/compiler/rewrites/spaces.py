@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from dmlgpu.common import symbols
 from dmlgpu.compiler.plan import Affine, AffineView, Apply, PlanTensor, RegisterValue, Sizes, Source
 from dmlgpu.compiler.rewrites.sources import identity, is_identity
+from dmlgpu.compiler.sizes import is_many
 
 
 def affine_between(view: PlanTensor, written: PlanTensor) -> Affine | None:
@@ -31,7 +31,7 @@ def affine_between(view: PlanTensor, written: PlanTensor) -> Affine | None:
         return None
     start = _digits(bits // view.data_type.bits + view.offset - written.offset, nested, written.rank)
     columns = [
-        _digits(stride if symbols.is_many(size) else 0, nested, written.rank)
+        _digits(stride if is_many(size) else 0, nested, written.rank)
         for size, stride in zip(view.sizes, view.strides, strict=True)
     ]
     if start is None or any(column is None for column in columns):
@@ -47,7 +47,7 @@ def affine_between(view: PlanTensor, written: PlanTensor) -> Affine | None:
 
 def _nested(tensor: PlanTensor) -> list[tuple[int, int]] | None:
     """Return the dimensions of a tensor and their strides, the largest first; None if elements overlap."""
-    wide = (dimension for dimension, size in enumerate(tensor.sizes) if symbols.is_many(size))
+    wide = (dimension for dimension, size in enumerate(tensor.sizes) if is_many(size))
     dimensions = sorted(((dimension, tensor.strides[dimension]) for dimension in wide), key=lambda each: -each[1])
     inside = 0
     for dimension, stride in reversed(dimensions):
@@ -113,7 +113,7 @@ def compose(outer: Affine, inner: Affine) -> Affine:
 def is_same(affine: Affine, sizes: Sizes, other: Sizes) -> bool:
     """Return whether a map changes no coordinate between spaces of these sizes; coordinates that are always 0 do not
     count."""
-    moving = [dimension for dimension, size in enumerate(sizes) if symbols.is_many(size)]
+    moving = [dimension for dimension, size in enumerate(sizes) if is_many(size)]
     unchanged = all(row[column] == (index == column) for index, row in enumerate(affine.steps) for column in moving)
     return sizes == other and not any(affine.start) and unchanged
 

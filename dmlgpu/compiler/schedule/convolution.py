@@ -20,7 +20,6 @@ from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
-from dmlgpu.common import symbols
 from dmlgpu.compiler.plan import (
     Body,
     Contract,
@@ -46,6 +45,7 @@ from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.products import Patch
 from dmlgpu.compiler.schedule.tiles import MAX_ACROSS, MAX_ROWS, packed_patch, tile_columns, tile_rows, tiles
+from dmlgpu.compiler.sizes import computed
 from dmlgpu.compiler.target import Target
 
 IMPLICIT_GEMM = "implicit-gemm"
@@ -215,7 +215,7 @@ def _streamed_rows(
     """Return the steps that compute a convolution row by row, from a source and the patch along its last dimension."""
     convolution, epilogue, output = step
     down = convolution.windows[0]
-    rows = symbols.computed(_rows_of_streams, down.positions, math.prod(output.sizes) // down.positions // across.tile)
+    rows = computed(_rows_of_streams, down.positions, math.prod(output.sizes) // down.positions // across.tile)
     taps, laid_out = _taps(convolution, target)
     values = constants(
         in_units=taps is not convolution.filter,

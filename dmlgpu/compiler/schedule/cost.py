@@ -20,10 +20,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dmlgpu.common import symbols
 from dmlgpu.compiler.cards import GpuCard
 from dmlgpu.compiler.rewrites.packing import UNIT
 from dmlgpu.compiler.schedule.steps.products import ProductTile
+from dmlgpu.compiler.sizes import largest, smallest
 
 LOADED = 64
 """Bytes per cycle that a core loads from its caches."""
@@ -102,7 +102,7 @@ class Estimate:
     @property
     def seconds(self) -> Any:
         """The time; symbolic for symbolic work."""
-        return symbols.largest(*self.parts.values()) + self.launch + self.stalled
+        return largest(*self.parts.values()) + self.launch + self.stalled
 
     @property
     def limit(self) -> str:
@@ -121,7 +121,7 @@ def resident(work: Work, card: GpuCard) -> int:
 
 def _turns(groups: int, at_once: int, card: GpuCard) -> Any:
     """Return the number of rounds of workgroups, whole if the number of cores is known."""
-    return symbols.largest(1.0, groups / at_once) if card.is_generic else -(-groups // at_once)
+    return largest(1.0, groups / at_once) if card.is_generic else -(-groups // at_once)
 
 
 def estimate(work: Work, card: GpuCard) -> Estimate:
@@ -137,11 +137,11 @@ def estimate(work: Work, card: GpuCard) -> Estimate:
     by_cores = busiest * work.loaded / work.groups / (LOADED * card.clock)
     parts = {
         "memory": (work.moved - work.cached) / card.memory + work.cached / card.cache_rate,
-        "cache": symbols.largest(work.loaded / card.l2_rate, by_cores),
+        "cache": largest(work.loaded / card.l2_rate, by_cores),
         "arithmetic": busiest * work.workgroup * slots / card.lanes / card.clock,
         "workgroup memory": busiest * work.workgroup * work.shared_moved / card.shared_rate / card.clock,
         # Loads of the next slab are in flight while this one is multiplied, and others' while a group waits.
-        "latency": starts * (card.latency + symbols.largest(work.waits * card.latency, alone)),
+        "latency": starts * (card.latency + largest(work.waits * card.latency, alone)),
     }
     return Estimate(card.launch, parts, work.exposed * parts["latency"])
 
@@ -236,15 +236,15 @@ def slab_work(
     at_once = card.cores * resident(shape, card)
     # Concurrent workgroups share rows and columns of the operands; data larger than the cache are read again
     # by later ones.
-    in_row = symbols.smallest(across, at_once)
-    in_column = symbols.smallest(-(-at_once // in_row), down * batch * parts)
+    in_row = smallest(across, at_once)
+    in_column = smallest(-(-at_once // in_row), down * batch * parts)
     panels = in_row * wide * -(-in_column // down) + in_column * high
     again = -(-groups // at_once) * panels * share * element + outputs
     fits = once <= card.cache
     return Work(
         groups,
         tile.workgroup,
-        once if fits else symbols.largest(once, symbols.smallest(again, loads)),
+        once if fits else largest(once, smallest(again, loads)),
         loaded=loads + outputs,
         multiply_adds=products if packed == 1 else 0,
         half=products / 2 if packed == 2 else 0,

@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from dmlgpu.common import symbols
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler.cards import card_of
 from dmlgpu.compiler.plan import Space
@@ -42,6 +41,7 @@ from dmlgpu.compiler.schedule.registry import (
     only_if,
 )
 from dmlgpu.compiler.schedule.steps.products import ProductSchedule, ProductTile
+from dmlgpu.compiler.sizes import decided
 from dmlgpu.compiler.target import MIN_LANES, Target
 
 CHUNK = 1024
@@ -149,7 +149,7 @@ def choose(shape: Shape, target: Target, name: str = "") -> ProductChoice:
     Raises:
         InvalidArgument: for the name of a schedule that does not fit.
     """
-    return symbols.decided(_chosen, target, name, *vars(shape).values(), accepts=serves)
+    return decided(_chosen, target, name, *vars(shape).values(), accepts=serves)
 
 
 def _chosen(target: Target, name: str, *fields: Any) -> ProductChoice:

@@ -6,10 +6,10 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from dmlgpu.catalog.tensor_desc import WORD_BITS
-from dmlgpu.common import symbols
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.plan import PlanTensor
 from dmlgpu.compiler.schedule.registry import by_profile
+from dmlgpu.compiler.sizes import is_many
 from dmlgpu.compiler.target import Target
 
 
@@ -208,7 +208,7 @@ def choose_walk(output: PlanTensor, keeps_neighbors: bool = False, walked: Colle
 
 def _ordered(output: PlanTensor, walked: Collection[int] = ()) -> tuple[list[int], tuple[Digit, ...]]:
     """Return the dimensions by stride, largest first, and the digits of the others of size 1."""
-    wide = [d for d in range(output.rank) if d in walked or symbols.is_many(output.sizes[d])]
+    wide = [d for d in range(output.rank) if d in walked or is_many(output.sizes[d])]
     digits = tuple(Digit(d, 1, 0) for d in range(output.rank) if d not in wide)
     wide.sort(key=lambda d: -output.strides[d])
     return wide, digits

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import WORD_BITS, packed_strides
-from dmlgpu.common import symbols
 from dmlgpu.compiler.plan import Body, Map, PlanTensor, Product, Sizes, Source, Space, View, apply
 from dmlgpu.compiler.plan.windows import Windows
 from dmlgpu.compiler.rewrites.collapse import merge_tree, mergeable
@@ -19,6 +18,7 @@ from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.products import Operand, OperandLayout, ProductSchedule
 from dmlgpu.compiler.schedule.tiles import packed_patch
+from dmlgpu.compiler.sizes import is_many
 from dmlgpu.compiler.target import Target
 
 
@@ -205,9 +205,7 @@ class ProductOperands:
             operand = _split(operand, width)
         laid = (*batch, panels, *inner, width)
         strides = packed_strides(laid)
-        batch_strides = tuple(
-            stride if symbols.is_many(size) else 0 for size, stride in zip(batch, strides, strict=False)
-        )
+        batch_strides = tuple(stride if is_many(size) else 0 for size, stride in zip(batch, strides, strict=False))
         inner_strides, own_strides = strides[len(batch) + 1 : -1], (strides[len(batch)], 1)
         make = PlanTensor.persistent if owned else PlanTensor.temporary
         room = make("operand laid out", self.product.accumulator, laid, strides)

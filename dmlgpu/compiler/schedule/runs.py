@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dmlgpu.catalog.tensor_desc import WORD_BITS
-from dmlgpu.common import symbols
 from dmlgpu.compiler.plan import Apply, Body, Element, PlanTensor, Source, View, row_sizes
 from dmlgpu.compiler.rewrites.sources import is_elementwise, leaves, rewrite
 from dmlgpu.compiler.schedule.launch import choose_walk, loop_launch
 from dmlgpu.compiler.schedule.registry import Condition, no, only_if
 from dmlgpu.compiler.schedule.steps.maps import ScheduledRuns
+from dmlgpu.compiler.sizes import computed, smallest
 from dmlgpu.compiler.target import Target
 
 SHORTEST_RUN = 16
@@ -84,8 +84,8 @@ def _parts(output: PlanTensor, axis: int, target: Target) -> int | None:
     its limit; None if that is impossible."""
     units = output.sizes[axis]
     count = math.prod(output.sizes) // units
-    longest = units if target.loop_limit is None else symbols.smallest(units, target.loop_limit)
-    chosen = symbols.computed(_divisor, units, count, longest)
+    longest = units if target.loop_limit is None else smallest(units, target.loop_limit)
+    chosen = computed(_divisor, units, count, longest)
     return None if units // chosen > longest else chosen
 
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeAlias, overload
 
-from dmlgpu.common import symbols
 from dmlgpu.compiler.plan import (
     Affine,
     Allocation,
@@ -34,6 +33,7 @@ from dmlgpu.compiler.plan import (
 from dmlgpu.compiler.plan.parts import replace_parts, tensors
 from dmlgpu.compiler.rewrites.sources import fold_views, identity, leaves
 from dmlgpu.compiler.rewrites.spaces import reindex
+from dmlgpu.compiler.sizes import largest
 from dmlgpu.compiler.target import Target
 
 MAX_PARTS = 64
@@ -93,7 +93,7 @@ def in_parts(step: Step, target: Target) -> tuple[Step, ...]:
 
 def exceeds_binding(step: Step, target: Target) -> bool:
     """Return whether a step binds a tensor that is larger than the largest binding."""
-    return bool(symbols.largest(0, *_bound(step).values()) > target.max_binding_size)
+    return bool(largest(0, *_bound(step).values()) > target.max_binding_size)
 
 
 def pieces(sources: Sequence[Source], dimension: int, unit: int, target: Target) -> tuple[tuple[int, int], ...]:
@@ -108,11 +108,11 @@ def pieces(sources: Sequence[Source], dimension: int, unit: int, target: Target)
     """
     limit, size = target.max_binding_size, sources[0].sizes[dimension]
     whole = ((0, size),)
-    largest = _largest(sources)
-    if symbols.largest(0, largest) <= limit:
+    bound = _largest(sources)
+    if largest(0, bound) <= limit:
         return whole
     units = -(-size // unit)
-    count = -(-largest // limit)
+    count = -(-bound // limit)
     while count <= min(2 * units, MAX_PIECES):
         length = -(-units // count) * unit
         cuts = tuple((start, min(length, size - start)) for start in range(0, size, length))
@@ -188,7 +188,7 @@ def _bound(step: Step) -> dict[PlanBinding, int]:
     """Return the bytes that a step binds of each resource."""
     bound: dict[PlanBinding, int] = {}
     for tensor in tensors(step):
-        bound[tensor.binding] = symbols.largest(bound.get(tensor.binding, 0), tensor.reach)
+        bound[tensor.binding] = largest(bound.get(tensor.binding, 0), tensor.reach)
     return bound
 
 

@@ -26,7 +26,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.common import symbols
 from dmlgpu.compiler.plan import Body, Contract, Convolution, PlanTensor, Product, Sizes, Space, constants, element
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_tensor, packs_tensor
 from dmlgpu.compiler.schedule.gemm_choice import Shape, expected_cost
@@ -35,6 +34,7 @@ from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.products import Patch
 from dmlgpu.compiler.schedule.tiles import packed_patch, tiles, unchanged
+from dmlgpu.compiler.sizes import decided, largest
 from dmlgpu.compiler.target import Target
 
 FILTERS, PATCHES, RESULTS = (f"convolution/winograd_{what}" for what in ("filters", "patches", "results"))
@@ -156,8 +156,8 @@ def fits_winograd(convolution: Convolution, target: Target, tile: int) -> Condit
     if len(windows) != 2 or convolution.accumulator is not FLOAT32 or not is_dense:
         return no("it is for float32 and dense windows of 3 x 3")
     sides = _Sides.of(convolution, tile)
-    largest = symbols.largest(*(math.prod(sizes) for sizes in (sides.filters, sides.patches, sides.results)))
-    return at_most(4 * largest, target.max_binding_size, "bytes of a transformed tensor")
+    elements = largest(*(math.prod(sizes) for sizes in (sides.filters, sides.patches, sides.results)))
+    return at_most(4 * elements, target.max_binding_size, "bytes of a transformed tensor")
 
 
 MIN_CHANNELS = 3
@@ -250,7 +250,7 @@ def _product(sides: _Sides, filters: PlanTensor, patches: PlanTensor, target: Ta
     Rows are the outputs and columns the tiles, or vice versa if that is estimated to be faster.
     """
     outputs, count = sides.rows, sides.columns
-    turned = symbols.decided(_is_turned, target, sides.patch**2 * sides.groups, outputs, count, sides.channels)
+    turned = decided(_is_turned, target, sides.patch**2 * sides.groups, outputs, count, sides.channels)
     rows, columns = (count, outputs) if turned else (outputs, count)
     a, b = (patches, filters) if turned else (filters, patches)
     space = Space(sides.results[:2], (rows,), (columns,), (sides.channels,))

@@ -10,8 +10,6 @@ from collections.abc import Collection, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any
 
-from dmlgpu.common.symbols import SymbolicNumber
-
 
 class Names:
     """The names of one kernel.
@@ -37,8 +35,7 @@ class Names:
 
     def add_size(self, value: Any) -> int:
         """Add a size, and return its index."""
-        is_symbolic = issubclass(type(value), SymbolicNumber)
-        self.sizes.append(value.as_class(SymbolicNumber) if is_symbolic else int(value))
+        self.sizes.append(value)
         return len(self.sizes) - 1
 
     @property

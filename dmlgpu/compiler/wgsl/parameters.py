@@ -15,13 +15,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import numbers
+import operator
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
-from dmlgpu.common import symbols
-from dmlgpu.common.symbols import SymbolicNumber
 from dmlgpu.compiler.plan import PlanBinding
 from dmlgpu.compiler.rewrites.resampling import bits_of_float
+from dmlgpu.compiler.sizes import is_symbolic, value_of
+from dmlgpu.compiler.sizes import largest as largest_of
 from dmlgpu.compiler.wgsl import names
 
 PARAMETERS: Final[Mapping[str, frozenset[str]]] = {
@@ -66,44 +68,82 @@ LARGEST_DIVIDED: Final = 1 << 31
 """Numbers from which a quotient by multiplication is not exact (see ``shaders/access/division``)."""
 
 
-class Parameter(int):
-    """A size of a kernel; results of arithmetic on it are too."""
+class Parameter:
+    """A size of a kernel; results of arithmetic on it are too.
 
-    index: int | None = None
-    _is_computed = False
+    Attributes:
+        value: The size, plain or a symbol.
+        index: Index of its name; None if the text does not name it.
+    """
 
-    symbolic: ClassVar[type[SymbolicNumber]]
-    """Class of the symbolic results of arithmetic on this integer."""
+    __slots__ = ("_is_computed", "index", "value")
 
-    def __str__(self) -> str:
-        """Return the beginning of its name, which a suffix ends; 0 is a literal unless it is computed."""
-        return int.__repr__(self) if self == 0 and not self._is_computed else _name(self)
-
-
-class SymbolicParameter(SymbolicNumber):
-    """A ``Parameter`` of a recording."""
-
-    __slots__ = ("index",)
-
-    def __init__(self, recording: symbols.Recording, number: int):
-        super().__init__(recording, number)
+    def __init__(self, value: Any, *, is_computed: bool = False):
+        self.value, self._is_computed = value, is_computed
         self.index: int | None = None
 
     def __str__(self) -> str:
-        """Return the beginning of its name, also if it is 0 or 1."""
-        return _name(self)
+        """Return the beginning of its name, which a suffix ends; 0 is a literal unless it is computed or a symbol."""
+        is_literal = not (self._is_computed or is_symbolic(self.value)) and self.value == 0
+        return "0" if is_literal else self.name
 
     __repr__ = __str__
 
-    def constant(self, value: int) -> Any:
-        """Return a size that does not depend on symbols."""
-        return Parameter(value)
-
     def __format__(self, spec: str) -> str:
-        return super().__format__(spec) if spec else str(self)
+        return format(self.value, spec) if spec else str(self)
+
+    @property
+    def name(self) -> str:
+        """The beginning of its name."""
+        if self.index is None:
+            self.index = names.current().add_size(self.value)
+        return f"sizes.s{self.index}"
+
+    def __int__(self) -> int:
+        return int(value_of(self.value))
+
+    __index__ = __int__
+
+    def __float__(self) -> float:
+        return float(value_of(self.value))
+
+    def __bool__(self) -> bool:
+        return bool(self.value)
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __neg__(self) -> Parameter:
+        return Parameter(-self.value, is_computed=not is_symbolic(self.value))
+
+    def __abs__(self) -> Parameter:
+        return Parameter(abs(self.value), is_computed=not is_symbolic(self.value))
+
+    def bit_length(self) -> Any:
+        """Return the number of bits."""
+        return self.value.bit_length()
 
 
-Parameter.symbolic = SymbolicParameter.symbolic = SymbolicParameter
+def _arithmetic(name: str, *, is_size: bool, is_reflected: bool = False) -> Callable[..., Any]:
+    """Return the method of a binary operator, whose result is a size or a plain number."""
+    operation = getattr(operator, name)
+
+    def compute(self: Parameter, other: Any) -> Any:
+        left, right = self.value, other.value if type(other) is Parameter else other
+        if type(right) is not int and not isinstance(right, numbers.Real):
+            return NotImplemented
+        result = operation(right, left) if is_reflected else operation(left, right)
+        return Parameter(result, is_computed=type(left) is type(right) is int) if is_size else result
+
+    return compute
+
+
+for _name in ("add", "sub", "mul", "floordiv", "mod", "truediv", "pow", "lshift", "rshift", "and", "or", "xor"):
+    _keeps = _name in ("add", "sub", "mul", "floordiv", "mod")
+    setattr(Parameter, f"__{_name}__", _arithmetic(f"__{_name}__", is_size=_keeps))
+    setattr(Parameter, f"__r{_name}__", _arithmetic(f"__{_name}__", is_size=_keeps, is_reflected=True))
+for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
+    setattr(Parameter, f"__{_name}__", _arithmetic(f"__{_name}__", is_size=False))
 
 
 class FloatParameter(float):
@@ -119,32 +159,9 @@ class FloatParameter(float):
         return f"bitcast<f32>(sizes.s{self.index}u)"
 
 
-def _name(size: Parameter | SymbolicParameter) -> str:
-    if size.index is None:
-        size.index = names.current().add_size(size)
-    return f"sizes.s{size.index}"
-
-
-def _derived(name: str) -> Callable[..., Any]:
-    operation = getattr(int, name)
-
-    def derive(self: Parameter, *others: Any) -> Any:
-        result = operation(self, *others)
-        if type(result) is int:
-            result = Parameter(result)
-            result._is_computed = True
-        return result
-
-    return derive
-
-
-for _method in ("add", "radd", "sub", "rsub", "mul", "rmul", "floordiv", "rfloordiv", "mod", "rmod", "neg", "abs"):
-    setattr(Parameter, f"__{_method}__", _derived(f"__{_method}__"))
-
-
 def is_size(value: Any) -> bool:
     """Return whether an integer is a size with a name."""
-    return issubclass(type(value), (Parameter, SymbolicParameter))
+    return isinstance(value, Parameter)
 
 
 def quotient(number: str, divisor: Any) -> str:
@@ -167,7 +184,7 @@ def _divided(number: str, operator: str, function: str, divisor: Any) -> str:
     own = names.current()
     if not is_size(divisor) or not own.largest < LARGEST_DIVIDED or not 0 < divisor < LARGEST_DIVIDED:
         return f"{number} {operator} {divisor}u"
-    _name(divisor)
+    assert divisor.name
     own.divisors[divisor.index] = None
     return f"{function}_s{divisor.index}({number})"
 
@@ -220,7 +237,7 @@ def parameterized(step: Any) -> tuple[Any, Any]:
             if field.name in fields:
                 new = _as_parameters(old)
                 if field.name == "sizes":
-                    largest = symbols.largest(largest, math.prod(old))
+                    largest = largest_of(largest, math.prod(old))
             elif field.name == "constants":
                 new = tuple((name, constant(name, value)) for name, value in old)
             else:
@@ -244,8 +261,6 @@ def parameter_fields(cls: Any) -> frozenset[str]:
 
 def _as_parameters(value: Any) -> Any:
     """Return an integer, or those in a tuple, as sizes."""
-    if type(value) is int:
+    if type(value) is int or is_symbolic(value):
         return Parameter(value)
-    if isinstance(value, SymbolicNumber):
-        return value.as_class(SymbolicParameter)
     return tuple(map(_as_parameters, value)) if type(value) is tuple else value

@@ -21,7 +21,7 @@ from jinja2.ext import Extension
 from jinja2.lexer import Token, TokenStream
 from jinja2.utils import missing
 
-from dmlgpu.common import symbols
+from dmlgpu.compiler.sizes import settled
 from dmlgpu.compiler.wgsl import names, parameters
 
 SUFFIX = ".wgsl"
@@ -300,7 +300,7 @@ def render(file: str, **values: Any) -> str:
         jinja2.UndefinedError: when the file uses an undefined value.
     """
     names.current().files[file] = None
-    text = symbols.settled(environment().get_template(file).render(values))
+    text = settled(environment().get_template(file).render(values))
     return f"// ---- shaders/{file}{SUFFIX}\n{text.strip()}\n"
 
 

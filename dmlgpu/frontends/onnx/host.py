@@ -10,11 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto
 
-from dmlgpu.common import symbols
 from dmlgpu.common.errors import ModelError
-from dmlgpu.common.symbols import SymbolicNumber
+from dmlgpu.compiler.sizes import is_symbolic, needed
 from dmlgpu.frontends.onnx.node import OnnxNode, slice_extent, slice_range, split_sizes
-from dmlgpu.frontends.onnx.symbolic import array_of, is_symbolic, plain_array
+from dmlgpu.frontends.onnx.symbolic import array_of, has_symbols, plain_array
 from dmlgpu.frontends.onnx.tensor_proto import CODED, data_type_of
 from dmlgpu.frontends.onnx.values import OnnxValue, Recipe, Source
 
@@ -46,7 +45,7 @@ def compute(node: OnnxNode) -> list[OnnxValue | None] | None:
     ):
         return None
     arrays = [None if value is None else value.host_array for value in node.inputs]
-    if any(map(is_symbolic, arrays)):
+    if any(map(has_symbols, arrays)):
         return _symbolic_results(node, arrays)
     if node.op_type in _BOUNDED and not _is_bounded(node, arrays):
         return None
@@ -73,7 +72,7 @@ def _symbolic_results(node: OnnxNode, arrays: Sequence[Any]) -> list[OnnxValue |
     """Return the outputs of a node whose inputs depend on symbolic sizes; None if the device has to compute them."""
     if node.op_type in _BOUNDED:
         return None
-    if node.op_type == "Slice" and not is_symbolic(arrays[0]) and _has_symbolic_extent(node, arrays):
+    if node.op_type == "Slice" and not has_symbols(arrays[0]) and _has_symbolic_extent(node, arrays):
         return None
     function = _SYMBOLIC.get(node.op_type)
     if node.op_type == "Cast" and _cast_type(node).kind not in "iub":
@@ -90,10 +89,10 @@ def recipe_of(value: OnnxValue) -> Recipe | None:
     """Return how the host computes the elements of a value during a run; None if only the device can."""
     if value.array is not None:
         array = value.array
-        return array.recipe() if is_symbolic(array) else lambda slots: array
+        return array.recipe() if has_symbols(array) else lambda slots: array
     if value.recipe is not None or value.slot is None:
         return value.recipe
-    slot, shape, kind = value.slot, symbols.needed(value.shape), value.data_type.numpy
+    slot, shape, kind = value.slot, needed(value.shape), value.data_type.numpy
     return lambda slots: slots.array(slot).reshape(slots.numbers(shape)).astype(kind, copy=False)
 
 
@@ -108,7 +107,7 @@ def give_recipes(node: OnnxNode, results: Sequence[OnnxValue | None]) -> None:
     recipes = [None if value is None else (value.is_bool, recipe_of(value)) for value in node.inputs]
     if depth > MAX_DEEP or any(recipe is not None and recipe[1] is None for recipe in recipes):
         return
-    if node.op_type == "Split" and node.has(1) and is_symbolic(node.value(1).array):
+    if node.op_type == "Split" and node.has(1) and has_symbols(node.value(1).array):
         return  # it reads the sizes of its pieces, which are unknown in a run
     function = _FUNCTIONS[node.op_type]
     node = node.alone()
@@ -377,15 +376,13 @@ def _objects(array: Any) -> Any:
     """Convert integers to Python objects, plain or symbolic, so that NumPy computes with Python's operators."""
     if array is None or _is_boolean(array):
         return array
-    return array.numbers if is_symbolic(array) else array.astype(object)
+    return array.numbers if has_symbols(array) else array.astype(object)
 
 
 def _has_symbolic_extent(node: OnnxNode, arrays: Sequence[Any]) -> bool:
     """Return whether a Slice takes a symbolic number of elements, such as positions up to a sequence length."""
     shape, slices = arrays[0].shape, _slices(node, arrays)
-    return any(
-        type(slice_extent(shape[axis], start, end, step)[1]) is SymbolicNumber for axis, start, end, step in slices
-    )
+    return any(is_symbolic(slice_extent(shape[axis], start, end, step)[1]) for axis, start, end, step in slices)
 
 
 def _divide_symbolic(node: OnnxNode, arrays: Sequence[Any]) -> Array:

@@ -16,7 +16,7 @@ from dmlgpu.frontends.onnx.model import declared
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.placement import PlacementSource
 from dmlgpu.frontends.onnx.segments import Outcome, RunInput, RunStage, Slots
-from dmlgpu.frontends.onnx.symbolic import is_symbolic
+from dmlgpu.frontends.onnx.symbolic import has_symbols
 from dmlgpu.frontends.onnx.values import OnnxValue, Shape
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.tensor import Tensor
@@ -102,7 +102,7 @@ def inputs_of(values: Sequence[OnnxValue], slots: Slots) -> list[RunInput]:
     for value in values:
         shape = slots.numbers(value.shape)
         held: Any = value.array if value.slot is None else slots.held(value.slot)
-        if is_symbolic(held):
+        if has_symbols(held):
             assert value.recipe is not None
             held = value.recipe(slots)
         if held.shape != shape:

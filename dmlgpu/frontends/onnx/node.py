@@ -17,7 +17,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, MAX_ELEMENTS
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.frontends.onnx.expressions import broadcast_shapes, broadcast_to, reshaped
-from dmlgpu.frontends.onnx.symbolic import array_of, as_integer, is_symbolic
+from dmlgpu.frontends.onnx.symbolic import array_of, as_integer, has_symbols
 from dmlgpu.frontends.onnx.values import Bounds, Limit, NeedsDecision, NeedsHost, OnnxSequence, OnnxValue, Shape
 from dmlgpu.tensors.graphs.graph import Graph
 from dmlgpu.tensors.tensor import Tensor
@@ -93,7 +93,7 @@ class OnnxNode:
     def alone(self) -> OnnxNode:
         """Return the node with known inputs only, and without the translation."""
         inputs = [None if value is None or value.array is None else value for value in self.inputs]
-        node = self.replaced([None if value is None or is_symbolic(value.array) else value for value in inputs])
+        node = self.replaced([None if value is None or has_symbols(value.array) else value for value in inputs])
         node._context = None
         return node
 
@@ -355,7 +355,7 @@ class OnnxNode:
 
     def known(self, array: Array) -> OnnxValue:
         """Return an output whose elements are known on the host."""
-        elements: Any = array if is_symbolic(array) else np.asarray(array)
+        elements: Any = array if has_symbols(array) else np.asarray(array)
         return OnnxValue.of_array(elements)
 
     def constant(self, array: Any, data_type: DataType | None = None) -> Tensor:

@@ -10,7 +10,6 @@ source, these and the sizes that the model declares as symbolic are symbols from
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,12 +20,12 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.common import symbols
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.errors import NotSupported
-from dmlgpu.common.symbols import Recording
-from dmlgpu.common.variation import Patterns
-from dmlgpu.compiler.graph.structures import SizedNetwork, SymbolicNetwork
+from dmlgpu.compiler.graph.resolve import resolve
+from dmlgpu.compiler.sizes import Recording
+from dmlgpu.compiler.sizes.networks import RecordedNetwork, SizedNetwork
+from dmlgpu.compiler.sizes.recordings import Recordings
 from dmlgpu.frontends.onnx.placement import Placement
 from dmlgpu.frontends.onnx.segments import Outcome, RunInput, RunStage, Segment
 from dmlgpu.frontends.onnx.translate import Stages
@@ -102,7 +101,7 @@ class SizedSegment(Segment):
         if self._compiled is None:
             pattern = self._pattern
             try:
-                self._compiled = pattern.segment.graph.device._compile_sized(pattern.network.desc, self._sized)
+                self._compiled = pattern.segment.graph.device._compile_sized(pattern.desc, self._sized)
             except NotSupported:  # the graph names the failing node
                 return super().compiled
             self.store.users.add(self._compiled)
@@ -125,29 +124,36 @@ class SegmentPattern:
 
     Args:
         segment: The segment.
+        recording: Recording of the sizes.
 
     Attributes:
         segment: The segment.
+        desc: Description of its graph.
         network: Network of its graph.
         clears: As in ``Segment``.
         sizes: Sizes of each output.
     """
 
-    def __init__(self, segment: Segment):
+    def __init__(self, segment: Segment, recording: Recording):
         self.segment, self.clears = segment, segment.clears
-        self.network = SymbolicNetwork(segment.graph.desc(segment.all_outputs))
+        self.desc = segment.graph.desc(segment.all_outputs)
+        self.network = RecordedNetwork(resolve(self.desc), recording)
         self.sizes = [output.sizes for output in segment.outputs]
         self._sized: WeakValueDictionary[tuple[int, ...], SizedSegment] = WeakValueDictionary()
 
     def sized(
-        self, integers: Sequence[int], sizes: Sequence[tuple[int, ...]], translated: Callable[[], RunStage]
+        self,
+        values: Sequence[int],
+        integers: Sequence[int],
+        sizes: Sequence[tuple[int, ...]],
+        translated: Callable[[], RunStage],
     ) -> SizedSegment:
         """Return the segment for some sizes; arguments are those of ``SizedSegment``. Equal integers give the same
         object, since a segment may not depend on all sizes and outcomes."""
         key = tuple(integers)
         segment = self._sized.get(key)
         if segment is None:
-            segment = self._sized[key] = SizedSegment(self, self.network.sized(integers), sizes, translated)
+            segment = self._sized[key] = SizedSegment(self, self.network.sized(values, integers), sizes, translated)
         return segment
 
 
@@ -176,14 +182,14 @@ class StagePattern:
 
     def __init__(self, stage: RunStage, recording: Recording, known: int):
         self._stage = stage
-        self._segment = segment = None if stage.segment is None else SegmentPattern(stage.segment)
+        self._segment = segment = None if stage.segment is None else SegmentPattern(stage.segment, recording)
         integers, sizes = ([], []) if segment is None else (segment.network.integers, segment.sizes)
         numbers: list[Any] = []
         self._parts = []
         for part in (integers, *(output.shape for output in stage.outputs), *sizes, recording.needed):
             self._parts.append(slice(len(numbers), len(numbers) + len(part)))
             numbers += part
-        self._needed = [symbol.number for symbol in recording.needed]
+        self._needed = [symbol.node for symbol in recording.needed]
         self._replay = recording.replay(numbers, known=known)
 
     def fits(self, values: Sequence[int]) -> bool:
@@ -202,7 +208,7 @@ class StagePattern:
             return None
         integers, *parts, needed = [numbers[part] for part in self._parts]
         count, translated = len(self._stage.outputs), cache(translate)
-        segment = None if self._segment is None else self._segment.sized(integers, parts[count:], translated)
+        segment = None if self._segment is None else self._segment.sized(values, integers, parts[count:], translated)
         outputs = zip(self._stage.outputs, parts, strict=False)
         return SizedStage(
             segment,
@@ -290,7 +296,7 @@ class RunKind:
     """
 
     def __init__(self, sizes: Sequence[int], translate: Translate, varying: Sequence[Hashable] | None):
-        self.patterns: Patterns[RunPattern] = Patterns(sizes, varying=varying or ())
+        self.patterns: Recordings[RunPattern] = Recordings(sizes, varying=varying or ())
         self.translate = translate
         self._seen: Cache[Hashable, bool] | None = Cache(_STRUCTURES) if varying is None else None
 
@@ -310,11 +316,10 @@ class StageSource:
     Args:
         kind: Its kind.
         inputs: Its inputs.
-        is_first: Whether it is the first of the kind.
     """
 
-    def __init__(self, kind: RunKind, inputs: Inputs, *, is_first: bool):
-        self._kind, self._is_first = kind, is_first
+    def __init__(self, kind: RunKind, inputs: Inputs):
+        self._kind = kind
         self._shapes = [None if tensor is None else replace(tensor, held=_NOWHERE) for tensor in inputs]
         self._pattern: RunPattern | None = None
         self._sizes: Sequence[int] = ()
@@ -323,13 +328,9 @@ class StageSource:
 
     def stage(self, outcomes: Outcomes) -> RunStage | None:
         """Return the stage after the outcomes of earlier stages; None if it is translated without patterns."""
-        with symbols.postponed() if self._is_first else contextlib.nullcontext():
-            return self._stage(outcomes)
-
-    def _stage(self, outcomes: Outcomes) -> RunStage | None:
         patterns, recorder, pattern = self._kind.patterns, self._recorder, self._pattern
         if recorder is not None and pattern is recorder.pattern:
-            pattern = patterns.recorded(lambda: recorder.record(outcomes))
+            pattern = patterns.attempt(lambda: recorder.record(outcomes))
         if pattern is not None:
             stage = self._followed(pattern, self._sizes, outcomes, self._known)
             if stage is not None:
@@ -392,12 +393,11 @@ class PatternCache:
         )
         with self._lock:
             kind = self._kinds.get(key)
-            is_first = kind is None
             if kind is None:
                 varying = None if self._shapes is None else declared_symbols(inputs, self._shapes)
                 kind = RunKind(sizes, self._translate, varying)
                 self._kinds.put(key, kind, 1)
-        return StageSource(kind, inputs, is_first=is_first)
+        return StageSource(kind, inputs)
 
 
 def stage_after(translated: Stages, outcomes: Outcomes) -> RunStage:

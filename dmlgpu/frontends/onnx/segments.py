@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.common import symbols
 from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.program import Program, Slot
+from dmlgpu.compiler.sizes import resolved
 from dmlgpu.frontends.onnx import watching
 from dmlgpu.frontends.onnx.placement import NodeKernels, Placement, PlacementSource, PlannedPlacement
 from dmlgpu.frontends.onnx.symbolic import SymbolicArray
@@ -159,7 +159,7 @@ class Slots:
 
     def numbers(self, numbers: Sequence[Any]) -> tuple[Any, ...]:
         """Return numbers, symbolic ones as they are in this run."""
-        return symbols.resolved(numbers, self.sizes)
+        return resolved(numbers, self.sizes)
 
     def array(self, slot: int) -> Array:
         """Return the content of a slot on the host; waits for the device."""

@@ -12,8 +12,7 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.common import symbols
-from dmlgpu.common.symbols import SymbolicNumber
+from dmlgpu.compiler.sizes import is_symbolic, needed
 
 Array = NDArray[Any]
 
@@ -53,29 +52,29 @@ class SymbolicArray:
 
     def recipe(self) -> Callable[[Any], Array]:
         """Return the recipe that computes the elements from the slots of a run."""
-        numbers, shape, dtype = symbols.needed(self.numbers.reshape(-1).tolist()), self.shape, self.dtype
+        numbers, shape, dtype = needed(self.numbers.reshape(-1).tolist()), self.shape, self.dtype
         return lambda slots: np.array(slots.numbers(numbers), dtype).reshape(shape)
 
 
 def array_of(numbers: Any, dtype: Any) -> Any:
     """Return integers as an array; a ``SymbolicArray`` if some are symbolic and all fit the dtype."""
     objects, limits = np.asarray(numbers, object), np.iinfo(dtype)
-    symbolic: list[Any] = [number for number in objects.flat if type(number) is SymbolicNumber]
+    symbolic: list[Any] = [number for number in objects.flat if is_symbolic(number)]
     if symbolic and (limits.bits == 64 or all(limits.min <= number <= limits.max for number in symbolic)):
         return SymbolicArray(objects, dtype)
     return objects.astype(np.int64).astype(dtype) if symbolic else objects.astype(dtype)
 
 
-def is_symbolic(array: Any) -> TypeGuard[SymbolicArray]:
+def has_symbols(array: Any) -> TypeGuard[SymbolicArray]:
     """Return whether elements of an array are symbolic."""
     return type(array) is SymbolicArray
 
 
 def as_integer(number: Any) -> int:
     """Return an element of an integer array as an integer, plain or symbolic."""
-    return number if type(number) is SymbolicNumber else int(number)  # type: ignore[return-value]
+    return number if is_symbolic(number) else int(number)
 
 
 def plain_array(array: Any) -> Any:
     """Return an array with numbers; the elements of a ``SymbolicArray`` become guards."""
-    return np.asarray(array) if is_symbolic(array) else array
+    return np.asarray(array) if has_symbols(array) else array

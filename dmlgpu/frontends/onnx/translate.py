@@ -15,10 +15,9 @@ from onnx import GraphProto, NodeProto, TensorProto
 
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.common import symbols
 from dmlgpu.common.errors import DmlError, ModelError, NotSupported
-from dmlgpu.common.symbols import SymbolicNumber
-from dmlgpu.common.variation import NoPattern
+from dmlgpu.compiler.sizes import current, is_symbolic, needed
+from dmlgpu.compiler.sizes.recordings import UnrecordableError
 from dmlgpu.frontends.onnx import codes, host, registry, zero_size
 from dmlgpu.frontends.onnx.containers import constructed
 from dmlgpu.frontends.onnx.loops import BodyRunner, LoopAction, NeedsBranch, NeedsLoop
@@ -44,7 +43,7 @@ from dmlgpu.frontends.onnx.segments import (
     Written,
 )
 from dmlgpu.frontends.onnx.signatures import check_doubles, check_inputs, outputs_like, typed_outputs
-from dmlgpu.frontends.onnx.symbolic import SymbolicArray, is_symbolic, plain_array
+from dmlgpu.frontends.onnx.symbolic import SymbolicArray, has_symbols, plain_array
 from dmlgpu.frontends.onnx.tensor_proto import as_held
 from dmlgpu.frontends.onnx.values import NeedsDecision, NeedsHost, OnnxSequence, OnnxValue, Recipe, limits_of
 from dmlgpu.runtime.device import Device
@@ -358,8 +357,8 @@ class Translation:
         segment = self._flush([*self._live(), *loop.values, *captured])
         self._written += tuple((slot, node.name) for slot in slots)
         for value in (*loop.values, *captured):
-            symbols.needed(value.shape)
-            if is_symbolic(value.array):
+            needed(value.shape)
+            if has_symbols(value.array):
                 value.recipe = value.array.recipe()
         signatures: Any = yield self._stage(segment, LoopAction(loop, body, captured, slots))
         results: list[OnnxValue | None] = []
@@ -374,14 +373,14 @@ class Translation:
     def _bodies(self, node: OnnxNode, graph: RunGraph) -> Callable[[Slots], BodyRunner]:
         """Return a factory for the body's runner, which resolves symbolic captures for each run."""
         runner = self.body_runner
-        if symbols.current() is None:
+        if current() is None:
             body = runner(node.proto, graph)
             self._placed.append((node.name, body))
             return lambda slots: body
         recipes = {
             name: (value, value.array.recipe())
             for name, value in graph.known.items()
-            if value is not None and is_symbolic(value.array)
+            if value is not None and has_symbols(value.array)
         }
 
         def body_of(slots: Slots) -> BodyRunner:
@@ -429,7 +428,7 @@ class Translation:
             recipe = host.recipe_of(value)
             if recipe is not None and key not in self._checked:
                 self._checked[key] = value
-                symbols.needed((*limits_of(bounds.low), *limits_of(bounds.high)))
+                needed((*limits_of(bounds.low), *limits_of(bounds.high)))
                 self._checks.append(InputCheck(recipe, bounds))
 
     def _place_on_host(self, node: OnnxNode, why: str) -> None:
@@ -472,7 +471,7 @@ class Translation:
             self._loaded[id(value)] = value, expression
             return expression
         slot = value.slot
-        if is_symbolic(value.array) and slot is None:
+        if has_symbols(value.array) and slot is None:
             slot, self._next_of_sizes = self._next_of_sizes, self._next_of_sizes + 1
             self._fills.append(SymbolicFill(slot, value.array))
         if value.array is not None and (value.is_weight or slot is None):
@@ -485,8 +484,8 @@ class Translation:
 
     def fill(self, node: OnnxNode, value: OnnxValue, make: Callable[[], Array]) -> None:
         """Give a value a slot that every run fills by calling a function."""
-        if symbols.current() is not None:
-            raise NoPattern(f"{node}: what it does in a run depends on more than sizes")
+        if current() is not None:
+            raise UnrecordableError(f"{node}: what it does in a run depends on more than sizes")
         value.slot = self._new_slot()
         self._fills.append(Fill(value.slot, make, node.name))
 
@@ -521,7 +520,7 @@ class Translation:
         if all(value.array is not None for value in request.values):
             return request.function(*(value.array for value in request.values), *request.numbers)
         segment, recipes = self._recipes(node, request.values)
-        return (yield self._stage(segment, Decide(recipes, request.function, symbols.needed(request.numbers))))
+        return (yield self._stage(segment, Decide(recipes, request.function, needed(request.numbers))))
 
     def _recipes(
         self, node: OnnxNode, values: Sequence[OnnxValue], computed: Sequence[OnnxValue] = ()
@@ -593,7 +592,7 @@ def _array_of(outcome: Any, value: OnnxValue) -> Any:
     dtype = value.data_type.numpy
     if isinstance(outcome, bytes):
         return np.frombuffer(outcome, dtype).reshape(value.shape)
-    if any(type(number) is SymbolicNumber for number in outcome):
+    if any(is_symbolic(number) for number in outcome):
         return SymbolicArray(np.array(outcome, object).reshape(value.shape), dtype)
     return np.array(outcome, dtype).reshape(value.shape)
 

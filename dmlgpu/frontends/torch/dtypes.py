@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import torch
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.common.symbols import SymbolicNumber
+from dmlgpu.compiler.sizes import is_symbolic
 from dmlgpu.tensors.tensor import Tensor
 
 DATA_TYPES: Mapping[torch.dtype, tuple[DataType, bool]] = {
@@ -67,7 +67,7 @@ def number_as(value: Any, dtype: torch.dtype) -> Any:
     if dtype is torch.bool:
         return bool(value)
     if dtype.is_floating_point:
-        return value if type(value) is SymbolicNumber else float(value)
+        return value if is_symbolic(value) else float(value)
     info = torch.iinfo(dtype)
     number = math.trunc(value)
     return number if info.min <= number <= info.max else (number - info.min) % (1 << info.bits) + info.min

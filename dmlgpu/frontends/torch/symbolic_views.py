@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from dmlgpu.common.symbols import SymbolicNumber
+from dmlgpu.compiler.sizes import is_symbolic
 from dmlgpu.tensors.tensor import Tensor
 
 
@@ -15,7 +15,7 @@ def has_symbols(x: Tensor, arguments: Sequence[Any]) -> bool:
     numbers = [*x.sizes, *x.strides, x.offset]
     for argument in arguments:
         numbers += argument if isinstance(argument, list | tuple) else [argument]
-    return any(type(number) is SymbolicNumber for number in numbers)
+    return any(is_symbolic(number) for number in numbers)
 
 
 def _moved(x: Tensor, first: int, second: int) -> Tensor:

@@ -27,9 +27,9 @@ from dmlgpu.common.errors import (
     counted,
 )
 from dmlgpu.common.errors import shown as shown_value
-from dmlgpu.common.symbols import SymbolicNumber, hint_of
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.graph.description import GraphDesc, OperatorNode
+from dmlgpu.compiler.sizes import hint_of, is_symbolic
 from dmlgpu.runtime.device import Device, as_device, default_device, other_device
 from dmlgpu.runtime.evaluate import run_compiled
 from dmlgpu.runtime.operator import CompiledOperator
@@ -310,7 +310,7 @@ class Graph(Recorder):
 
     def _number(self, value: int | float, data_type: DataType) -> Tensor:
         """Return a number as a constant."""
-        is_named = type(value) is SymbolicNumber and value.recording is getattr(self._sizes, "recording", None)
+        is_named = is_symbolic(value) and value.recording is getattr(self._sizes, "recording", None)
         with np.errstate(over="ignore"):
             constant = self.constant(np.array([hint_of(value) if is_named else value], data_type.numpy), data_type)
         if is_named:

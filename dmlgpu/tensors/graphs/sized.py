@@ -13,14 +13,16 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common import coercion
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.errors import InvalidArgument, shown
-from dmlgpu.common.named_sizes import NamedSizes
-from dmlgpu.common.symbols import SymbolicNumber
 from dmlgpu.compiler.graph.description import GraphDesc, OperatorNode
-from dmlgpu.compiler.graph.resolve import check_nodes
-from dmlgpu.compiler.graph.structures import SizedNetwork, SymbolicNetwork, tensor_integers, with_tensor_integers
+from dmlgpu.compiler.graph.resolve import check_nodes, resolve
+from dmlgpu.compiler.sizes import is_symbolic
+from dmlgpu.compiler.sizes.named import NamedSizes
+from dmlgpu.compiler.sizes.networks import RecordedNetwork, SizedNetwork, tensor_integers, with_tensor_integers
+from dmlgpu.compiler.sizes.symbols import Symbol
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.tensors.graphs.nodes import Array, BuiltNode, InputNode, used
+from dmlgpu.tensors.memory import is_decided_inside
 from dmlgpu.tensors.tensor import Tensor
 
 _KEPT: Final = CacheLimits(64, 64)
@@ -37,7 +39,7 @@ class GraphSizes:
     """
 
     def __init__(self, label: str, locate: Callable[[], str]):
-        self.label, self.recording = label, NamedSizes(label, locate)
+        self.label, self.recording = label, NamedSizes(label, locate, is_decided_inside)
         self._outputs: Cache[Hashable, SizedOutputs] = Cache(_KEPT)
 
     @property
@@ -45,7 +47,7 @@ class GraphSizes:
         """Names of the sizes, in order of their first use."""
         return tuple(self.recording.names)
 
-    def size(self, caller: str, name: str) -> SymbolicNumber:
+    def size(self, caller: str, name: str) -> Symbol:
         """Return the size of a name.
 
         Raises:
@@ -111,8 +113,8 @@ class GraphSizes:
 
     def _name_of(self, size: Any) -> str | None:
         """Return the name of a size; None for numbers and expressions."""
-        numbers = {symbol.number: name for symbol, name in zip(self.recording.symbols, self.names, strict=True)}
-        return numbers.get(size.number) if type(size) is SymbolicNumber else None
+        numbers = {symbol.node: name for symbol, name in zip(self.recording.symbols, self.names, strict=True)}
+        return numbers.get(size.node) if is_symbolic(size) else None
 
     def outputs(
         self,
@@ -148,7 +150,7 @@ class SizedOutputs:
         desc: GraphDesc,
     ):
         self._sizes, self._outputs, self._inputs = sizes, tuple(outputs), tuple(inputs)
-        self._network = SymbolicNetwork(desc)
+        self._desc, self._network = desc, RecordedNetwork(resolve(desc), sizes.recording)
         numbers = used(nodes, [output.origin for output in outputs])  # in the order of the description
         self._constants = [(place, nodes[n]) for place, n in enumerate(numbers) if nodes[n].number is not None]
         results: list[Any] = list(self._network.integers)
@@ -174,7 +176,7 @@ class SizedOutputs:
             condition = next(sizes.recording.broken(values))
             raise InvalidArgument(f"{sizes.label}: it was built for sizes with {condition}, got {assignment}")
         following = iter(numbers)
-        network = self._network.sized([next(following) for _ in self._network.integers])
+        network = self._network.sized(values, [next(following) for _ in self._network.integers])
         inputs = [with_tensor_integers(source.desc, following) for source in self._inputs]
         outputs = [
             output._resized(
@@ -185,7 +187,7 @@ class SizedOutputs:
             for output in self._outputs
         ]
         constants = {place: _encoded(node, next(following)) for place, node in self._constants}
-        graph = SizedGraph(self._network.desc, network, inputs, outputs, constants=constants, values=assignment)
+        graph = SizedGraph(self._desc, network, inputs, outputs, constants=constants, values=assignment)
         if [*following] != self._general:
             graph.check()
         return graph

@@ -16,9 +16,9 @@ import numpy as np
 from dmlgpu.common import coercion
 from dmlgpu.common.cache import Cache, CacheInfo, CacheLimits
 from dmlgpu.common.errors import InvalidArgument, InvalidState, NotSupported, counted, shown
-from dmlgpu.common.symbols import Recording
-from dmlgpu.common.variation import Patterns
 from dmlgpu.compiler.graph.description import GraphDesc
+from dmlgpu.compiler.sizes import Recording
+from dmlgpu.compiler.sizes.recordings import Recordings
 from dmlgpu.runtime.adapters import target_of
 from dmlgpu.runtime.device import Device, as_device, other_device
 from dmlgpu.runtime.device import device as default_of_block
@@ -27,7 +27,7 @@ from dmlgpu.tensors.graphs.graph import Graph
 from dmlgpu.tensors.memory import recorded_by, recorder, tapes
 from dmlgpu.tensors.strided import TensorBase
 from dmlgpu.tensors.tensor import Tensor
-from dmlgpu.tensors.tracing.sizes import CallKind, TracePattern, kind_of, names_of, sizes_of, with_sizes
+from dmlgpu.tensors.tracing.sizes import CallKind, RecordedTrace, kind_of, names_of, sizes_of, with_sizes
 from dmlgpu.tensors.tracing.trace import (
     CallSize,
     CallSource,
@@ -250,7 +250,7 @@ class CompiledFunction(Generic[Parameters, Result]):
         See also:
             `cache_info`.
         """
-        names = (kind.names[place] for kind in self._kinds.values() for place in kind.patterns.places)
+        names = (kind.names[place] for kind in self._kinds.values() for place in kind.traces.places)
         return tuple(dict.fromkeys(names))
 
     def cache_info(self) -> CacheInfo:
@@ -400,21 +400,22 @@ class CompiledFunction(Generic[Parameters, Result]):
         if known is None or not _are_same(known.watched, watched):
             self._kinds.discard(key)
             names = names_of(call.leaves, call.sizes)
-            self._kinds.put(key, CallKind(watched, names, Patterns(sizes, is_public=True)), 1)
+            self._kinds.put(key, CallKind(watched, names, Recordings(sizes, is_public=True)), 1)
             return None
         start = time.perf_counter()
 
-        def record(symbolic: list[Any], recording: Recording) -> TracePattern:
+        def record(symbolic: list[Any], recording: Recording) -> RecordedTrace:
             arguments, integers = with_sizes(self._tensors(call), symbolic)
-            with recording.active():
+            with recording.active(is_public=True):
                 trace, stand_ins, result = self._record(call, arguments, integers, watched)
-                return TracePattern(trace, stand_ins, result, watched, recording)
+            with recording.active():
+                return RecordedTrace(trace, stand_ins, result, watched, recording)
 
-        def numbers(pattern: TracePattern, values: Sequence[int]) -> tuple[TracePattern, Any] | None:
-            numbers = pattern.numbers(values)
-            return None if numbers is None else (pattern, numbers)
+        def fitting(trace: RecordedTrace, values: list[int]) -> tuple[RecordedTrace, list[int], Any] | None:
+            numbers = trace.numbers(values)
+            return None if numbers is None else (trace, values, numbers)
 
-        match = known.patterns.result(sizes, numbers, record)
+        match = known.traces.result(sizes, fitting, record)
         if match is None:
             return None
         weights = {}
@@ -422,7 +423,7 @@ class CompiledFunction(Generic[Parameters, Result]):
             arguments = self._tensors(call)
             weights = {index: arguments[index] for index in self._weights}
         try:
-            traced = match[0].traced(match[1], weights)
+            traced = match[0].traced(*match[1:], weights)
         except NotSupported:  # tracing says which operator is the cause
             return None
         assert traced.operator is not None

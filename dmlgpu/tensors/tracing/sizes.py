@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from dmlgpu.catalog.tensor_desc import packed_strides
-from dmlgpu.common.symbols import Recording, SymbolicNumber
-from dmlgpu.common.variation import NoPattern, Patterns
-from dmlgpu.compiler.graph.structures import SymbolicNetwork
+from dmlgpu.compiler.graph.resolve import resolve
+from dmlgpu.compiler.sizes import Recording, is_symbolic
+from dmlgpu.compiler.sizes.networks import RecordedNetwork
+from dmlgpu.compiler.sizes.recordings import Recordings, UnrecordableError
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.strided import TensorBase, behind_binding
 from dmlgpu.tensors.tensor import Tensor
@@ -71,12 +72,12 @@ class CallKind:
     Attributes:
         watched: As of ``TracedFunction``.
         names: Names of the sizes.
-        patterns: Traces with symbols.
+        traces: Traces with symbols.
     """
 
     watched: Sequence[Any]
     names: Sequence[str]
-    patterns: Patterns[TracePattern]
+    traces: Recordings[RecordedTrace]
 
 
 def with_sizes(tensors: Sequence[Tensor], integers: Sequence[Any]) -> tuple[list[Tensor], list[Any]]:
@@ -96,7 +97,7 @@ def _filled(feed: SizeFeed, device: Device) -> Tensor:
     return Tensor(np.array([feed.number], feed.data_type.numpy), device=device)
 
 
-class TracePattern:
+class RecordedTrace:
     """A traced function with symbolic sizes, created while they are recorded.
 
     Args:
@@ -107,7 +108,7 @@ class TracePattern:
         recording: Recording of the sizes.
 
     Raises:
-        NoPattern: If nothing is computed.
+        UnrecordableError: If nothing is computed.
         InvalidArgument, InvalidState: As ``results_of``.
     """
 
@@ -117,8 +118,9 @@ class TracePattern:
         self._trace, self._arguments, self._watched = trace, tuple(arguments), tuple(watched)
         self._result, self._outputs = results_of(trace, result)
         if not self._outputs:
-            raise NoPattern("the function calls no operator")
-        self._network = SymbolicNetwork(trace.desc(self._outputs))
+            raise UnrecordableError("the function calls no operator")
+        self._desc = trace.desc(self._outputs)
+        self._network = RecordedNetwork(resolve(self._desc), recording)
         self._count = len(self._network.integers)
         numbers: list[Any] = list(self._network.integers)
 
@@ -133,10 +135,11 @@ class TracePattern:
         """Return the trace's numbers for values of the symbols; None if the trace does not hold for them."""
         return self._replay(values)
 
-    def traced(self, numbers: Sequence[Any], weights: Mapping[int, Tensor]) -> TracedFunction:
+    def traced(self, values: Sequence[int], numbers: Sequence[Any], weights: Mapping[int, Tensor]) -> TracedFunction:
         """Return the trace for some sizes, compiled.
 
         Args:
+            values: Of the symbols.
             numbers: Those of the sizes (``numbers``).
             weights: Arguments that the initialization reads, by number.
 
@@ -147,7 +150,7 @@ class TracePattern:
         trace, following = self._trace, iter(numbers[self._count :])
         feeds, checks, result = self._rebuilt(lambda _: next(following))
         feeds = tuple(_filled(feed, trace.device) if isinstance(feed, SizeFeed) else feed for feed in feeds)
-        operator = trace.device._compile_sized(self._network.desc, self._network.sized(numbers[: self._count]))
+        operator = trace.device._compile_sized(self._desc, self._network.sized(values, numbers[: self._count]))
         prepared = prepare(trace, operator, weights)
         outputs = tuple(self._outputs)
         return TracedFunction(
@@ -175,7 +178,7 @@ class TracePattern:
             return tensors[id(tensor)]
 
         def returned(value: Any) -> Any:
-            if type(value) is SymbolicNumber:
+            if is_symbolic(value):
                 return change(value)
             return replace(value, tensor=resized(value.tensor)) if isinstance(value, GraphResult) else value
 

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc, span
-from dmlgpu.common import symbols
 from dmlgpu.common.errors import (
     DmlError,
     InvalidArgument,
@@ -27,7 +26,7 @@ from dmlgpu.common.errors import (
     cause_of,
     shown,
 )
-from dmlgpu.common.symbols import SymbolicNumber
+from dmlgpu.compiler.sizes import Size, current, hint_of, inside, is_symbolic
 from dmlgpu.runtime.device import Device, other_device
 from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.tensors.execution import OperatorCall
@@ -227,18 +226,18 @@ class Trace(Graph):
         return self._slices[key]
 
     def _number(self, value: int | float, data_type: DataType) -> Tensor:
-        if type(value) is SymbolicNumber:
-            if symbols.current() is value.recording:
+        if is_symbolic(value):
+            if current() is value.recording:
                 return self._size_input(value, data_type)
-            value = value.hint
+            value = hint_of(value)
         key = data_type, value.hex() if isinstance(value, float) else value
         if key not in self._numbers:
             self._numbers[key] = super()._number(value, data_type)
         return self._numbers[key]
 
-    def _size_input(self, number: SymbolicNumber, data_type: DataType) -> Tensor:
+    def _size_input(self, number: Size, data_type: DataType) -> Tensor:
         """Return an input for a number that depends on sizes."""
-        key = data_type, number.number, None
+        key = data_type, number.node, None
         if key not in self._numbers:
             self.feeds.append(SizeFeed(number, data_type))
             desc = TensorDesc(data_type, (1,))
@@ -247,9 +246,13 @@ class Trace(Graph):
 
     # ---- operators --------------------------------------------------------------------------------------------------
 
+    def _call(self, *arguments: Any, **options: Any) -> tuple[Tensor | None, ...]:
+        with inside():
+            return super()._call(*arguments, **options)
+
     def _append(self, call: NodeCall, desc: OperatorDesc, name: str | None) -> tuple[Tensor | None, ...]:
         try:
-            if symbols.current() is None:
+            if current() is None:
                 self.device.create_operator(desc)
             outputs = super()._append(call, desc, name)
         except (InvalidDescription, NotSupported) as error:
@@ -309,7 +312,7 @@ def _keyed(value: Any) -> Any:
     """Return a value as part of a key; symbolic numbers by their nodes, since hashing them would add guards."""
     if type(value) is tuple:
         return tuple(map(_keyed, value))
-    return (SymbolicNumber, value.number) if type(value) is SymbolicNumber else value
+    return (Size, value.node) if is_symbolic(value) else value
 
 
 def place(tensor: TensorBase) -> Place:

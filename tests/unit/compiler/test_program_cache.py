@@ -311,7 +311,7 @@ def test_networks_are_compiled_once_for_all_processes(in_files: ProgramFiles, mo
     compiled = programs.of_network(network, TARGET)
     with pytest.raises(InvalidArgument, match="disabled_passes must name passes"):
         programs.of_network(network, TARGET, ("fusion",))
-    monkeypatch.setattr("dmlgpu.compiler.graph.patterns.compile_network", fail)
+    monkeypatch.setattr("dmlgpu.compiler.graph.compiler.compile_network", fail)
     assert programs.of_network(network, TARGET) == compiled
     for other, target, disabled in (
         (resolve(chain(relu())), TARGET, ()),

@@ -15,10 +15,10 @@ from dmlgpu.catalog.enums import TensorFlags
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import InvalidDescription, OutOfMemory
-from dmlgpu.common.symbols import SymbolicNumber
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.graph.network import Constant, Network, NetworkInput, NetworkNode, NodeResult, Value
 from dmlgpu.compiler.graph.passes.rewriting import NodePass, NoteTaker
+from dmlgpu.compiler.sizes import is_symbolic
 
 AnyDesc = TypeVar("AnyDesc", bound=OperatorDesc)
 
@@ -106,7 +106,7 @@ CONSTANTS = NodePass("constants", fold_constants)
 
 def _is_foldable(node: NetworkNode, data: Sequence[bytes | None]) -> bool:
     tensors = [slot.tensor for slot in node.desc.outputs if slot.tensor]
-    if any(type(size) is SymbolicNumber for tensor in tensors for size in tensor.sizes):
+    if any(is_symbolic(size) for tensor in tensors for size in tensor.sizes):
         return False  # results differ with sizes
     size = sum(tensor.byte_size for tensor in tensors)
     limit = max(sum(len(content) for content in data if content is not None), ALWAYS_FOLDED_BYTES)

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from dmlgpu.catalog.tensor_desc import WORD_BITS
-from dmlgpu.common import symbols
 from dmlgpu.compiler.plan import PlanBinding, PlanTensor, Role
 from dmlgpu.compiler.plan.parts import replace_parts, tensors
 from dmlgpu.compiler.schedule.launch import Launch
 from dmlgpu.compiler.schedule.memory import MemoryLayout
+from dmlgpu.compiler.sizes import largest
 from dmlgpu.compiler.target import Target
 
 
@@ -86,7 +86,7 @@ class KernelStep:
         """Bytes that are bound of each resource: up to the end of the last tensor in it, in whole words."""
         sizes: dict[PlanBinding, int] = {}
         for tensor in (self.output, *tensors(self)):
-            sizes[tensor.binding] = symbols.largest(sizes.get(tensor.binding, 0), tensor.reach)
+            sizes[tensor.binding] = largest(sizes.get(tensor.binding, 0), tensor.reach)
         return sizes
 
     @property

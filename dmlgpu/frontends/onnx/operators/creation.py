@@ -8,7 +8,7 @@ import numpy as np
 from onnx import TensorProto
 
 from dmlgpu.catalog.tensor_desc import MAX_ELEMENTS
-from dmlgpu.common.symbols import SymbolicNumber
+from dmlgpu.compiler.sizes import is_symbolic
 from dmlgpu.frontends.onnx.expressions import broadcast_to, reshaped
 from dmlgpu.frontends.onnx.node import Array, OnnxNode, checked_shape
 from dmlgpu.frontends.onnx.registry import Steps, operator
@@ -44,7 +44,7 @@ def range_(node: OnnxNode) -> Steps | OnnxValue:
     if any(node.value(index).array is None for index in (0, 1)):
         return _range_on_device(node, delta)
     start = read(0)
-    return _sequence(node, _length(start, read(1), delta), delta, None if type(start) is SymbolicNumber else start)
+    return _sequence(node, _length(start, read(1), delta), delta, None if is_symbolic(start) else start)
 
 
 def _range_on_device(node: OnnxNode, delta: float) -> Steps:

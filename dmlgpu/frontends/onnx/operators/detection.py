@@ -11,7 +11,7 @@ import numpy as np
 
 from dmlgpu.catalog.enums import AxisDirection, DataType, InterpolationMode, ReduceFunction
 from dmlgpu.catalog.operator_desc import Size2D
-from dmlgpu.common import symbols
+from dmlgpu.compiler.sizes import smallest
 from dmlgpu.frontends.onnx.expressions import (
     add,
     cast,
@@ -253,7 +253,7 @@ def non_max_suppression(node: OnnxNode) -> Steps:
         return node.known(np.zeros((0, 3), np.int64))
     if threshold is not None:
         (exponent,) = yield from node.computed(_candidates(node.tensor(1), threshold))
-        count = symbols.smallest(count, 1 << as_integer(exponent.item()))
+        count = smallest(count, 1 << as_integer(exponent.item()))
     if batch * classes * count**2 > _MAX_PAIRS:
         raise node.rejection(f"at most {_MAX_PAIRS} pairs of boxes are compared, got {batch * classes} times {count}^2")
     changed, keeps, order, overlaps, eligible = yield from node.computed(*_ranked(node, count, threshold))

@@ -9,12 +9,12 @@ import pytest
 from dmlgpu import TensorDesc, descs
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.common.symbols import Recording
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.plan import Contract
 from dmlgpu.compiler.schedule import schedule
 from dmlgpu.compiler.schedule.gemm import PRODUCT_SCHEDULES, ProductProblem
 from dmlgpu.compiler.schedule.registry import observed_choices, pick
+from dmlgpu.compiler.sizes import Recording
 from dmlgpu.compiler.target import COOPERATIVE, Profile, Target, Tuned
 from tests.unit.compiler.schedule.test_schedule_quantized import compiled
 

@@ -8,7 +8,6 @@ import pytest
 from dmlgpu import descs
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc, element_offsets, packed_strides
-from dmlgpu.common.symbols import Recording
 from dmlgpu.compiler.plan import PlanBinding, PlanTensor, Role, apply
 from dmlgpu.compiler.schedule.runs import (
     LONGEST_STEP,
@@ -19,6 +18,7 @@ from dmlgpu.compiler.schedule.runs import (
     runs_pay,
     schedule_runs,
 )
+from dmlgpu.compiler.sizes import Recording
 from dmlgpu.compiler.target import Profile, Target
 from tests import schedules
 

@@ -14,7 +14,7 @@ from onnx.helper import make_node as node
 from onnx.reference import ReferenceEvaluator
 
 from dmlgpu import DataType, Device, DmlError, InvalidArgument
-from dmlgpu.common.symbols import Recording, hint_of, needed, resolved
+from dmlgpu.compiler.sizes import Recording, hint_of, needed, resolved
 from dmlgpu.conformance.suites import onnx_backend
 from dmlgpu.frontends.onnx import Session, load
 from dmlgpu.frontends.onnx.model import read
@@ -302,9 +302,7 @@ def translations(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def test_tests_notice_mutants(mutant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without guards, with exchanged symbols, or with integers of other sizes, results differ or runs fail."""
     if mutant == "guards":
-        monkeypatch.setattr(
-            Recording, "decide", lambda self, text, function, *operands: function(*map(hint_of, operands))
-        )
+        monkeypatch.setattr(Recording, "decide", lambda self, function, *operands: function(*map(hint_of, operands)))
     elif mutant == "values":
         stage = StagePattern.stage
         monkeypatch.setattr(StagePattern, "stage", lambda self, values, back: stage(self, [*reversed(values)], back))
@@ -345,7 +343,7 @@ def test_numbers_are_not_read_after_a_recording() -> None:
     with recording.active():
         assert needed((first, 3, second)) == (first, 3, second)
         assert first > 4
-    assert resolved((first, 3, second), dict(zip((first.number, second.number), (6, 8), strict=True))) == (6, 3, 8)
+    assert resolved((first, 3, second), dict(zip((first.node, second.node), (6, 8), strict=True))) == (6, 3, 8)
     recording.replay([first])
     assert first > 4  # which it guards
     with pytest.raises(AssertionError, match="read after its recording"):
@@ -359,7 +357,7 @@ def test_arrays_of_symbolic_integers() -> None:
     assert isinstance(array, SymbolicArray)
     assert (array.shape, array.size, array.nbytes, array.dtype) == ((1, 2), 2, 16, np.int64)
     assert array.reshape(-1).tolist() == [small, 3]
-    assert not recording.guards.get(small.number)
+    assert not recording.guards.get(small.node)
     assert isinstance(array_of([large], np.int32), np.ndarray)  # it does not fit
     assert array_of([1, 2], np.int32).dtype == np.int32
     guards = len(recording.guards)

@@ -12,8 +12,8 @@ import pytest
 
 from dmlgpu import ExecutionFlags, Graph, InvalidArgument, InvalidState, Tensor, export, ops
 from dmlgpu import directmlx as dml
-from dmlgpu.common.named_sizes import NamedSizes
-from dmlgpu.common.symbols import Recording
+from dmlgpu.compiler.sizes.named import NamedSizes
+from dmlgpu.compiler.sizes.symbols import Replay
 from dmlgpu.runtime.evaluate import run_compiled
 from dmlgpu.tensors.graphs.sized import SizedOutputs
 from tests.unit.tensors.tracing.test_tracing_sizes import FUNCTIONS, NETWORKS, SIZES, normal
@@ -237,15 +237,13 @@ def test_export_of_several_sizes(tmp_path: Path) -> None:
 def test_tests_notice_mutants(mutant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without conditions, or with other numbers, limits are not named or results differ."""
     if mutant == "guards":
-        monkeypatch.setattr(NamedSizes, "replayed", lambda self, results: self._replay([*results, *[]], {}))
+        monkeypatch.setattr(NamedSizes, "replayed", lambda self, results: Replay(self.nodes, {}, results))
     elif mutant == "values":
         sized = SizedOutputs.sized
         monkeypatch.setattr(SizedOutputs, "sized", lambda self, values: sized(self, [value + 1 for value in values]))
     else:
-        replay = Recording._replay
-        monkeypatch.setattr(
-            Recording, "_replay", lambda self, results, guards: replay(self, [*reversed([*results])], guards)
-        )
+        replayed = NamedSizes.replayed
+        monkeypatch.setattr(NamedSizes, "replayed", lambda self, results: replayed(self, [*reversed([*results])]))
     with pytest.raises(Exception):  # noqa: B017 - any exception of the mutant
         for name in ("odd", "halves", "a threshold", "an average"):
             test_functions_of_sizes(name)

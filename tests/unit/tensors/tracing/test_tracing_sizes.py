@@ -12,9 +12,9 @@ import pytest
 
 import dmlgpu
 from dmlgpu import InvalidArgument, Tensor, ops
-from dmlgpu.common.symbols import Recording, hint_of
+from dmlgpu.compiler.sizes import Recording, hint_of
 from dmlgpu.tensors.layout import select
-from dmlgpu.tensors.tracing.sizes import TracePattern
+from dmlgpu.tensors.tracing.sizes import RecordedTrace
 
 SIZES = [*range(3, 21), 33, 50]
 """20 sizes of the dimension that varies."""
@@ -232,18 +232,16 @@ def test_traces_follow_decisions() -> None:
 def test_tests_notice_mutants(mutant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without guards, with other symbols, or with numbers of other sizes, results differ or calls fail."""
     if mutant == "guards":
-        monkeypatch.setattr(
-            Recording, "decide", lambda self, text, function, *operands: function(*map(hint_of, operands))
-        )
+        monkeypatch.setattr(Recording, "decide", lambda self, function, *operands: function(*map(hint_of, operands)))
     elif mutant == "values":
-        numbers = TracePattern.numbers
+        numbers = RecordedTrace.numbers
         monkeypatch.setattr(
-            TracePattern, "numbers", lambda self, values: numbers(self, [value + 1 for value in values])
+            RecordedTrace, "numbers", lambda self, values: numbers(self, [value + 1 for value in values])
         )
     else:
-        traced = TracePattern.traced
+        traced = RecordedTrace.traced
         monkeypatch.setattr(
-            TracePattern, "traced", lambda self, numbers, weights: traced(self, [*reversed(numbers)], weights)
+            RecordedTrace, "traced", lambda self, numbers, weights: traced(self, [*reversed(numbers)], weights)
         )
     with pytest.raises(Exception):  # noqa: B017 - any exception of the mutant
         for name in ("odd", "halves", "numbers", "an average"):

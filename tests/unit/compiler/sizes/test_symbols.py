@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 import math
-import weakref
+import numbers
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dmlgpu.common import symbols
-from dmlgpu.common.symbols import Recording, SymbolicNumber, largest, settled, smallest
+from dmlgpu.compiler.sizes import (
+    Recording,
+    Size,
+    computed,
+    current,
+    decided,
+    hint_of,
+    is_many,
+    largest,
+    settled,
+    smallest,
+)
 
 VALUES = (1, 2, 3, 4, 7, 12, 64)
 
@@ -51,7 +60,7 @@ def branching(a: Any, b: Any) -> Sequence[Any]:
 
 
 def plain(numbers: Sequence[Any]) -> list[Any]:
-    return [symbols.hint_of(number) for number in numbers]
+    return [hint_of(number) for number in numbers]
 
 
 @pytest.mark.parametrize("function", [straight, branching])
@@ -94,13 +103,13 @@ def test_computed_numbers_have_no_guards() -> None:
     recording = Recording([12, 64])
     with recording.active():
         size = recording.symbols[0]
-        parts = symbols.computed(divisor, size, 5, calls)
+        parts = computed(divisor, size, 5, calls)
         replay = recording.replay([parts, size // parts])
     assert not recording.guards
     assert calls == [12]
     assert [replay([size, 1]) for size in (12, 35, 7)] == [(6, 2), (5, 7), (7, 1)]
     assert calls == [12, 12, 35, 7]
-    assert symbols.computed(divisor, 10, 3, calls) == 5
+    assert computed(divisor, 10, 3, calls) == 5
 
 
 def test_decided_results_are_one_guard() -> None:
@@ -110,38 +119,36 @@ def test_decided_results_are_one_guard() -> None:
     recording = Recording([12, 64])
     with recording.active():
         size = recording.symbols[0]
-        assert symbols.decided(tile, size * 2, ("small", "large")) == "large"
+        assert decided(tile, size * 2, ("small", "large")) == "large"
         replay = recording.replay([size + 1])
     assert len(recording.guards) == 1
     assert [replay([size, 1]) for size in (5, 4, 100)] == [(6,), None, (101,)]
-    assert symbols.decided(tile, 3, ("small", "large")) == "small"
+    assert decided(tile, 3, ("small", "large")) == "small"
 
 
-def test_postponed_replays_are_compiled_for_other_values_than_the_recorded_ones() -> None:
-    """A recording that serves one shape is not compiled. One that serves others frees its arithmetic."""
+def test_replays_are_repeated_on_symbols_of_another_recording() -> None:
+    """A function runs once on symbols; what follows it may be recorded again, for other decisions."""
     calls: list[int] = []
-    recording = Recording([12, 64])
-    with recording.active():
-        size, other = recording.symbols
-        parts = symbols.computed(divisor, size, 5, calls)
+    first = Recording([12, 64])
+    with first.active():
+        size, other = first.symbols
         assert other > 8
-        with symbols.postponed():
-            replay = recording.replay([parts, size + other, 7])
-    assert [replay([12, 64]), replay((12, 64))] == [(6, 76, 7)] * 2
-    assert calls == [12]
-    recorded = weakref.ref(recording)
-    del recording, size, other, parts
-    assert [replay([12, 9]), replay([12, 64]), replay([12, 8])] == [(6, 21, 7), (6, 76, 7), None]
-    assert calls == [12] * 3
-    gc.collect()
-    assert recorded() is None
+        replay = first.replay([computed(divisor, size, 5, calls), size + other, 7])
+    second = Recording([35, 9])
+    with second.active():
+        parts, total, constant = replay.on(second)
+        assert parts < 6
+    assert (hint_of(parts), hint_of(total), constant) == (5, 44, 7)
+    assert len(second.guards) == 1
+    later = second.replay([parts * total])
+    assert [later([35, 65]), later([49, 1]), later([5, 1])] == [(500,), None, (30,)]
 
 
 def test_accepted_results_may_differ() -> None:
     recording = Recording([24])
     with recording.active():
         (size,) = recording.symbols
-        half = symbols.decided(halved, size, accepts=is_near)
+        half = decided(halved, size, accepts=is_near)
     replay = recording.replay([half])
     assert [replay([value]) for value in (24, 27, 21, 40)] == [(12,), (12,), (12,), None]
 
@@ -158,10 +165,10 @@ def test_symbolic_sizes_count_as_many_without_a_guard() -> None:
     recording = Recording([1, 7])
     with recording.active():
         batch, width = recording.symbols
-        assert symbols.is_many(batch)
-        assert symbols.is_many(width * batch)
+        assert is_many(batch)
+        assert is_many(width * batch)
     assert not recording.guards
-    assert [symbols.is_many(size) for size in (0, 1, 2)] == [False, False, True]
+    assert [is_many(size) for size in (0, 1, 2)] == [False, False, True]
 
 
 @pytest.mark.parametrize(
@@ -201,21 +208,22 @@ def test_strings_mention_numbers_without_guards() -> None:
     assert settled("⟪0⟫") == "⟪0⟫", "nothing is recorded"
 
 
-def test_symbols_are_instances_of_numbers() -> None:
-    (number,) = Recording([3]).symbols
-    assert isinstance(number, int)
-    assert not isinstance(number, bool | float)
-    assert isinstance(number / 2, float)
-    assert type(number) is SymbolicNumber
+def test_symbols_are_numbers() -> None:
+    (size,) = Recording([3]).symbols
+    assert isinstance(size, Size)
+    assert isinstance(size, numbers.Integral)
+    assert not isinstance(size, int), "code that needs an int calls value_of"
+    assert isinstance(size / 2, numbers.Real)
+    assert not isinstance(size / 2, numbers.Integral)
     with pytest.raises(TypeError):
-        number + "x"
-    assert number != "x"
+        size + "x"
+    assert size != "x"
 
 
 def test_recordings_are_active_in_their_block_alone() -> None:
     recording = Recording([3])
-    assert symbols.current() is None
+    assert current() is None
     with pytest.raises(KeyError), recording.active():
-        assert symbols.current() is recording
+        assert current() is recording
         raise KeyError
-    assert symbols.current() is None
+    assert current() is None

@@ -9,7 +9,7 @@ from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.specialization import Specialize, Specializer
 from dmlgpu.runtime.wgpu import GpuBackend
 from tests.samples import share_and_place
-from tests.unit.compiler.graph.test_network_patterns import pairs
+from tests.unit.compiler.sizes.test_networks import pairs
 
 SHAPES = [
     (2, 4, 6, 8),
@@ -22,7 +22,7 @@ SHAPES = [
     (5, 3, 7, 9),
     (2, 8, 10, 16),
 ]
-"""Two of which the second one becomes a pattern, others that have sizes of 1, divide by less, or suit other tiles."""
+"""The second one is planned on symbols; others have sizes of 1, divide by less, or suit other tiles."""
 
 SHARE = 32
 """Of how many pairs one runs; all do with ``--profile full``."""

@@ -14,15 +14,14 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple, TypeVar
 
-from dmlgpu.common import symbols
 from dmlgpu.common.cache import Cache, CacheLimits
-from dmlgpu.common.symbols import Recording, SymbolicNumber
 from dmlgpu.compiler.graph.compiler import schedule_named
 from dmlgpu.compiler.plan import Allocation, PlanBinding, Role
 from dmlgpu.compiler.program import Copy, KernelSource, RenderedKernel, Slot
 from dmlgpu.compiler.schedule.memory import MemoryLayout
 from dmlgpu.compiler.schedule.scheduling import bytes_of
 from dmlgpu.compiler.schedule.steps.base import AnyScheduled, ScheduledRepeat, in_turns
+from dmlgpu.compiler.sizes.symbols import Recording, is_symbolic, settled, value_of
 from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl.parameters import CONSTANTS, parameter_fields
 from dmlgpu.compiler.wgsl.render import Sources, kernels_of
@@ -111,12 +110,11 @@ class _Visit:
 
     def of(self, part: Any) -> Any:
         """Return a part rebuilt."""
-        cls = type(part)
-        if issubclass(cls, SymbolicNumber):
+        if is_symbolic(part):
             if not self._pins:
                 return self._number(part)
-            part = part.pinned()
-            cls = type(part)
+            part = value_of(part)
+        cls = type(part)
         if cls is tuple:
             self.key.append(len(part))
             return tuple(map(self.of, part))
@@ -125,7 +123,7 @@ class _Visit:
         if dataclasses.is_dataclass(cls):
             return self._shared(part)
         if cls is str:
-            part = symbols.settled(part)
+            part = settled(part)
         self.key.append(struct.pack("d", part) if cls is float else (cls, part))
         return part
 
@@ -160,7 +158,7 @@ class _Visit:
             elif field.name == "constants":
                 values[field.name] = tuple([self._constant(name, constant) for name, constant in value])
             elif field.name in _TEXTS:
-                values[field.name] = symbols.settled(value) if field.name == "label" else ""
+                values[field.name] = settled(value) if field.name == "label" else ""
             else:
                 values[field.name] = self.of(value)
         return cls(**values)
@@ -174,7 +172,7 @@ class _Visit:
         if cls is tuple:
             self.key.append(len(value))
             return tuple(map(self._numbers_in, value))
-        if issubclass(cls, SymbolicNumber) or (cls is int and value not in (0, 1)):
+        if is_symbolic(value) or (cls is int and value not in (0, 1)):
             return self._number(value)
         return self.of(value)
 
@@ -239,7 +237,7 @@ class StepSchedule:
                 each, own = abstract(scheduled, pins=True)
                 numbers.extend(own)
                 resources = tuple(places.setdefault(index, len(places)) for _, index in each.resources)
-                labels = [symbols.settled(kernel.label) for kernel, _ in in_turns([scheduled])]
+                labels = [settled(kernel.label) for kernel, _ in in_turns([scheduled])]
                 return ScheduledEntry(each, resources, labels)
 
             self.executed = [entered(scheduled) for scheduled in steps.steps]
@@ -401,7 +399,7 @@ class Group(NamedTuple):
             )
 
 
-class StepPatterns:
+class StepRecordings:
     """The schedules and kernels of all steps that were recorded for a target. Not thread-safe.
 
     Args:

@@ -1,22 +1,21 @@
-"""Programs of networks from patterns equal compiled ones."""
+"""Programs of networks that were planned on symbols equal compiled ones."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from dmlgpu.common import symbols
 from dmlgpu.common.errors import NotSupported
-from dmlgpu.common.symbols import Recording, hint_of
-from dmlgpu.compiler.graph import patterns, structures
-from dmlgpu.compiler.graph.compiler import CompiledGraph, compile_network
+from dmlgpu.compiler.graph.compiler import compile_network
 from dmlgpu.compiler.graph.network import Network
-from dmlgpu.compiler.graph.patterns import NetworkPatterns
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.program import KernelSource, Program, RenderedKernel
+from dmlgpu.compiler.sizes import Recording, hint_of
+from dmlgpu.compiler.sizes.networks import NetworkKinds, structure_of
+from dmlgpu.compiler.sizes.programs import PlannedNetwork, step_recordings
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.conformance.suites.graphs import GraphPair, GraphSuite
@@ -59,30 +58,33 @@ def networks(pair: GraphPair, shapes: Sequence[tuple[int, ...]] = SHAPES) -> lis
     return built
 
 
-@pytest.fixture
-def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Network]:
-    """Networks that were compiled without a pattern."""
-    calls: list[Network] = []
+class Compiler:
+    """Compiles networks, of which those are noted that do not follow from others."""
 
-    def compile_noted(network: Network, target: Target, disabled: Collection[str] = ()) -> CompiledGraph:
-        calls.append(network)
-        return compile_network(network, target, disabled)
+    def __init__(self) -> None:
+        step_recordings.clear()
+        self.kinds = NetworkKinds()
+        self.compiled: list[Network] = []
 
-    monkeypatch.setattr(patterns, "compile_network", compile_noted)
-    return calls
+    def program(self, network: Network, target: Target) -> Program:
+        program = self.kinds.program(network, target)
+        if program is None:
+            self.compiled.append(network)
+            program = compile_network(network, target).program
+        return program
 
 
 @pytest.fixture
 def exact(monkeypatch: pytest.MonkeyPatch) -> None:
     """Add guards that patterns omit: whether a size is 1, and whether another tile would be slightly better."""
-    monkeypatch.setattr(symbols, "is_many", lambda size: size > 1)
+    monkeypatch.setattr(Recording, "is_many", lambda self, size: size > 1)
     monkeypatch.setitem(templates.environment().tests, "many", lambda size: size > 1)
-    decided = symbols.decided
+    result_of = Recording.result_of
 
-    def decided_exactly(function: Any, *operands: Any, accepts: Any = None) -> Any:
-        return decided(function, *operands)
+    def exactly(self: Recording, function: Any, operands: Any, accepts: Any) -> Any:
+        return result_of(self, function, operands, None)
 
-    monkeypatch.setattr(symbols, "decided", decided_exactly)
+    monkeypatch.setattr(Recording, "result_of", exactly)
 
 
 def with_literals(program: Program) -> Program:
@@ -102,17 +104,14 @@ def literal_source(kernel: RenderedKernel) -> KernelSource:
 
 @pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize(("index", "pair"), list(enumerate(pairs())), ids=str)
-def test_programs_from_patterns_equal_compiled_ones(index: int, pair: GraphPair, compiled: list[Network]) -> None:
-    target = [*TARGETS.values()][index % 2]
-    known = NetworkPatterns()
-    kinds: dict[Any, set[tuple[int, ...]]] = {}
+def test_programs_that_follow_equal_compiled_ones(index: int, pair: GraphPair) -> None:
+    target, compiler = [*TARGETS.values()][index % 2], Compiler()
+    kinds = set()
     for each in networks(pair):
-        structure, integers = structures.structure_of(each)
-        kinds.setdefault(structure.kind, set()).add(tuple(integers))
+        kinds.add(structure_of(each)[0])
         expected = compile_network(each, target).program
-        assert with_literals(known.program(each, target)) == with_literals(expected)
-    # Of each kind, the first one is compiled, and is again while no other was seen.
-    assert len(compiled) <= sum(len(shapes) == 1 for shapes in kinds.values()) + len(kinds)
+        assert with_literals(compiler.program(each, target)) == with_literals(expected)
+    assert len(compiler.compiled) == len(kinds), "of each kind, the first one is compiled"
 
 
 def convolutions(count: int) -> list[Network]:
@@ -122,64 +121,62 @@ def convolutions(count: int) -> list[Network]:
     return [network(pair, (2, 4, 6 + index % 7, 8 + index)) for index in range(count)]
 
 
-def test_a_hundred_shapes_take_few_recordings(monkeypatch: pytest.MonkeyPatch, compiled: list[Network]) -> None:
+def test_a_hundred_shapes_take_few_recordings(monkeypatch: pytest.MonkeyPatch) -> None:
     recordings: list[Recording] = []
     record = Recording.replay
     monkeypatch.setattr(Recording, "replay", lambda self, results: (recordings.append(self), record(self, results))[1])
-    known, target = NetworkPatterns(), TARGETS["cpu"]
+    compiler, target = Compiler(), TARGETS["cpu"]
     shapes = convolutions(100)
-    programs = [known.program(each, target) for each in shapes]
-    assert len(compiled) == 1
+    programs = [compiler.program(each, target) for each in shapes]
+    assert len(compiler.compiled) == 1
     assert len(recordings) < 60
     del recordings[:]
-    assert [known.program(each, target) for each in shapes[1:]] == programs[1:]
+    assert [compiler.program(each, target) for each in shapes[1:]] == programs[1:]
     assert not recordings
 
 
 @pytest.mark.usefixtures("exact")
-def test_integers_that_differ_become_symbols(compiled: list[Network]) -> None:
+def test_integers_that_differ_become_symbols() -> None:
     pair = GraphPair.parse("pair-convolution-relu-float32-plain")
     assert pair is not None
-    known, target = NetworkPatterns(), TARGETS["cpu"]
+    compiler, target = Compiler(), TARGETS["cpu"]
     for shape in [(2, 4, 8, 8), (2, 4, 8, 12), (2, 4, 12, 12), (2, 4, 12, 20), (4, 4, 12, 20), (4, 8, 12, 20)]:
         each = network(pair, shape)
         expected = compile_network(each, target).program
-        assert with_literals(known.program(each, target)) == with_literals(expected)
-    assert len(compiled) == 1
+        assert with_literals(compiler.program(each, target)) == with_literals(expected)
+    assert len(compiler.compiled) == 1
 
 
 @pytest.mark.parametrize("mutant", ["guards", "values"])
-def test_tests_notice_mutants(mutant: str, monkeypatch: pytest.MonkeyPatch, compiled: list[Network]) -> None:
+def test_tests_notice_mutants(mutant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without guards, or with exchanged symbols, programs differ from compiled ones, or replays fail."""
     if mutant == "guards":
-        monkeypatch.setattr(
-            Recording, "decide", lambda self, text, function, *operands: function(*map(hint_of, operands))
-        )
+        monkeypatch.setattr(Recording, "decide", lambda self, function, *operands: function(*map(hint_of, operands)))
     else:
-        monkeypatch.setattr(patterns.NetworkPattern, "program", exchanged(patterns.NetworkPattern.program))
-    known, target = NetworkPatterns(), TARGETS["cpu"]
+        monkeypatch.setattr(PlannedNetwork, "program", exchanged(PlannedNetwork.program))
+    compiler, target = Compiler(), TARGETS["cpu"]
     different = 0
     for each in convolutions(12):
         expected = compile_network(each, target).program
-        different += with_literals(known.program(each, target)) != with_literals(expected)
-    assert different > 0 or len(compiled) > 1
+        different += with_literals(compiler.program(each, target)) != with_literals(expected)
+    assert different > 0 or len(compiler.compiled) > 1
 
 
 def exchanged(program: Any) -> Any:
     return lambda self, values: program(self, [*reversed(values)])
 
 
-def test_specialized_targets_compile(compiled: list[Network]) -> None:
-    shapes = convolutions(3)
-    for each in shapes:
-        NetworkPatterns().program(each, Target("CPU"))
-    assert len(compiled) == 3
+def test_specialized_targets_compile() -> None:
+    compiler = Compiler()
+    for each in convolutions(3):
+        compiler.program(each, Target("CPU"))
+    assert len(compiler.compiled) == 3
 
 
 def test_unsupported_networks_raise() -> None:
-    known = NetworkPatterns()
+    compiler = Compiler()
     few = Target("few", Profile.CPU, max_storage_buffers=1).general
     for each in convolutions(3):
         with pytest.raises(NotSupported, match="buffers"):
-            known.program(each, few)
-    assert isinstance(known.program(convolutions(1)[0], TARGETS["gpu"]), Program)
+            compiler.program(each, few)
+    assert isinstance(compiler.program(convolutions(1)[0], TARGETS["gpu"]), Program)

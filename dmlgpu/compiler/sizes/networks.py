@@ -1,0 +1,258 @@
+"""Networks apart from their integers, and the same networks with other integers."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import threading
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.cache import Cache, CacheLimits
+from dmlgpu.compiler.graph.network import Network
+from dmlgpu.compiler.program import Program
+from dmlgpu.compiler.sizes.recordings import MAX_RECORDINGS, Recordings, count_failure
+from dmlgpu.compiler.sizes.symbols import Recording, Replay, Size, hint_of, is_symbolic, value_of
+from dmlgpu.compiler.target import Target
+
+if TYPE_CHECKING:
+    from dmlgpu.compiler.sizes.programs import PlannedNetwork
+
+_KINDS: Final = CacheLimits(entries=64, size=1 << 20)
+"""Of kinds of networks; the size counts integers."""
+
+_lock: Final = threading.Lock()
+"""Held while networks are planned on symbols."""
+
+
+class RecordedNetwork:
+    """A network whose integers follow from the symbols of a recording, and its programs. Thread-safe.
+
+    Args:
+        network: A network with symbols. Created while they are recorded.
+        recording: The recording.
+
+    Attributes:
+        integers: Of the network, plain or symbolic.
+    """
+
+    def __init__(self, network: Network, recording: Recording):
+        self._network = network
+        self.integers = integers_of(network)
+        self._replay = Replay(recording.nodes, {}, self.integers)
+        self._plans: dict[Hashable, list[PlannedNetwork]] = {}
+
+    def sized(self, values: Sequence[int], integers: Sequence[int]) -> SizedNetwork:
+        """Return the network for values of the symbols, from which its integers follow."""
+        return SizedNetwork(self, values, integers)
+
+    @property
+    def varying(self) -> list[int]:
+        """Places of the integers that are symbols."""
+        return [place for place, integer in enumerate(self.integers) if is_symbolic(integer)]
+
+    def with_integers(self, integers: Iterable[Any]) -> Network:
+        """Return the network with other integers, which are not checked."""
+        return _Rebuilding(integers).network(self._network)
+
+    def tensors(self, integers: Iterable[int]) -> tuple[tuple[TensorDesc | None, ...], tuple[TensorDesc, ...]]:
+        """Return its inputs and outputs with other integers."""
+        rebuilding = _Rebuilding(integers)
+        return rebuilding.of(self._network.inputs), rebuilding.of(self._network.output_tensors)
+
+    def program(
+        self, values: Sequence[int], target: Target, disabled: Collection[str] = (), *, records: bool = True
+    ) -> Program | None:
+        """Return the program for values of the symbols, by a plan that holds for them, which is recorded if there is
+        none.
+
+        Returns:
+            None if no plan holds and none is to be recorded, or it cannot be recorded, which is counted.
+        """
+        from dmlgpu.compiler.sizes.programs import PlannedNetwork  # noqa: PLC0415 - slow, and cached programs need none
+
+        with _lock:
+            plans = self._plans.setdefault((target, frozenset(disabled)), [])
+            for index, plan in enumerate(plans):
+                program = plan.program(values)
+                if program is not None:
+                    plans.insert(0, plans.pop(index))
+                    return program
+            if not records:
+                return None
+            try:
+                recording = Recording(values)
+                with recording.active():
+                    integers = self._replay.on(recording)
+                    plan = PlannedNetwork(self.with_integers(integers), recording, target, disabled)
+                plans.insert(0, plan)
+                del plans[MAX_RECORDINGS:]
+                return plan.program(values)
+            except Exception as error:  # with plain numbers, the compiler says what is wrong
+                count_failure(error)
+                return None
+
+
+@dataclass(frozen=True)
+class SizedNetwork:
+    """A network by the values of its symbols. Only what is read of it is built.
+
+    Attributes:
+        recorded: The network with symbols.
+        values: Values of the symbols.
+        integers: The integers of the network, which follow from them.
+    """
+
+    recorded: RecordedNetwork
+    values: Sequence[int]
+    integers: Sequence[int]
+
+    @functools.cached_property
+    def network(self) -> Network:
+        """The network."""
+        return self.recorded.with_integers(self.integers)
+
+    @functools.cached_property
+    def tensors(self) -> tuple[tuple[TensorDesc | None, ...], tuple[TensorDesc, ...]]:
+        """Its inputs and outputs."""
+        return self.recorded.tensors(self.integers)
+
+
+class NetworkKinds:
+    """The networks that were compiled, by what they are but for their integers. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._kinds: Cache[Hashable, Recordings[RecordedNetwork]] = Cache(_KINDS)
+
+    def program(self, network: Network, target: Target, disabled: Collection[str] = ()) -> Program | None:
+        """Return the program of a network that differs in integers from one that was compiled before; None if it is the
+        first of its kind, or cannot be recorded."""
+        if target.policies.specialized:
+            return None
+        kind, integers = structure_of(network)
+        with _lock:
+            recordings = self._kinds.get(kind)
+            if recordings is None:
+                self._kinds.put(kind, Recordings(integers), len(integers))
+                return None
+
+        def record(symbolic: list[Any], recording: Recording) -> RecordedNetwork:
+            return RecordedNetwork(_Rebuilding(symbolic).network(network), recording)
+
+        return recordings.result(integers, lambda recorded, values: recorded.program(values, target, disabled), record)
+
+
+kinds: Final = NetworkKinds()
+"""Of this process."""
+
+
+def integers_of(network: Network) -> list[Any]:
+    """Return the integers of a network: sizes, strides, bytes, attributes."""
+    return structure_of(network)[1]
+
+
+def structure_of(network: Network) -> tuple[Hashable, list[Any]]:
+    """Return all of a network but its integers, and these. Networks with equal structures have as many."""
+    kind: list[Hashable] = [network.name, network.initial, network.outputs]
+    kind += [hashlib.sha256(data).digest() for data in network.constants]
+    integers: list[Any] = []
+
+    def flatten(part: Any) -> None:
+        if is_symbolic(part) and not isinstance(part, Size):
+            part = value_of(part)
+        cls: Any = type(part)
+        if cls is int or cls is Size:
+            kind.append(int)
+            integers.append(part)
+        elif cls is TensorDesc:
+            kind.extend((part.data_type, part.flags, len(part.sizes), part.strides is None))
+            integers.extend(tensor_integers(part))
+        elif cls is tuple:
+            kind.append(len(part))
+            for item in part:
+                flatten(item)
+        elif cls is float:
+            kind.append(part.hex())
+        elif fields := _fields(cls):
+            kind.append(cls)
+            values = part.__dict__
+            for field in fields:
+                flatten(values[field])
+        else:
+            kind.append((cls, part))
+
+    for tensor in (*network.inputs, *network.output_tensors):
+        flatten(tensor)
+    for node in network.nodes:
+        kind.append((node.name, node.inputs))
+        flatten(node.desc)
+    return tuple(kind), integers
+
+
+def tensor_integers(desc: TensorDesc) -> tuple[int, ...]:
+    """Return the integers of a tensor: sizes, strides, bytes, alignment."""
+    return *desc.sizes, *desc.element_strides, desc.byte_size, desc.guaranteed_base_offset_alignment
+
+
+def with_tensor_integers(desc: TensorDesc, integers: Iterator[int]) -> TensorDesc:
+    """Return a tensor with the next integers in place of its own, in the order of ``tensor_integers``."""
+    tensor: TensorDesc = _Rebuilding(integers).of(desc)
+    return tensor
+
+
+@functools.cache  # bounded by the classes of descriptions
+def _fields(cls: Any) -> tuple[str, ...]:
+    """Return the fields of a class of descriptions or of parts of them; none for other classes."""
+    if issubclass(cls, OperatorDesc):
+        return cls.field_names
+    return tuple(field.name for field in dataclasses.fields(cls)) if dataclasses.is_dataclass(cls) else ()
+
+
+class _Rebuilding:
+    """Takes integers in order."""
+
+    def __init__(self, integers: Iterable[Any]):
+        self._integers = iter(integers)
+
+    def network(self, network: Network) -> Network:
+        """Return a network with the next integers."""
+        inputs = tuple(map(self.of, network.inputs))
+        outputs = tuple(map(self.of, network.output_tensors))
+        nodes = tuple(replace(node, desc=self.of(node.desc)) for node in network.nodes)
+        return replace(network, inputs=inputs, output_tensors=outputs, nodes=nodes)
+
+    def of(self, part: Any) -> Any:
+        """Return a part of a network with the next integers in place of its own."""
+        cls: Any = type(part)
+        if cls is int or cls is Size:
+            return next(self._integers)
+        if is_symbolic(part):
+            return hint_of(part)
+        if cls is tuple:
+            return tuple(map(self.of, part))
+        if cls is TensorDesc:
+            sizes = tuple(next(self._integers) for _ in part.sizes)
+            strides = tuple(next(self._integers) for _ in part.sizes)
+            return _created(
+                cls,
+                data_type=part.data_type,
+                sizes=sizes,
+                strides=None if part.strides is None else strides,
+                flags=part.flags,
+                total_tensor_size_in_bytes=next(self._integers),
+                guaranteed_base_offset_alignment=next(self._integers),
+            )
+        if names := _fields(cls):
+            return _created(cls, **{name: self.of(part.__dict__[name]) for name in names})
+        return part
+
+
+def _created(cls: Any, **values: Any) -> Any:
+    """Return an object of a class without checks."""
+    instance = object.__new__(cls)
+    instance.__dict__.update(values)
+    return instance

@@ -1,0 +1,175 @@
+"""What was recorded of functions: a function of integers runs on symbols, and results for other integers follow.
+
+``Recordings`` is the one door: it takes a function of sizes. The first sizes of a kind
+are computed as they are, unless it is known which of them vary. From the second ones on, those that differ are symbols.
+"""
+
+from __future__ import annotations
+
+import operator
+import threading
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Final, Generic, TypeVar
+
+from dmlgpu.compiler.sizes.symbols import Recording
+
+MAX_RECORDINGS: Final = 8
+"""Recordings of one kind that are kept: computations differ where sizes are equal, or divide, or are large."""
+
+MAX_UNUSED: Final = 16
+"""Recordings that served one set of integers alone, after which none is made."""
+
+MAX_REASONS: Final = 256
+"""Reasons of failures that are counted each."""
+
+failures: Counter[str] = Counter()
+"""Recordings that failed in this process, by reason. They cost time alone: results are computed without recordings."""
+
+Recorded = TypeVar("Recorded")
+Result = TypeVar("Result")
+
+
+class UnrecordableError(Exception):
+    """A computation depends on more than its integers, and cannot be recorded."""
+
+
+def count_failure(error: Exception) -> None:
+    """Count a recording that failed."""
+    reason = str(error) if isinstance(error, UnrecordableError) else f"{type(error).__name__}: {error}"
+    failures[reason if reason in failures or len(failures) < MAX_REASONS else "other reasons"] += 1
+
+
+class Recordings(Generic[Recorded]):
+    """Recordings of a function for integers of one kind. Thread-safe.
+
+    Integers that were always equal share a symbol.
+
+    Args:
+        first: Integers of the first call.
+        is_public: As of ``Recording``.
+        varying: Of each integer that is a symbol from the start what tells it from others: equal for integers that are
+            always equal; None for all others. Empty if there are none.
+    """
+
+    def __init__(self, first: Sequence[int], *, is_public: bool = False, varying: Sequence[Hashable] = ()):
+        self._first, self._is_public = tuple(first), is_public
+        self._symbols = [-1] * len(first)  # of each integer; -1 if it never differed
+        names: dict[Hashable, int] = {}
+        for place, name in enumerate(varying):
+            if name is not None:
+                self._symbols[place] = names.setdefault(name, len(names))
+        self._recorded: list[Recorded] = []
+        self._unused = 0
+        self._lock = threading.RLock()
+        self._classify()
+
+    @property
+    def places(self) -> list[int]:
+        """Places of the integers that are symbols of recordings; none if there are no recordings."""
+        return self._places if self._recorded else []
+
+    def known(self, integers: Sequence[int], use: Callable[[Recorded, list[int]], Result | None]) -> Result | None:
+        """Return the result of a recording for integers; None if there is none."""
+        with self._lock:
+            values = self._values(integers)
+            return self._used(values, use) if values else None
+
+    def result(
+        self,
+        integers: Sequence[int],
+        use: Callable[[Recorded, list[int]], Result | None],
+        record: Callable[[list[Any], Recording], Recorded],
+        *,
+        is_varying: bool = False,
+        is_continued: bool = False,
+    ) -> Result | None:
+        """Return the result of a recording for integers; None if the function is to run on these.
+
+        Args:
+            integers: Those of the call.
+            use: Returns the result of a recording for values of the symbols; None if it is not right for them.
+            record: Runs the function on the integers, of which some are symbols of a recording.
+            is_varying: Whether the function depends on more symbols, which ``record`` adds.
+            is_continued: Whether a recording gave the beginning of the computation, which counted as a use.
+        """
+        with self._lock:
+            if self._unused >= MAX_UNUSED:
+                return None
+            values = self._values(integers)
+            if values is None:
+                values = self._extend(integers)
+            if not values and not is_varying:
+                return None
+            result = self._used(values, use)
+            if result is not None:
+                self._unused = max(self._unused - (not is_continued), 0)
+                return result
+            recorded, recording = self._recorded, Recording(values, is_public=self._is_public)
+            symbolic = [
+                integer if symbol < 0 else recording.symbols[symbol]
+                for integer, symbol in zip(integers, self._symbols, strict=True)
+            ]
+        new = self.attempt(lambda: record(symbolic, recording))
+        if new is None:
+            return None
+        with self._lock:
+            self._unused += 1 + is_continued  # the beginning was no use
+            recorded.insert(0, new)
+            del recorded[MAX_RECORDINGS:]
+        return use(new, values)
+
+    def attempt(self, record: Callable[[], Result]) -> Result | None:
+        """Return what a function records; None if it fails, which is counted."""
+        try:
+            return record()
+        except Exception as error:  # what cannot be computed on symbols, or at all: with numbers, it says what
+            count_failure(error)
+            self._unused = MAX_UNUSED if isinstance(error, UnrecordableError) else self._unused + 1
+            return None
+
+    def _used(self, values: list[int], use: Callable[[Recorded, list[int]], Result | None]) -> Result | None:
+        """Return the result of the first recording that is right, which becomes the first."""
+        for index, each in enumerate(self._recorded):
+            result = use(each, values)
+            if result is not None:
+                self._recorded.insert(0, self._recorded.pop(index))
+                return result
+        return None
+
+    def _classify(self) -> None:
+        """Prepare the comparison of integers."""
+        self._places = [place for place, symbol in enumerate(self._symbols) if symbol >= 0]
+        self._varying = _getter(self._places)
+        self._fixed = _getter([place for place, symbol in enumerate(self._symbols) if symbol < 0])
+
+    def _values(self, integers: Sequence[int]) -> list[int] | None:
+        """Return the values of the symbols, in order; None if other integers vary than so far."""
+        varying, order = self._varying(integers), [self._symbols[place] for place in self._places]
+        values = dict(zip(order, varying, strict=True))
+        if self._fixed(integers) != self._fixed(self._first) or varying != tuple(map(values.__getitem__, order)):
+            return None
+        return [values[symbol] for symbol in range(len(values))]
+
+    def _extend(self, integers: Sequence[int]) -> list[int]:
+        """Give symbols to integers that differ from the first ones, or were equal to others so far and no longer are;
+        drop recordings, and return the values of the new symbols."""
+        names: dict[tuple[int, int, int], int] = {}
+        for place, (symbol, first, integer) in enumerate(zip(self._symbols, self._first, integers, strict=True)):
+            if symbol >= 0 or first != integer:
+                self._symbols[place] = names.setdefault((symbol, first, integer), len(names))
+        self._recorded = []
+        self._classify()
+        values = self._values(integers)
+        assert values is not None
+        return values
+
+
+def _getter(places: Sequence[int]) -> Callable[[Sequence[int]], tuple[int, ...]]:
+    """Return a function that returns the integers at some places."""
+    match places:
+        case []:
+            return lambda _: ()
+        case [place]:
+            return lambda integers: (integers[place],)
+    return operator.itemgetter(*places)

@@ -1,0 +1,551 @@
+"""Symbols: numbers that record how they are computed, so that a computation can be repeated for other sizes.
+
+Code runs once on symbols. Arithmetic on them is recorded. A decision that depends on one (a comparison, an index, a
+string) records a guard: its condition and outcome. If all guards hold for other values of the symbols, the code would
+do the same for these, and a ``Replay`` computes its results without running it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import numbers
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any, Final, TypeAlias, TypeGuard, TypeVar
+
+from dmlgpu.common.coercion import Unread
+
+Operation: TypeAlias = "tuple[Callable[..., Any] | None, tuple[Any, ...]]"
+
+Result = TypeVar("Result")
+
+_recording: ContextVar[Recording | None] = ContextVar("_recording", default=None)
+
+
+class Recording:
+    """The arithmetic and the decisions of a computation on symbols.
+
+    Every node is a function of values, and of earlier nodes. Equal nodes are one.
+
+    Args:
+        values: Of the symbols, in order.
+        is_public: Whether code outside the package computes with the symbols: ``isinstance`` takes them for numbers,
+            strings have their values, which become guards, and after the recording they behave as their values.
+
+    Attributes:
+        is_public: As given.
+        has_text: Whether strings have values: while code outside the package runs.
+        nodes: The function of each node and its operands; None and nothing for a symbol of ``symbols``.
+        symbols: The symbols whose values a replay takes, in order.
+        guards: Conditions by index of their node, with their outcomes, in order.
+        needed: Symbols that are read later, for each values (``needed``).
+    """
+
+    def __init__(self, values: Sequence[int] = (), *, is_public: bool = False):
+        self.is_public, self.has_text, self._is_complete = is_public, is_public, False
+        self.nodes: list[Operation] = []
+        self._indices: dict[Any, int] = {}
+        self._values: list[Any] = []
+        self.symbols: tuple[Symbol, ...] = ()
+        self.guards: dict[int, bool] = {}
+        self.needed: list[Symbol] = []
+        self.extend(values)
+
+    def extend(self, values: Sequence[int]) -> tuple[Symbol, ...]:
+        """Add symbols with values after the others, and return them."""
+        added = []
+        for value in values:
+            self.nodes.append((None, ()))
+            self._values.append(value)
+            added.append(_of(self, len(self.nodes) - 1))
+        self.symbols += tuple(added)
+        return tuple(added)
+
+    @contextlib.contextmanager
+    def active(self, *, is_public: bool = False) -> Iterator[Recording]:
+        """While it lasts, ``current`` returns this recording, which continues if it had ended.
+
+        Args:
+            is_public: Whether the code is outside the package, so that strings have values.
+        """
+        self._is_complete, self.has_text = False, is_public
+        token = _recording.set(self)
+        try:
+            yield self
+        finally:
+            _recording.reset(token)
+
+    def node(self, function: Callable[..., Any], *operands: Any) -> int:
+        """Return the index of the node that a function computes from symbols, numbers and objects."""
+        key = function, *map(_key, operands)
+        index = self._indices.get(key)
+        if index is None:
+            value = function(*[self._values[each.node] if is_symbolic(each) else each for each in operands])
+            index = self._indices[key] = len(self.nodes)
+            self.nodes.append((function, operands))
+            self._values.append(value)
+        return index
+
+    def value(self, node: int) -> Any:
+        """Return the value of a node."""
+        return self._values[node]
+
+    def decide(self, function: Callable[..., bool], *operands: Any) -> bool:
+        """Return the outcome of a condition, which becomes a guard."""
+        node = self.node(function, *operands)
+        if self.is_over:
+            return bool(self._values[node])
+        if self._is_complete and node not in self.guards:
+            raise AssertionError(f"a size was read after its recording, by {function.__name__}")
+        return self.guards.setdefault(node, bool(self._values[node]))
+
+    def result_of(
+        self, function: Callable[..., Any], operands: Sequence[Any], accepts: Callable[..., bool] | None
+    ) -> Any:
+        """Return the result of a function, which becomes a guard; for arguments see ``decided``."""
+        node = self.node(function, *operands)
+        result = self._values[node]
+        if accepts is None:
+            self.decide(operator.eq, Symbol(self, node), result)
+        else:
+            self.decide(accepts, result, *operands)
+        return result
+
+    def is_many(self, size: Symbol) -> bool:
+        """Return whether a size counts as greater than 1."""
+        return True
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its symbols behave as their values, since it is public and ended."""
+        return self.is_public and self._is_complete
+
+    def pin(self, symbol: Symbol) -> Any:
+        """Return the value of a symbol, which becomes a guard."""
+        value = self._values[symbol.node]
+        self.decide(operator.eq, symbol, value)
+        return value
+
+    def hash_of(self, symbol: Symbol) -> int:
+        """Return the hash of a symbol."""
+        return hash(self.pin(symbol))
+
+    def text_of(self, symbol: Symbol, spec: str) -> str:
+        """Return a symbol as a string: the value for code outside the package, which may decide anything, and else a
+        mention, which becomes a guard if the string is used (``settled``)."""
+        if self.has_text or self.is_over:
+            return format(self.pin(symbol), spec)
+        return f"⟪{symbol.node}:{spec}⟫" if spec else f"⟪{symbol.node}⟫"
+
+    def replay(self, results: Sequence[Any], *, known: int = 0) -> Replay:
+        """Return a replay that computes results for other values of the symbols. Ends the recording.
+
+        Args:
+            results: Symbols and plain numbers.
+            known: Number of guards, from the first on, that need no test.
+        """
+        self._is_complete = True
+        return Replay(self.nodes, dict([*self.guards.items()][known:]), results)
+
+
+class Replay:
+    """Computes numbers from values of symbols, if the guards hold.
+
+    Guards are tested in the order in which they were recorded, and before what was computed after them: up to the first
+    that fails, all that the recorded computation did is defined.
+
+    Args:
+        nodes: Nodes of the recording.
+        guards: Outcomes that are tested, by node.
+        results: What is computed.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Operation],
+        guards: Mapping[int, bool],
+        results: Sequence[Any],
+    ):
+        needed = set(guards) | {result.node for result in results if is_symbolic(result)}
+        pending = [*needed]
+        while pending:
+            for operand in nodes[pending.pop()][1]:
+                if is_symbolic(operand) and operand.node not in needed:
+                    needed.add(operand.node)
+                    pending.append(operand.node)
+        symbols = [node for node, (function, _) in enumerate(nodes) if function is None]
+        places = {node: place for place, node in enumerate(symbols)}
+        self._constants: list[Any] = []
+
+        def place_of(value: Any) -> int:
+            if is_symbolic(value):
+                return places[value.node]
+            self._constants.append(hint_of(value))
+            return -len(self._constants)
+
+        self._steps: list[tuple[Callable[..., Any], tuple[int, ...], bool | None]] = []
+        for node in sorted(needed - places.keys()):
+            function, operands = nodes[node]
+            assert function is not None
+            self._steps.append((function, tuple(map(place_of, operands)), guards.get(node)))
+            places[node] = len(symbols) + len(self._steps) - 1
+        self._results = [place_of(result) for result in results]
+        self._constants.reverse()
+
+    def __call__(self, values: Sequence[int]) -> tuple[Any, ...] | None:
+        """Return the results for values of the symbols; None if a guard does not hold."""
+        table = [*values]
+        constants = self._constants
+
+        def read(place: int) -> Any:
+            return table[place] if place >= 0 else constants[place]
+
+        for function, operands, outcome in self._steps:
+            result = function(*map(read, operands))
+            if outcome is not None and bool(result) is not outcome:
+                return None
+            table.append(result)
+        return tuple(map(read, self._results))
+
+    def on(self, recording: Recording) -> list[Any]:
+        """Return the results as computed from the symbols of another recording. Guards are not tested."""
+        table: list[Any] = [*recording.symbols]
+
+        def read(place: int) -> Any:
+            return table[place] if place >= 0 else self._constants[place]
+
+        for function, operands, _ in self._steps:
+            table.append(_of(recording, recording.node(function, *map(read, operands))))
+        return list(map(read, self._results))
+
+
+class Symbol(Unread):
+    """A number of a recording. C code requests its value, which records a guard.
+
+    Attributes:
+        recording: The recording.
+        node: Index of its node.
+    """
+
+    __slots__ = ("node", "recording")
+
+    def __init__(self, recording: Recording, node: int):
+        self.recording, self.node = recording, node
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """For code outside the package, which may test for ``int``, the class of its value."""
+        return type(hint_of(self)) if self.recording.is_public else type(self)
+
+    def result(self, function: Callable[..., Any], *operands: Any) -> Any:
+        """Return the symbol that a function computes from operands."""
+        return _of(self.recording, self.recording.node(function, *operands))
+
+    def __bool__(self) -> bool:
+        return self.recording.decide(operator.ne, self, 0)
+
+    def __int__(self) -> int:
+        return int(self.recording.pin(self))
+
+    def __float__(self) -> float:
+        return float(self.recording.pin(self))
+
+    def __hash__(self) -> int:
+        return self.recording.hash_of(self)
+
+    def __repr__(self) -> str:
+        return self.recording.text_of(self, "")
+
+    def __format__(self, spec: str) -> str:
+        return self.recording.text_of(self, spec)
+
+    def __neg__(self) -> Any:
+        return self.result(operator.neg, self)
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __abs__(self) -> Any:
+        return self.result(abs, self)
+
+    def __ceil__(self) -> Any:
+        return self.result(math.ceil, self)
+
+    def __floor__(self) -> Any:
+        return self.result(math.floor, self)
+
+    def __trunc__(self) -> Any:
+        return self.result(math.trunc, self)
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return self.result(round, self, digits)
+
+    def __divmod__(self, other: Any) -> tuple[Any, Any]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> tuple[Any, Any]:
+        return other // self, other % self
+
+
+numbers.Real.register(Symbol)
+
+
+class Size(Symbol):
+    """An integer of a recording."""
+
+    __slots__ = ()
+
+    def __index__(self) -> int:
+        return int(self)
+
+    def bit_length(self) -> Any:
+        """Return the number of bits."""
+        return self.result(int.bit_length, self)
+
+    def __trunc__(self) -> Size:
+        return self
+
+
+numbers.Integral.register(Size)
+
+
+def _of(recording: Recording, node: int) -> Symbol:
+    """Return the symbol of a node."""
+    return (Symbol if type(recording.value(node)) is float else Size)(recording, node)
+
+
+def current() -> Recording | None:
+    """Return the recording of the computation that calls."""
+    return _recording.get()
+
+
+@contextlib.contextmanager
+def inside() -> Iterator[None]:
+    """While it lasts, code of the package runs although a recording is public: strings mention symbols."""
+    recording = _recording.get()
+    if recording is None:
+        yield
+        return
+    before, recording.has_text = recording.has_text, False
+    try:
+        yield
+    finally:
+        recording.has_text = before
+
+
+def is_symbolic(value: object) -> TypeGuard[Any]:
+    """Return whether a value is a symbol."""
+    return isinstance(value, Symbol)
+
+
+def value_of(number: Any) -> Any:
+    """Return a number as a plain one; that of a symbol becomes a guard."""
+    return number.recording.pin(number) if isinstance(number, Symbol) else number
+
+
+def hint_of(number: Any) -> Any:
+    """Return a number as a plain one, without a guard: that of the computation that is recorded."""
+    return number.recording.value(number.node) if isinstance(number, Symbol) else number
+
+
+def needed(values: Sequence[Any]) -> tuple[Any, ...]:
+    """Return numbers that are read later, when those of them that are symbols have other values."""
+    recording = _recording.get()
+    if recording is not None:
+        recording.needed += filter(is_symbolic, values)
+    return tuple(values)
+
+
+def resolved(values: Sequence[Any], known: Mapping[int, Any]) -> tuple[Any, ...]:
+    """Return numbers with the values of those that are symbols, by index of their node."""
+    return tuple([known[number.node] if isinstance(number, Symbol) else number for number in values])
+
+
+def computed(function: Callable[..., float], *operands: Any) -> Any:
+    """Return the number that a pure function gives for operands; a symbol if one of them is, without a decision.
+
+    The function gets plain numbers, here and in replays.
+
+    Args:
+        function: A function of a module.
+        *operands: Numbers, and objects that do not depend on symbols.
+    """
+    recording = _recording_of(operands)
+    return function(*operands) if recording is None else _of(recording, recording.node(function, *operands))
+
+
+def decided(function: Callable[..., Result], *operands: Any, accepts: Callable[..., bool] | None = None) -> Result:
+    """Return the result of a pure function of operands; that other operands give the same becomes the only guard.
+
+    Args:
+        function, *operands: As for ``computed``.
+        accepts: A function of a module that takes a result and other operands and returns whether the result serves
+            for them. It replaces the guard.
+    """
+    recording = _recording_of(operands)
+    result: Result = function(*operands) if recording is None else recording.result_of(function, operands, accepts)
+    return result
+
+
+def _recording_of(operands: Sequence[Any]) -> Recording | None:
+    recordings = (operand.recording for operand in operands if isinstance(operand, Symbol))
+    return next((recording for recording in recordings if not recording.is_over), None)
+
+
+def is_many(size: Any) -> bool:
+    """Return whether a size is greater than 1.
+
+    Symbols count as greater, without a guard: what is right for many elements must be right for one.
+    """
+    return size.recording.is_many(size) if isinstance(size, Symbol) else bool(size > 1)
+
+
+def largest(*values: Any) -> Any:
+    """Return the largest number; among symbols without a decision."""
+    return _chosen(max, values)
+
+
+def smallest(*values: Any) -> Any:
+    """Return the smallest number; among symbols without a decision."""
+    return _chosen(min, values)
+
+
+def _chosen(function: Callable[..., Any], values: Sequence[Any]) -> Any:
+    recording = _recording_of(values)
+    return function(values) if recording is None or len(values) == 1 else computed(function, *values)
+
+
+def settled(text: str) -> str:
+    """Return a text with the values of the symbols that it mentions, which become guards."""
+    recording = _recording.get()
+    if recording is None or "⟪" not in text:
+        return text
+    result, *mentions = text.split("⟪")
+    for mention in mentions:
+        symbol, _, rest = mention.partition("⟫")
+        node, _, spec = symbol.partition(":")
+        result += format(recording.pin(_of(recording, int(node))), spec) + rest
+    return result
+
+
+def _key(operand: Any) -> Any:
+    """Return a key of an operand of a node, which keeps objects alive that it names by identity."""
+    cls = type(operand)
+    if isinstance(operand, Symbol):
+        return Symbol, operand.node
+    return (cls, operand) if cls is int or cls is float or cls is bool else (object, id(operand))
+
+
+def _order(operand: Any) -> Any:
+    """Return a key that sorts the operands of a commutative operator."""
+    return (1, operand.node) if isinstance(operand, Symbol) else (0, operand)
+
+
+# ---- operators of Python ---------------------------------------------------------------------------------------------
+
+
+def _arithmetic(function: Callable[[Any, Any], Any], is_reflected: bool) -> Callable[[Any, Any], Any]:
+    simplify = _SIMPLER.get(function, _never)
+    is_commutative = function in (operator.add, operator.mul)
+
+    def compute(self: Symbol, other: Any) -> Any:
+        if not isinstance(other, numbers.Real):
+            return NotImplemented
+        if self.recording.is_over:
+            return function(other, hint_of(self)) if is_reflected else function(hint_of(self), other)
+        other = _plain(other)
+        left, right = (other, self) if is_reflected else (self, other)
+        if not (isinstance(hint_of(left), float) or isinstance(hint_of(right), float)):
+            simple = simplify(left, right)
+            if simple is not None:
+                return simple
+        if is_commutative and _order(right) < _order(left):
+            left, right = right, left
+        return self.result(function, left, right)
+
+    return compute
+
+
+def _comparison(function: Callable[[Any, Any], bool]) -> Callable[[Any, Any], Any]:
+    def compare(self: Symbol, other: Any) -> Any:
+        if not isinstance(other, numbers.Real):
+            return NotImplemented
+        if self.recording.is_over:
+            return function(hint_of(self), other)
+        other = _plain(other)
+        if isinstance(other, Symbol) and other.node == self.node:
+            return function(0, 0)
+        return self.recording.decide(function, self, other)
+
+    return compare
+
+
+def _plain(operand: Any) -> Any:
+    """Return an operand without the class of a number that is no symbol: NumPy's, for example."""
+    if isinstance(operand, Symbol):
+        return hint_of(operand) if operand.recording.is_over else operand
+    if type(operand) is int or type(operand) is float:
+        return operand
+    return int(operand) if isinstance(operand, numbers.Integral) else float(operand)
+
+
+def _never(left: Any, right: Any) -> None:
+    return None
+
+
+def _is(operand: Any, number: int) -> bool:
+    """Return whether an operand is a certain plain integer."""
+    return type(operand) is int and operand == number
+
+
+def _is_same(left: Any, right: Any) -> bool:
+    """Return whether two operands are one integer, and not 0."""
+    are_symbols = isinstance(left, Symbol) and isinstance(right, Symbol)
+    return are_symbols and left.recording is right.recording and left.node == right.node and bool(left)
+
+
+def _sum(left: Any, right: Any) -> Any:
+    return right if _is(left, 0) else left if _is(right, 0) else None
+
+
+def _difference(left: Any, right: Any) -> Any:
+    return left if _is(right, 0) else None
+
+
+def _product(left: Any, right: Any) -> Any:
+    if _is(left, 0) or _is(right, 0):
+        return 0
+    return right if _is(left, 1) else left if _is(right, 1) else None
+
+
+def _quotient(left: Any, right: Any) -> Any:
+    if _is(right, 1):
+        return left
+    if _is(left, 0):
+        return 0 if right else None
+    return 1 if _is_same(left, right) else None
+
+
+def _remainder(left: Any, right: Any) -> Any:
+    if _is(left, 0):
+        return 0 if right else None
+    return 0 if _is(right, 1) or _is_same(left, right) else None
+
+
+_SIMPLER: Final[dict[Callable[..., Any], Callable[[Any, Any], Any]]] = {
+    operator.add: _sum,
+    operator.sub: _difference,
+    operator.mul: _product,
+    operator.floordiv: _quotient,
+    operator.mod: _remainder,
+}
+"""Results of integer arithmetic that follow from its operands alone; None to record it."""
+
+for _name in ("add", "sub", "mul", "floordiv", "truediv", "mod", "pow", "lshift", "rshift", "and", "or", "xor"):
+    _function = getattr(operator, f"__{_name}__")
+    setattr(Symbol, f"__{_name}__", _arithmetic(_function, False))
+    setattr(Symbol, f"__r{_name}__", _arithmetic(_function, True))
+for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
+    setattr(Symbol, f"__{_name}__", _comparison(getattr(operator, f"__{_name}__")))
