@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
+from dmlgpu.compiler.sizes import recordings
 from dmlgpu.conformance.cases.keys import PROFILES
 from tests.tiers import Tier, describe, select
 
@@ -21,6 +22,8 @@ os.environ["DMLGPU_CACHE"] = "off"  # what the compiler makes is what is tested,
 os.environ["DMLGPU_TUNED"] = "off"  # whatever was tuned on this machine
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in background jobs of shells; tests send it, to children too
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+recordings.raises = True  # sizes that cannot be recorded would only show as slowness
 
 settings.register_profile(
     "dmlgpu", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from dmlgpu.cli.show_kernel import show_kernel
 from dmlgpu.cli.subjects import Subject, compiled_workloads, find_subjects, subject_workload
 from dmlgpu.common.errors import DmlError, InvalidArgument, NotSupported, counted
 from dmlgpu.common.files import file_stem, whole_file
+from dmlgpu.common.timings import Timings
 from dmlgpu.compiler.explain import (
     ExplainedKernel,
     Explanation,
@@ -37,6 +38,7 @@ from dmlgpu.compiler.explain import (
 from dmlgpu.compiler.graph.description import GraphDesc, OperatorNode
 from dmlgpu.compiler.program import RenderedKernel
 from dmlgpu.compiler.program_cache import without_files
+from dmlgpu.compiler.sizes.recordings import failures
 from dmlgpu.compiler.target import AdapterInfo, Policies, Profile, Target
 from dmlgpu.runtime.adapters import target_of
 from dmlgpu.runtime.device import Device
@@ -225,6 +227,10 @@ def _print(explained: Explanation, times: Mapping[str, float], *, full: bool) ->
         print()
         rows = [(part, f"{seconds * 1e3:.1f}") for part, seconds in times.items()]
         tables.table(("compiling", "ms"), rows, right=(1,))
+    if times and failures:
+        print()
+        rows = [(reason, str(count)) for reason, count in sorted(failures.items())]
+        tables.table(("sizes were not recorded", "times"), rows, right=(1,))
 
 
 def _description(desc: OperatorDesc) -> list[tuple[str, str]]:
@@ -324,7 +330,7 @@ def _timings(subject: Subject, info: AdapterInfo, without: Sequence[str], *, pre
     device.remove()
     if taken is None:
         raise NotSupported(f"{info} reports no compile times")
-    return {field.name: getattr(taken, field.name) for field in fields(taken)}
+    return {stage: getattr(taken, stage) for stage in Timings.STAGES}
 
 
 # ---- the reference

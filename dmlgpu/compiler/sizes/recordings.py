@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
+from dmlgpu.common.errors import DmlError
 from dmlgpu.compiler.sizes.symbols import Recording
 
 MAX_RECORDINGS: Final = 8
@@ -26,6 +27,9 @@ MAX_REASONS: Final = 256
 failures: Counter[str] = Counter()
 """Recordings that failed in this process, by reason. They cost time alone: results are computed without recordings."""
 
+raises = False
+"""Whether what no recording should raise is raised, as in tests."""
+
 Recorded = TypeVar("Recorded")
 Result = TypeVar("Result")
 
@@ -38,6 +42,8 @@ def count_failure(error: Exception) -> None:
     """Count a recording that failed."""
     reason = str(error) if isinstance(error, UnrecordableError) else f"{type(error).__name__}: {error}"
     failures[reason if reason in failures or len(failures) < MAX_REASONS else "other reasons"] += 1
+    if raises and not isinstance(error, UnrecordableError | DmlError):
+        raise error
 
 
 class Recordings(Generic[Recorded]):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto
 
 from dmlgpu.common.errors import ModelError
-from dmlgpu.compiler.sizes import is_symbolic, needed
+from dmlgpu.compiler.sizes import computed, is_symbolic, needed
 from dmlgpu.frontends.onnx.node import OnnxNode, slice_extent, slice_range, split_sizes
 from dmlgpu.frontends.onnx.symbolic import array_of, has_symbols, plain_array
 from dmlgpu.frontends.onnx.tensor_proto import CODED, data_type_of
@@ -74,14 +74,16 @@ def _symbolic_results(node: OnnxNode, arrays: Sequence[Any]) -> list[OnnxValue |
         return None
     if node.op_type == "Slice" and not has_symbols(arrays[0]) and _has_symbolic_extent(node, arrays):
         return None
+    kinds = [array.dtype for array in arrays if array is not None and not _is_boolean(array)]
+    dtype = _cast_type(node) if node.op_type == "Cast" else kinds[0]
     function = _SYMBOLIC.get(node.op_type)
-    if node.op_type == "Cast" and _cast_type(node).kind not in "iub":
-        function = None
-    integers = [array for array in arrays if array is not None and array.dtype.kind in "iu"]
-    if function is None or len(integers) + sum(map(_is_boolean, arrays)) < sum(array is not None for array in arrays):
+    if any(kind.kind == "f" for kind in (dtype, *kinds)):
+        is_elementwise = node.op_type in _ELEMENTWISE and dtype.kind != "b"
+        function = _elementwise if is_elementwise else function if node.op_type in _MOVING else None
+    if function is None:
         return _known(node, _results(node, _FUNCTIONS[node.op_type], [plain_array(array) for array in arrays]))
-    dtype = _cast_type(node) if node.op_type == "Cast" else integers[0].dtype
-    results = _results(node, function, [_objects(array) for array in arrays])
+    objects = arrays if function is _elementwise else [_objects(array) for array in arrays]
+    results = _results(node, function, objects)
     return _known(node, [result if _is_boolean(result) else array_of(result, dtype) for result in results])
 
 
@@ -112,18 +114,18 @@ def give_recipes(node: OnnxNode, results: Sequence[OnnxValue | None]) -> None:
     function = _FUNCTIONS[node.op_type]
     node = node.alone()
 
-    def computed(slots: Source) -> list[Array]:
-        arrays: list[Array] | None = slots.late.get(computed)
+    def computed_late(slots: Source) -> list[Array]:
+        arrays: list[Array] | None = slots.late.get(computed_late)
         if arrays is None:
             inputs = [None if recipe is None else _elements(*recipe, slots) for recipe in recipes]
             with np.errstate(all="ignore"):
                 result = function(node, inputs)
-            arrays = slots.late[computed] = result if isinstance(result, list) else [result]
+            arrays = slots.late[computed_late] = result if isinstance(result, list) else [result]
         return arrays
 
     for index, result in enumerate(results):
         if result is not None:
-            result.recipe, result.depth = _output_of(computed, index, result.data_type.numpy), depth
+            result.recipe, result.depth = _output_of(computed_late, index, result.data_type.numpy), depth
 
 
 def _elements(is_bool: bool, recipe: Recipe | None, slots: Source) -> Array:
@@ -132,8 +134,8 @@ def _elements(is_bool: bool, recipe: Recipe | None, slots: Source) -> Array:
     return array.astype(np.bool_) if is_bool else array
 
 
-def _output_of(computed: Callable[[Source], list[Array]], index: int, kind: Any) -> Recipe:
-    return lambda slots: np.asarray(computed(slots)[index]).astype(kind, copy=False)
+def _output_of(results: Callable[[Source], list[Array]], index: int, kind: Any) -> Recipe:
+    return lambda slots: np.asarray(results(slots)[index]).astype(kind, copy=False)
 
 
 def _is_small(value: OnnxValue) -> bool:
@@ -373,7 +375,7 @@ def _is_boolean(array: Any) -> bool:
 
 
 def _objects(array: Any) -> Any:
-    """Convert integers to Python objects, plain or symbolic, so that NumPy computes with Python's operators."""
+    """Convert numbers to Python objects, plain or symbolic, so that NumPy computes with Python's operators."""
     if array is None or _is_boolean(array):
         return array
     return array.numbers if has_symbols(array) else array.astype(object)
@@ -397,14 +399,49 @@ def _cast_symbolic(node: OnnxNode, arrays: Sequence[Any]) -> Array:
     return np.asarray(np.not_equal(arrays[0], 0) if _cast_type(node).kind == "b" else arrays[0])
 
 
-_SAME: Final = (
-    *("Add", "Sub", "Mul", "Neg", "Abs", "Min", "Max", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"),
+def _elementwise(node: OnnxNode, arrays: Sequence[Any]) -> Array:
+    """Return the elements of a function of floats, rounded as NumPy rounds them."""
+    function: Any = _cast_type(node).type if node.op_type == "Cast" else _ELEMENTWISE[node.op_type]
+    dtypes = tuple(array.dtype.type for array in arrays)
+    operands = np.broadcast_arrays(*map(_objects, arrays))
+    result = np.empty(operands[0].shape, object)
+    for index in np.ndindex(result.shape):
+        result[index] = computed(_element, function, dtypes, *(operand[index] for operand in operands))
+    return result
+
+
+def _element(function: Callable[..., Any], dtypes: Sequence[Any], *numbers: float) -> Any:
+    """Return a number that a function of NumPy computes."""
+    with np.errstate(all="ignore"):
+        return function(*(dtype(number) for dtype, number in zip(dtypes, numbers, strict=True))).item()
+
+
+_ELEMENTWISE: Mapping[str, Callable[..., Any]] = {
+    "Add": np.add,
+    "Sub": np.subtract,
+    "Mul": np.multiply,
+    "Div": np.divide,
+    "Neg": np.negative,
+    "Abs": np.abs,
+    "Floor": np.floor,
+    "Ceil": np.ceil,
+    "Sqrt": np.sqrt,
+    "Min": lambda *numbers: np.minimum.reduce(numbers),
+    "Max": lambda *numbers: np.maximum.reduce(numbers),
+    "Cast": np.float32,
+}
+"""Functions of floats that are computed by elements, some of which may depend on sizes."""
+
+_MOVING: Final = (
+    *("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Cast"),
     *("Where", "Identity", "Gather", "Slice", "Split", "Concat", "Squeeze", "Unsqueeze", "Reshape", "Transpose"),
-    *("ReduceProd", "ReduceSum", "ReduceMax", "ReduceMin"),
 )
+"""Functions that compare or move numbers of any type."""
+
+_SAME: Final = ("Add", "Sub", "Mul", "Neg", "Abs", "Min", "Max", "ReduceProd", "ReduceSum", "ReduceMax", "ReduceMin")
 
 _SYMBOLIC: Mapping[str, Function] = {
-    **{name: _FUNCTIONS[name] for name in _SAME},
+    **{name: _FUNCTIONS[name] for name in (*_MOVING, *_SAME)},
     "Div": _divide_symbolic,
     "Cast": _cast_symbolic,
 }

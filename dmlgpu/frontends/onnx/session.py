@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
 from dmlgpu.common.timings import Timings
+from dmlgpu.compiler.sizes.recordings import failures
 from dmlgpu.frontends.onnx.mapping import TIME_LIMIT, MapOptions, MappedSession, map_session
 from dmlgpu.frontends.onnx.model import Declared, OnnxModel, Source, check_supported, read
 from dmlgpu.frontends.onnx.placement import Placement
@@ -241,9 +242,13 @@ class Session:
         compiled = [timings for operator in list(self._weights.users) if (timings := operator.timings) is not None]
         if not compiled:
             return None
-        names = [field.name for field in fields(Timings)]
-        sums = {name: sum(getattr(timings, name) for timings in compiled) for name in names}
-        return Timings(**sums | {"planning": sums["planning"] + self._weights.translating})
+        return Timings(
+            planning=sum(timings.planning for timings in compiled) + self._weights.translating,
+            rendering=sum(timings.rendering for timings in compiled),
+            driver=sum(timings.driver for timings in compiled),
+            upload=sum(timings.upload for timings in compiled),
+            unrecorded=tuple(failures),
+        )
 
     @property
     def bound(self) -> Mapping[str, Tensor]:

@@ -1,4 +1,4 @@
-"""Small integer tensors whose elements are expressions of input sizes.
+"""Small tensors whose elements are expressions of input sizes.
 
 A ``SymbolicArray`` stands for an array in ``OnnxValue.array``. Shape arithmetic (``host``) computes with the
 expressions. Other readers of the elements get plain numbers, and the translation is valid only for these.
@@ -18,10 +18,10 @@ Array = NDArray[Any]
 
 
 class SymbolicArray:
-    """An array of integers, some of them symbolic.
+    """An array of numbers, some of them symbolic.
 
     Args:
-        numbers: The integers, as an object array.
+        numbers: The numbers, as an object array.
         dtype: Their NumPy dtype.
     """
 
@@ -57,8 +57,11 @@ class SymbolicArray:
 
 
 def array_of(numbers: Any, dtype: Any) -> Any:
-    """Return integers as an array; a ``SymbolicArray`` if some are symbolic and all fit the dtype."""
-    objects, limits = np.asarray(numbers, object), np.iinfo(dtype)
+    """Return numbers as an array; a ``SymbolicArray`` if some are symbolic and all fit the dtype."""
+    objects = np.asarray(numbers, object)
+    if np.dtype(dtype).kind == "f":
+        return SymbolicArray(objects, dtype) if any(map(is_symbolic, objects.flat)) else objects.astype(dtype)
+    limits = np.iinfo(dtype)
     symbolic: list[Any] = [number for number in objects.flat if is_symbolic(number)]
     if symbolic and (limits.bits == 64 or all(limits.min <= number <= limits.max for number in symbolic)):
         return SymbolicArray(objects, dtype)

@@ -15,6 +15,7 @@ from dmlgpu.cli.subjects import TAKEN, find_subjects
 from dmlgpu.common.timings import Timings
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.graph.description import GraphDesc
+from dmlgpu.compiler.sizes.recordings import failures
 from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import AdapterInfo, Profile, Target
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
@@ -452,6 +453,9 @@ def test_timings_are_those_of_the_compiled_operator(monkeypatch: pytest.MonkeyPa
     done = run_here("show", GATHER, "-a", "numpy", "--timings")
     rows = "planning   250.0\nrendering    0.0\ndriver       1.5\nupload       0.0\n"
     assert done.stdout.endswith(f"\n\ncompiling     ms\n{rows}")
+    monkeypatch.setitem(failures, "random numbers", 2)
+    done = run_here("show", GATHER, "-a", "numpy", "--timings")
+    assert done.stdout.endswith("\n\nsizes were not recorded  times\nrandom numbers               2\n")
     (entry,) = json.loads(run_here("show", GATHER, "-a", "numpy", "--timings", "--json").stdout)["shown"]
     assert entry["timings"] == {"planning": 0.25, "rendering": 0.0, "driver": 0.0015, "upload": 0.0}
 

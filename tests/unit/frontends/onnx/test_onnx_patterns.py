@@ -228,6 +228,28 @@ def halves() -> onnx.ModelProto:
     return graph_of(nodes, {"x": (FLOAT, ["batch", "length", 4])}, weights)
 
 
+def halved() -> onnx.ModelProto:
+    """Return a model that takes half as many rows as there are, computed in floats as exporters of PyTorch do."""
+    nodes = [
+        node("Shape", ["x"], ["sizes"]),
+        node("Slice", ["sizes", "one", "two"], ["length"]),
+        node("Cast", ["length"], ["real"], to=FLOAT),
+        node("Mul", ["real", "half"], ["product"]),
+        node("Concat", ["product", "half"], ["pair"], axis=0),
+        node("Gather", ["pair", "zero"], ["first"], axis=0),
+        node("Div", ["first", "tenth"], ["quotient"]),
+        node("Mul", ["quotient", "tenth"], ["again"]),
+        node("Max", ["again", "half"], ["largest"]),
+        node("Floor", ["largest"], ["floored"]),
+        node("Cast", ["floored"], ["rows"], to=INT64),
+        node("Max", ["rows", "one"], ["end"]),
+        node("Slice", ["x", "zero", "end", "one"], ["y"]),
+    ]
+    integers = {"zero": np.array([0]), "one": np.array([1]), "two": np.array([2])}
+    floats = {"half": np.array([0.5], np.float32), "tenth": np.array([0.1], np.float32)}
+    return graph_of(nodes, {"x": (FLOAT, ["batch", "length", 4])}, integers | floats)
+
+
 def clipped() -> onnx.ModelProto:
     """Return a model that takes at most five elements."""
     nodes = [node("Slice", ["x", "start", "end", "axes"], ["y"])]
@@ -262,6 +284,7 @@ MODELS = {
     "positions": positions,
     "embedded": embedded,
     "halves": halves,
+    "halved": halved,
     "clipped": clipped,
     "attention": attention,
 }
