@@ -173,18 +173,18 @@ class NamedSizes(Recording):
 
     # ---- other sizes ------------------------------------------------------------------------------------------------
 
-    def replayed(self, results: Sequence[Any]) -> Replay:
-        """Return a replay that computes results for values of the symbols, followed by outcomes of ``general``."""
-        return Replay(self.nodes, self.guards, [*results, *(Symbol(self, node) for node in self.general)])
+    def replayed(self, results: Any) -> Replay:
+        """Return a replay that computes results for values of the symbols, and the outcomes of ``general``."""
+        return Replay(self.nodes, self.guards, (results, [Symbol(self, node) for node in self.general]))
 
     def broken(self, values: Sequence[int]) -> Iterator[str]:
         """Yield the conditions that do not hold for values of the symbols, in order."""
         for guard, outcome in self.guards.items():
             try:
-                actual = Replay(self.nodes, {}, [Symbol(self, guard)])(values)
+                actual = Replay(self.nodes, {}, Symbol(self, guard))(values)
             except ArithmeticError:  # after one that does not hold
                 return
-            if actual != (outcome,):
+            if actual is not outcome:
                 yield self.condition(guard)
 
 

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import hashlib
 import threading
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,23 +37,17 @@ class RecordedNetwork:
         recording: The recording.
 
     Attributes:
-        integers: Of the network, plain or symbolic.
+        sized: The network for the symbols. Replays of the recording return it for their values.
+        varying: Places of the integers that are symbols.
     """
 
     def __init__(self, network: Network, recording: Recording):
         self._network = network
-        self.integers = integers_of(network)
-        self._replay = Replay(recording.nodes, {}, self.integers)
+        integers = structure_of(network)[1]
+        self.sized = SizedNetwork(self, recording.symbols, integers)
+        self.varying = [place for place, integer in enumerate(integers) if is_symbolic(integer)]
+        self._replay = Replay(recording.nodes, {}, integers)
         self._plans: dict[Hashable, list[PlannedNetwork]] = {}
-
-    def sized(self, values: Sequence[int], integers: Sequence[int]) -> SizedNetwork:
-        """Return the network for values of the symbols, from which its integers follow."""
-        return SizedNetwork(self, values, integers)
-
-    @property
-    def varying(self) -> list[int]:
-        """Places of the integers that are symbols."""
-        return [place for place, integer in enumerate(self.integers) if is_symbolic(integer)]
 
     def with_integers(self, integers: Iterable[Any]) -> Network:
         """Return the network with other integers, which are not checked."""
@@ -87,8 +81,8 @@ class RecordedNetwork:
             try:
                 recording = Recording(values)
                 with recording.active():
-                    integers = self._replay.on(recording)
-                    plan = PlannedNetwork(self.with_integers(integers), recording, target, disabled)
+                    network = self.with_integers(self._replay.on(recording))
+                    plan = PlannedNetwork(network, recording, target, disabled)
                 plans.insert(0, plan)
                 del plans[MAX_RECORDINGS:]
                 return plan.program(values)
@@ -108,8 +102,8 @@ class SizedNetwork:
     """
 
     recorded: RecordedNetwork
-    values: Sequence[int]
-    integers: Sequence[int]
+    values: Sequence[Any]
+    integers: Sequence[Any]
 
     @functools.cached_property
     def network(self) -> Network:
@@ -150,13 +144,9 @@ kinds: Final = NetworkKinds()
 """Of this process."""
 
 
-def integers_of(network: Network) -> list[Any]:
-    """Return the integers of a network: sizes, strides, bytes, attributes."""
-    return structure_of(network)[1]
-
-
 def structure_of(network: Network) -> tuple[Hashable, list[Any]]:
-    """Return all of a network but its integers, and these. Networks with equal structures have as many."""
+    """Return all of a network but its integers, and these: sizes, strides, bytes, attributes. Networks with equal
+    structures have as many."""
     kind: list[Hashable] = [network.name, network.initial, network.outputs]
     kind += [hashlib.sha256(data).digest() for data in network.constants]
     integers: list[Any] = []
@@ -170,7 +160,8 @@ def structure_of(network: Network) -> tuple[Hashable, list[Any]]:
             integers.append(part)
         elif cls is TensorDesc:
             kind.extend((part.data_type, part.flags, len(part.sizes), part.strides is None))
-            integers.extend(tensor_integers(part))
+            integers.extend((*part.sizes, *part.element_strides, part.byte_size))
+            integers.append(part.guaranteed_base_offset_alignment)
         elif cls is tuple:
             kind.append(len(part))
             for item in part:
@@ -191,17 +182,6 @@ def structure_of(network: Network) -> tuple[Hashable, list[Any]]:
         kind.append((node.name, node.inputs))
         flatten(node.desc)
     return tuple(kind), integers
-
-
-def tensor_integers(desc: TensorDesc) -> tuple[int, ...]:
-    """Return the integers of a tensor: sizes, strides, bytes, alignment."""
-    return *desc.sizes, *desc.element_strides, desc.byte_size, desc.guaranteed_base_offset_alignment
-
-
-def with_tensor_integers(desc: TensorDesc, integers: Iterator[int]) -> TensorDesc:
-    """Return a tensor with the next integers in place of its own, in the order of ``tensor_integers``."""
-    tensor: TensorDesc = _Rebuilding(integers).of(desc)
-    return tensor
 
 
 @functools.cache  # bounded by the classes of descriptions

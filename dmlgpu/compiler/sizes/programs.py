@@ -51,14 +51,14 @@ class PlannedNetwork:
             if desc is not None and desc.owned_by_dml
         }
         self._steps: list[tuple[Abstract, bool]] = []
-        numbers: list[Any] = []
+        numbers: list[list[Any]] = []
         keys: dict[Hashable, Hashable] = {}  # equal ones are one, which is compared by identity
         for is_initial, steps_of_plan in ((True, plan.initialization), (False, plan.steps)):
             for step in steps_of_plan:
                 each, own = abstract(step)
                 each = replace(each, key=keys.setdefault(each.key, each.key))
                 self._steps.append((each, is_initial))
-                numbers += own
+                numbers.append(own)
         self._replay = recording.replay(numbers)
         self._operator, self._constants = plan.operator, network.bound_constants
         self._copies: dict[int, tuple[Allocation, list[Group]]] = {}
@@ -72,16 +72,13 @@ class PlannedNetwork:
         numbers = self._replay(values)
         if numbers is None:
             return None
-        begin = 0
         executed: list[Group] = []
         initial: list[Group] = []
         known: dict[Hashable, ScheduledStep] = {}
-        for step, is_initial in self._steps:
-            end = begin + step.count
-            groups = self._recorded.groups(step, is_initial, numbers[begin:end], known)
+        for (step, is_initial), own in zip(self._steps, numbers, strict=True):
+            groups = self._recorded.groups(step, is_initial, own, known)
             executed += groups[0]
             initial += groups[1]
-            begin = end
         return self._assembled(executed, initial)
 
     def _assembled(self, executed: list[Group], initial: list[Group]) -> Program:

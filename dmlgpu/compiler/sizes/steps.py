@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.compiler.graph.compiler import schedule_named
 from dmlgpu.compiler.plan import Allocation, PlanBinding, Role
-from dmlgpu.compiler.program import Copy, KernelSource, RenderedKernel, Slot
+from dmlgpu.compiler.program import RenderedKernel, Slot
 from dmlgpu.compiler.schedule.memory import MemoryLayout
 from dmlgpu.compiler.schedule.scheduling import bytes_of
 from dmlgpu.compiler.schedule.steps.base import AnyScheduled, ScheduledRepeat, in_turns
@@ -39,8 +39,7 @@ _LABEL: Final = "\0"
 """Stands for the label of a step in those of its kernels."""
 
 Resource = tuple[Role, "int | Allocation"]
-Recorded = TypeVar("Recorded")
-Result = TypeVar("Result")
+Recorded = TypeVar("Recorded", "StepSchedule", "StepKernels")
 
 
 @dataclass(frozen=True)
@@ -49,13 +48,11 @@ class Abstract:
 
     Attributes:
         key: Equal for steps that differ in nothing else.
-        count: Of its numbers.
         resources: What it binds, in order of first use.
         step: The step, with placeholders for numbers and resources.
     """
 
     key: Hashable
-    count: int
     resources: tuple[Resource, ...]
     step: Any
 
@@ -84,7 +81,7 @@ def abstract(step: Any, *, pins: bool = False) -> tuple[Abstract, list[Any]]:
     """
     visit = _Visit(lambda _: _PLACEHOLDER, pins)
     rebuilt = visit.of(step)
-    return Abstract(_Key(tuple(visit.key)), len(visit.numbers), tuple(visit.resources), rebuilt), visit.numbers
+    return Abstract(_Key(tuple(visit.key)), tuple(visit.resources), rebuilt), visit.numbers
 
 
 _NUMBERS: Final = {ScheduledRepeat: frozenset({"advances"})}
@@ -215,9 +212,9 @@ class StepSchedule:
         target: The compile target.
 
     Attributes:
-        executed, initial: KernelStep steps.
+        entries: The scheduled steps, and whether each is of the initialization.
         allocations: Count of the allocations of the schedule.
-        replay: Computes the numbers of all scheduled steps.
+        replay: Computes the numbers of each scheduled step.
 
     Raises:
         NotSupported: If the adapter lacks what the step needs.
@@ -231,38 +228,22 @@ class StepSchedule:
                 steps = steps.as_initialization
             places = {binding.index: place for place, binding in enumerate(visit.bindings)}
             known = len(places)
-            numbers: list[Any] = []
+            numbers: list[list[Any]] = []
 
             def entered(scheduled: AnyScheduled) -> ScheduledEntry:
                 each, own = abstract(scheduled, pins=True)
-                numbers.extend(own)
+                numbers.append(own)
                 resources = tuple(places.setdefault(index, len(places)) for _, index in each.resources)
                 labels = [settled(kernel.label) for kernel, _ in in_turns([scheduled])]
                 return ScheduledEntry(each, resources, labels)
 
-            self.executed = [entered(scheduled) for scheduled in steps.steps]
-            self.initial = [entered(scheduled) for scheduled in steps.initialization]
+            self.entries = [
+                (is_once, entered(scheduled))
+                for is_once, several in enumerate((steps.steps, steps.initialization))
+                for scheduled in several
+            ]
             self.allocations = len(places) - known
             self.replay = recording.replay(numbers)
-
-
-@dataclass(frozen=True)
-class _Kernel:
-    """A kernel of ``StepKernels``.
-
-    Attributes:
-        suffix: Of its label.
-        source: Its body and interface.
-        slots: Per slot role and resource, and whether it is continued.
-        parameters: Their count.
-        copied: Slots between which it copies, and whether a copy is preferred; None if it is no copy.
-    """
-
-    suffix: str
-    source: KernelSource
-    slots: tuple[tuple[Role, int, bool], ...]
-    parameters: int
-    copied: tuple[int, int, bool] | None
 
 
 class StepKernels:
@@ -273,12 +254,14 @@ class StepKernels:
         values: Of its numbers.
         target: The compile target.
 
+    Attributes:
+        replay: Returns the kernels as an ``UnboundGroup``.
+
     Raises:
         NotSupported: If the adapter lacks what the step needs.
     """
 
     def __init__(self, step: Abstract, values: Sequence[Any], target: Target):
-        self._is_special = target.policies.specialized
         symbolic, visit, recording = _symbolic(step, values)
         places = {binding: place for place, binding in enumerate(visit.bindings)}
         lanes = itertools.cycle([kernel.lanes for kernel, _ in in_turns([symbolic])])
@@ -286,50 +269,28 @@ class StepKernels:
         def place(binding: PlanBinding) -> int:
             return places[replace(binding, offset=0)]
 
-        results: list[Any] = []
         kernels = []
         with recording.active():
-            for kernel in kernels_of(symbolic, "", Sources(target, target.moves_doubles)):
-                for binding, part in kernel.slots:
-                    results += (binding.offset + part.offset, part.size)
-                results += (*kernel.grid, *kernel.parameters)
-                copy = kernel.copy
-                if copy is not None:
-                    results += (copy.source_offset, copy.destination_offset, copy.size)
-                slots = tuple((binding.role, place(binding), part.is_continued) for binding, part in kernel.slots)
-                count = len(kernel.parameters)
-                copied = None if copy is None else (copy.source, copy.destination, copy.preferred)
-                width = next(lanes)
-                kernels.append(_Kernel(f" x{width}" if width > 1 else "", kernel.source, slots, count, copied))
-            bound = tuple(bytes_of(symbolic))
-            results += [end for _, end in bound]
-            self._replay = recording.replay(results)
-        self._kernels, self._bound = kernels, tuple((binding.role, place(binding)) for binding, _ in bound)
-
-    def unbound(self, values: Sequence[Any], labels: Sequence[str]) -> UnboundGroup | None:
-        """Return the kernels of a scheduled step; None if they are not right for its numbers.
-
-        Args:
-            values: Its numbers.
-            labels: Of its kernels, which repeat in turns, with ``_LABEL`` for that of the step.
-        """
-        results = self._replay(values)
-        if results is None:
-            return None
-        numbers = iter(results)
-        kernels = []
-        for kernel, label in zip(self._kernels, itertools.cycle(labels), strict=False):
-            slots = tuple([Slot(role, 0, next(numbers), next(numbers), more) for role, _, more in kernel.slots])
-            grid = next(numbers), next(numbers), next(numbers)
-            parameters = tuple(itertools.islice(numbers, kernel.parameters))
-            copy = None
-            if kernel.copied is not None:
-                source, destination, preferred = kernel.copied
-                copy = Copy(source, next(numbers), destination, next(numbers), next(numbers), preferred)
-            text = f"{label}{kernel.suffix}"
-            rendered = RenderedKernel(text, kernel.source, slots, grid, (), parameters, copy, self._is_special)
-            kernels.append((rendered, [place for _, place, _ in kernel.slots]))
-        return UnboundGroup(kernels, [(role, place, next(numbers)) for role, place in self._bound])
+            for kernel, width in zip(
+                kernels_of(symbolic, "", Sources(target, target.moves_doubles)), lanes, strict=False
+            ):
+                slots = tuple(
+                    Slot(binding.role, 0, binding.offset + part.offset, part.size, part.is_continued)
+                    for binding, part in kernel.slots
+                )
+                rendered = RenderedKernel(
+                    f" x{width}" if width > 1 else "",
+                    kernel.source,
+                    slots,
+                    kernel.grid,
+                    (),
+                    kernel.parameters,
+                    kernel.copy,
+                    target.policies.specialized,
+                )
+                kernels.append((rendered, [place(binding) for binding, _ in kernel.slots]))
+            bound = [(binding.role, place(binding), end) for binding, end in bytes_of(symbolic)]
+            self.replay = recording.replay(UnboundGroup(kernels, bound))
 
 
 class UnboundGroup(NamedTuple):
@@ -343,10 +304,19 @@ class UnboundGroup(NamedTuple):
     kernels: list[tuple[RenderedKernel, list[int]]]
     bound: list[tuple[Role, int, int]]
 
-    def of(self, label: str, resources: Sequence[int | Allocation]) -> Group:
-        """Return the kernels of a step with resources."""
-        kernels = [(kernel, [resources[place] for place in places]) for kernel, places in self.kernels]
-        return Group(label, kernels, [(role, resources[place], end) for role, place, end in self.bound])
+    def of(self, label: str, labels: Sequence[str], resources: Sequence[int | Allocation]) -> Group:
+        """Return the kernels of a step with resources.
+
+        Args:
+            label: Of the step.
+            labels: Of its kernels, which repeat in turns, with ``_LABEL`` for that of the step.
+            resources: What it binds.
+        """
+        kernels = [
+            (replace(kernel, label=text.replace(_LABEL, label) + kernel.label), [resources[place] for place in places])
+            for (kernel, places), text in zip(self.kernels, itertools.cycle(labels), strict=False)
+        ]
+        return Group(kernels, [(role, resources[place], end) for role, place, end in self.bound])
 
 
 class ScheduledStep(NamedTuple):
@@ -354,23 +324,21 @@ class ScheduledStep(NamedTuple):
 
     Attributes:
         allocations: Count of its own allocations, which follow its resources.
-        groups: Whether each is of the initialization, the places of its resources, and its kernels.
+        groups: Whether each is of the initialization, its entry, and its kernels.
     """
 
     allocations: int
-    groups: list[tuple[int, Sequence[int], UnboundGroup]]
+    groups: list[tuple[int, ScheduledEntry, UnboundGroup]]
 
 
 class Group(NamedTuple):
     """The kernels of a scheduled step, whose allocations have no place yet.
 
     Attributes:
-        label: Of the step.
-        kernels: With the resource of each slot; in their labels, ``_LABEL`` stands for that of the step.
+        kernels: With the resource of each slot.
         bound: The resources that they bind, and up to which byte.
     """
 
-    label: str
     kernels: list[tuple[RenderedKernel, list[int | Allocation]]]
     bound: list[tuple[Role, int | Allocation, int]]
 
@@ -393,10 +361,7 @@ class Group(NamedTuple):
                     slots.append(Slot(role, 0, arena.offsets[index] + slot.offset, slot.size, slot.is_continued))
                 else:
                     slots.append(Slot(role, index, slot.offset, slot.size, slot.is_continued))
-            label = f"{operator} {kernel.label.replace(_LABEL, self.label)}"
-            yield RenderedKernel(
-                label, kernel.source, tuple(slots), kernel.grid, (), kernel.parameters, kernel.copy, kernel.is_special
-            )
+            yield replace(kernel, label=f"{operator} {kernel.label}", slots=tuple(slots))
 
 
 class StepRecordings:
@@ -432,55 +397,47 @@ class StepRecordings:
         resources: list[int | Allocation] = [index for _, index in step.resources]
         resources += [Allocation(step.step.label) for _ in range(scheduled.allocations)]
         groups: tuple[list[Group], list[Group]] = [], []
-        for is_once, places, unbound in scheduled.groups:
-            groups[is_once].append(unbound.of(step.step.label, [resources[place] for place in places]))
+        for is_once, entry, unbound in scheduled.groups:
+            groups[is_once].append(
+                unbound.of(step.step.label, entry.labels, [resources[place] for place in entry.resources])
+            )
         return groups
 
     def _scheduled(self, step: Abstract, is_initial: bool, values: Sequence[Any]) -> ScheduledStep:
         schedule, numbers = _matching(
             self._schedules,
             (step.key, is_initial),
-            lambda each: each.replay(values),
+            values,
             lambda: StepSchedule(step, is_initial, values, self._target),
         )
-        begin = 0
-        groups: list[tuple[int, Sequence[int], UnboundGroup]] = []
-        for is_once, entries in enumerate((schedule.executed, schedule.initial)):
+        groups: list[tuple[int, ScheduledEntry, UnboundGroup]] = []
+        for (is_once, entry), own in zip(schedule.entries, numbers, strict=True):
             target = self._target.general if is_once else self._target
-            for scheduled, places, labels in entries:
-                end = begin + scheduled.count
-                own = numbers[begin:end]
-                _, unbound = _matching(
-                    self._kernels,
-                    (scheduled.key, is_once),
-                    lambda each: each.unbound(own, labels),  # noqa: B023
-                    lambda: StepKernels(scheduled, own, target),  # noqa: B023
-                )
-                groups.append((is_once, places, unbound))
-                begin = end
+            _, unbound = _matching(
+                self._kernels,
+                (entry.step.key, is_once),
+                own,
+                lambda: StepKernels(entry.step, own, target),  # noqa: B023
+            )
+            groups.append((is_once, entry, unbound))
         return ScheduledStep(schedule.allocations, groups)
 
 
 def _matching(
-    cache: Cache[Hashable, list[Recorded]],
-    key: Hashable,
-    use: Callable[[Recorded], Result | None],
-    record: Callable[[], Recorded],
-) -> tuple[Recorded, Result]:
-    """Return what was recorded for a key, and what it is used for; recorded if nothing is right for that."""
+    cache: Cache[Hashable, list[Recorded]], key: Hashable, values: Sequence[Any], record: Callable[[], Recorded]
+) -> tuple[Recorded, Any]:
+    """Return what was recorded for a key, and its replay for values; recorded if the guards of no recording hold."""
     variants = cache.get(key)
     if variants is None:
         variants = []
-    for number, variant in enumerate(variants):
-        result = use(variant)
+    for index, variant in enumerate(variants):
+        result = variant.replay(values)
         if result is not None:
-            if number:
-                variants.insert(0, variants.pop(number))
+            if index:
+                variants.insert(0, variants.pop(index))
             return variant, result
     recorded = record()
-    result = use(recorded)
-    assert result is not None
     variants.insert(0, recorded)
     del variants[MAX_VARIANTS:]
     cache.put(key, variants, len(variants))
-    return recorded, result
+    return recorded, recorded.replay(values)

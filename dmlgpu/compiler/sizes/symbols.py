@@ -8,6 +8,7 @@ do the same for these, and a ``Replay`` computes its results without running it.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import numbers
 import operator
@@ -139,11 +140,11 @@ class Recording:
             return format(self.pin(symbol), spec)
         return f"⟪{symbol.node}:{spec}⟫" if spec else f"⟪{symbol.node}⟫"
 
-    def replay(self, results: Sequence[Any], *, known: int = 0) -> Replay:
+    def replay(self, results: Any, *, known: int = 0) -> Replay:
         """Return a replay that computes results for other values of the symbols. Ends the recording.
 
         Args:
-            results: Symbols and plain numbers.
+            results: As of ``Replay``.
             known: Number of guards, from the first on, that need no test.
         """
         self._is_complete = True
@@ -151,7 +152,7 @@ class Recording:
 
 
 class Replay:
-    """Computes numbers from values of symbols, if the guards hold.
+    """Computes results from values of symbols, if the guards hold.
 
     Guards are tested in the order in which they were recorded, and before what was computed after them: up to the first
     that fails, all that the recorded computation did is defined.
@@ -159,16 +160,11 @@ class Replay:
     Args:
         nodes: Nodes of the recording.
         guards: Outcomes that are tested, by node.
-        results: What is computed.
+        results: What is computed: tuples, lists and dataclasses with symbols in them.
     """
 
-    def __init__(
-        self,
-        nodes: Sequence[Operation],
-        guards: Mapping[int, bool],
-        results: Sequence[Any],
-    ):
-        needed = set(guards) | {result.node for result in results if is_symbolic(result)}
+    def __init__(self, nodes: Sequence[Operation], guards: Mapping[int, bool], results: Any):
+        needed = set(guards) | {symbol.node for symbol in symbols_in(results)}
         pending = [*needed]
         while pending:
             for operand in nodes[pending.pop()][1]:
@@ -182,7 +178,7 @@ class Replay:
         def place_of(value: Any) -> int:
             if is_symbolic(value):
                 return places[value.node]
-            self._constants.append(hint_of(value))
+            self._constants.append(value)
             return -len(self._constants)
 
         self._steps: list[tuple[Callable[..., Any], tuple[int, ...], bool | None]] = []
@@ -191,10 +187,10 @@ class Replay:
             assert function is not None
             self._steps.append((function, tuple(map(place_of, operands)), guards.get(node)))
             places[node] = len(symbols) + len(self._steps) - 1
-        self._results = [place_of(result) for result in results]
+        self._results = _builder(results, place_of)
         self._constants.reverse()
 
-    def __call__(self, values: Sequence[int]) -> tuple[Any, ...] | None:
+    def __call__(self, values: Sequence[int]) -> Any:
         """Return the results for values of the symbols; None if a guard does not hold."""
         table = [*values]
         constants = self._constants
@@ -207,9 +203,9 @@ class Replay:
             if outcome is not None and bool(result) is not outcome:
                 return None
             table.append(result)
-        return tuple(map(read, self._results))
+        return self._results(read)
 
-    def on(self, recording: Recording) -> list[Any]:
+    def on(self, recording: Recording) -> Any:
         """Return the results as computed from the symbols of another recording. Guards are not tested."""
         table: list[Any] = [*recording.symbols]
 
@@ -218,7 +214,42 @@ class Replay:
 
         for function, operands, _ in self._steps:
             table.append(_of(recording, recording.node(function, *map(read, operands))))
-        return list(map(read, self._results))
+        return self._results(read)
+
+
+def symbols_in(part: Any) -> Iterator[Symbol]:
+    """Yield the symbols in tuples, lists and dataclasses."""
+    if isinstance(part, Symbol):
+        yield part
+    elif isinstance(part, tuple | list):
+        for item in part:
+            yield from symbols_in(item)
+    elif dataclasses.is_dataclass(part) and not isinstance(part, type):
+        for field in dataclasses.fields(part):
+            yield from symbols_in(getattr(part, field.name))
+
+
+def _builder(part: Any, place_of: Callable[[Any], int]) -> Callable[[Callable[[int], Any]], Any]:
+    """Return a function that builds a part again, with what it reads from places instead of symbols."""
+    cls: Any = type(part)
+    if isinstance(part, Symbol) or next(symbols_in(part), None) is None:
+        place = place_of(part)
+        return lambda read: read(place)
+    if isinstance(part, tuple | list):
+        make = getattr(cls, "_make", cls)
+        if all(isinstance(item, Symbol | int | float) for item in part):
+            places = [place_of(item) for item in part]
+            return lambda read: make(map(read, places))
+        items = [_builder(item, place_of) for item in part]
+        return lambda read: make([build(read) for build in items])
+    fields = [(field.name, _builder(getattr(part, field.name), place_of)) for field in dataclasses.fields(part)]
+
+    def build(read: Callable[[int], Any]) -> Any:
+        instance = object.__new__(cls)
+        instance.__dict__.update([(name, build_field(read)) for name, build_field in fields])
+        return instance
+
+    return build
 
 
 class Symbol(Unread):

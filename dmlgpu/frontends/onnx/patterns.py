@@ -142,18 +142,14 @@ class SegmentPattern:
         self._sized: WeakValueDictionary[tuple[int, ...], SizedSegment] = WeakValueDictionary()
 
     def sized(
-        self,
-        values: Sequence[int],
-        integers: Sequence[int],
-        sizes: Sequence[tuple[int, ...]],
-        translated: Callable[[], RunStage],
+        self, network: SizedNetwork, sizes: Sequence[tuple[int, ...]], translated: Callable[[], RunStage]
     ) -> SizedSegment:
         """Return the segment for some sizes; arguments are those of ``SizedSegment``. Equal integers give the same
         object, since a segment may not depend on all sizes and outcomes."""
-        key = tuple(integers)
+        key = tuple(network.integers)
         segment = self._sized.get(key)
         if segment is None:
-            segment = self._sized[key] = SizedSegment(self, self.network.sized(values, integers), sizes, translated)
+            segment = self._sized[key] = SizedSegment(self, network, sizes, translated)
         return segment
 
 
@@ -183,14 +179,10 @@ class StagePattern:
     def __init__(self, stage: RunStage, recording: Recording, known: int):
         self._stage = stage
         self._segment = segment = None if stage.segment is None else SegmentPattern(stage.segment, recording)
-        integers, sizes = ([], []) if segment is None else (segment.network.integers, segment.sizes)
-        numbers: list[Any] = []
-        self._parts = []
-        for part in (integers, *(output.shape for output in stage.outputs), *sizes, recording.needed):
-            self._parts.append(slice(len(numbers), len(numbers) + len(part)))
-            numbers += part
         self._needed = [symbol.node for symbol in recording.needed]
-        self._replay = recording.replay(numbers, known=known)
+        network, sizes = (None, []) if segment is None else (segment.network.sized, segment.sizes)
+        shapes = [output.shape for output in stage.outputs]
+        self._replay = recording.replay((network, sizes, shapes, list(recording.needed)), known=known)
 
     def fits(self, values: Sequence[int]) -> bool:
         """Return whether the stage is valid for values of the symbols, given that earlier stages are."""
@@ -203,13 +195,13 @@ class StagePattern:
             values: The values.
             translate: Returns the translation for these sizes.
         """
-        numbers = self._replay(values)
-        if numbers is None:
+        results = self._replay(values)
+        if results is None:
             return None
-        integers, *parts, needed = [numbers[part] for part in self._parts]
-        count, translated = len(self._stage.outputs), cache(translate)
-        segment = None if self._segment is None else self._segment.sized(values, integers, parts[count:], translated)
-        outputs = zip(self._stage.outputs, parts, strict=False)
+        network, sizes, shapes, needed = results
+        translated = cache(translate)
+        segment = None if self._segment is None else self._segment.sized(network, sizes, translated)
+        outputs = zip(self._stage.outputs, shapes, strict=True)
         return SizedStage(
             segment,
             self._stage.action,

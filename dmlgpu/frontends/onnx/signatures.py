@@ -11,6 +11,7 @@ import onnx.defs
 from onnx import NodeProto, helper, numpy_helper, shape_inference
 
 from dmlgpu.catalog.enums import DataType
+from dmlgpu.compiler.sizes import value_of
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.operators import ML
 from dmlgpu.frontends.onnx.registry import Result
@@ -231,7 +232,7 @@ def inferred(
     for name, value in zip(names, values, strict=True):
         if value is None:
             continue
-        infos.append(helper.make_tensor_value_info(name, value.element, value.shape))
+        infos.append(helper.make_tensor_value_info(name, value.element, [*map(value_of, value.shape)]))
         if value.array is not None and value.array.size <= _MAX_INFERRED and value.data_type.bits >= 8:
             known.append(numpy_helper.from_array(np.array(value.host_array), name))
     ends = [helper.make_empty_tensor_value_info(name) for name in outputs]

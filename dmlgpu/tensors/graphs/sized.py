@@ -17,7 +17,7 @@ from dmlgpu.compiler.graph.description import GraphDesc, OperatorNode
 from dmlgpu.compiler.graph.resolve import check_nodes, resolve
 from dmlgpu.compiler.sizes import is_symbolic
 from dmlgpu.compiler.sizes.named import NamedSizes
-from dmlgpu.compiler.sizes.networks import RecordedNetwork, SizedNetwork, tensor_integers, with_tensor_integers
+from dmlgpu.compiler.sizes.networks import RecordedNetwork, SizedNetwork
 from dmlgpu.compiler.sizes.symbols import Symbol
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.operator import CompiledOperator
@@ -149,17 +149,18 @@ class SizedOutputs:
         nodes: Sequence[BuiltNode],
         desc: GraphDesc,
     ):
-        self._sizes, self._outputs, self._inputs = sizes, tuple(outputs), tuple(inputs)
-        self._desc, self._network = desc, RecordedNetwork(resolve(desc), sizes.recording)
+        self._sizes, self._outputs = sizes, tuple(outputs)
+        self._desc, network = desc, RecordedNetwork(resolve(desc), sizes.recording)
         numbers = used(nodes, [output.origin for output in outputs])  # in the order of the description
         self._constants = [(place, nodes[n]) for place, n in enumerate(numbers) if nodes[n].number is not None]
-        results: list[Any] = list(self._network.integers)
-        for source in inputs:
-            results += tensor_integers(source.desc)
-        for output in outputs:
-            results += (*output.sizes, *output.strides, output.offset)
-        results += [node.number for _, node in self._constants]
-        self._count, self._replay = len(results), sizes.recording.replayed(results)
+        self._replay = sizes.recording.replayed(
+            (
+                network.sized,
+                [source.desc for source in inputs],
+                [(output.sizes, output.strides, output.offset) for output in outputs],
+                [node.number for _, node in self._constants],
+            )
+        )
         self._general = list(sizes.recording.general.values())
 
     def sized(self, values: Sequence[int]) -> SizedGraph:
@@ -170,25 +171,18 @@ class SizedOutputs:
             InvalidGraph: If an operator does not accept a size of 1, or two that are equal.
         """
         sizes = self._sizes
-        numbers = self._replay(values)
+        results = self._replay(values)
         assignment = ", ".join(f"{name} = {value}" for name, value in zip(sizes.names, values, strict=True))
-        if numbers is None:
+        if results is None:
             condition = next(sizes.recording.broken(values))
             raise InvalidArgument(f"{sizes.label}: it was built for sizes with {condition}, got {assignment}")
-        following = iter(numbers)
-        network = self._network.sized(values, [next(following) for _ in self._network.integers])
-        inputs = [with_tensor_integers(source.desc, following) for source in self._inputs]
-        outputs = [
-            output._resized(
-                tuple(next(following) for _ in output.sizes),
-                tuple(next(following) for _ in output.strides),
-                next(following),
-            )
-            for output in self._outputs
-        ]
-        constants = {place: _encoded(node, next(following)) for place, node in self._constants}
+        (network, inputs, layouts, numbers), general = results
+        outputs = [output._resized(*layout) for output, layout in zip(self._outputs, layouts, strict=True)]
+        constants = {
+            place: _encoded(node, number) for (place, node), number in zip(self._constants, numbers, strict=True)
+        }
         graph = SizedGraph(self._desc, network, inputs, outputs, constants=constants, values=assignment)
-        if [*following] != self._general:
+        if general != self._general:
             graph.check()
         return graph
 

@@ -411,9 +411,9 @@ class CompiledFunction(Generic[Parameters, Result]):
             with recording.active():
                 return RecordedTrace(trace, stand_ins, result, watched, recording)
 
-        def fitting(trace: RecordedTrace, values: list[int]) -> tuple[RecordedTrace, list[int], Any] | None:
-            numbers = trace.numbers(values)
-            return None if numbers is None else (trace, values, numbers)
+        def fitting(trace: RecordedTrace, values: list[int]) -> tuple[RecordedTrace, Any] | None:
+            results = trace.replay(values)
+            return None if results is None else (trace, results)
 
         match = known.traces.result(sizes, fitting, record)
         if match is None:
@@ -423,7 +423,7 @@ class CompiledFunction(Generic[Parameters, Result]):
             arguments = self._tensors(call)
             weights = {index: arguments[index] for index in self._weights}
         try:
-            traced = match[0].traced(*match[1:], weights)
+            traced = match[0].traced(match[1], weights)
         except NotSupported:  # tracing says which operator is the cause
             return None
         assert traced.operator is not None

@@ -8,7 +8,7 @@ other use of a size as a plain number. For other sizes, the expressions are eval
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,8 +23,6 @@ from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.strided import TensorBase, behind_binding
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.tracing.trace import (
-    ArgumentCheck,
-    CallFeed,
     CallSize,
     GraphResult,
     SizeFeed,
@@ -107,6 +105,9 @@ class RecordedTrace:
         watched: As of ``TracedFunction``.
         recording: Recording of the sizes.
 
+    Attributes:
+        replay: Returns what follows from sizes, for ``traced``.
+
     Raises:
         UnrecordableError: If nothing is computed.
         InvalidArgument, InvalidState: As ``results_of``.
@@ -120,37 +121,50 @@ class RecordedTrace:
         if not self._outputs:
             raise UnrecordableError("the function calls no operator")
         self._desc = trace.desc(self._outputs)
-        self._network = RecordedNetwork(resolve(self._desc), recording)
-        self._count = len(self._network.integers)
-        numbers: list[Any] = list(self._network.integers)
+        known = {id(argument) for argument in self._arguments}
+        returned: list[Any] = []
+        mapped(self._result, returned.append)
+        tensors = [value.tensor if isinstance(value, GraphResult) else value for value in (*trace.feeds, *returned)]
+        self._tensors = [each for each in tensors if isinstance(each, TensorBase) and id(each) not in known]
+        self.replay = recording.replay(
+            (
+                RecordedNetwork(resolve(self._desc), recording).sized,
+                [(tensor.sizes, tensor.strides, tensor.offset) for tensor in self._tensors],
+                tuple(trace.feeds),
+                tuple(trace.checks),
+                [value for value in returned if is_symbolic(value)],
+            )
+        )
 
-        def noted(number: Any) -> Any:
-            numbers.append(number)
-            return number
-
-        self._rebuilt(noted)
-        self._replay = recording.replay(numbers)
-
-    def numbers(self, values: Sequence[int]) -> tuple[Any, ...] | None:
-        """Return the trace's numbers for values of the symbols; None if the trace does not hold for them."""
-        return self._replay(values)
-
-    def traced(self, values: Sequence[int], numbers: Sequence[Any], weights: Mapping[int, Tensor]) -> TracedFunction:
+    def traced(self, results: Any, weights: Mapping[int, Tensor]) -> TracedFunction:
         """Return the trace for some sizes, compiled.
 
         Args:
-            values: Of the symbols.
-            numbers: Those of the sizes (``numbers``).
+            results: Those of ``replay`` for the sizes.
             weights: Arguments that the initialization reads, by number.
 
         Raises:
             NotSupported: If the adapter lacks a feature that an operator needs.
             OutOfMemory: If there is no room for the weights.
         """
-        trace, following = self._trace, iter(numbers[self._count :])
-        feeds, checks, result = self._rebuilt(lambda _: next(following))
-        feeds = tuple(_filled(feed, trace.device) if isinstance(feed, SizeFeed) else feed for feed in feeds)
-        operator = trace.device._compile_sized(self._desc, self._network.sized(values, numbers[: self._count]))
+        network, layouts, feeds, checks, numbers = results
+        trace, following = self._trace, iter(numbers)
+        tensors: dict[int, Any] = {
+            id(tensor): tensor._resized(*layout) for tensor, layout in zip(self._tensors, layouts, strict=True)
+        }
+
+        def returned(value: Any) -> Any:
+            if is_symbolic(value):
+                return next(following)
+            if isinstance(value, GraphResult):
+                return replace(value, tensor=tensors.get(id(value.tensor), value.tensor))
+            return value
+
+        feeds = tuple(
+            _filled(feed, trace.device) if isinstance(feed, SizeFeed) else tensors.get(id(feed), feed) for feed in feeds
+        )
+        result = mapped(self._result, returned)
+        operator = trace.device._compile_sized(self._desc, network)
         prepared = prepare(trace, operator, weights)
         outputs = tuple(self._outputs)
         return TracedFunction(
@@ -166,29 +180,3 @@ class RecordedTrace:
             self._watched,
             is_sized=True,
         )
-
-    def _rebuilt(self, change: Callable[[Any], Any]) -> tuple[tuple[Any, ...], tuple[ArgumentCheck, ...], Any]:
-        """Return feeds, checks and result with changed numbers."""
-        tensors: dict[int, Tensor] = {id(argument): argument for argument in self._arguments}
-
-        def resized(tensor: Any) -> Any:
-            if id(tensor) not in tensors:
-                sizes, strides = (tuple([change(number) for number in each]) for each in (tensor.sizes, tensor.strides))
-                tensors[id(tensor)] = tensor._resized(sizes, strides, change(tensor.offset))
-            return tensors[id(tensor)]
-
-        def returned(value: Any) -> Any:
-            if is_symbolic(value):
-                return change(value)
-            return replace(value, tensor=resized(value.tensor)) if isinstance(value, GraphResult) else value
-
-        def fed(feed: Any) -> Any:
-            if isinstance(feed, CallFeed):
-                return replace(feed, count=change(feed.count))
-            if isinstance(feed, SizeFeed):
-                return replace(feed, number=change(feed.number))
-            return resized(feed) if isinstance(feed, TensorBase) else feed
-
-        feeds = tuple(map(fed, self._trace.feeds))
-        checks = tuple(replace(check, low=change(check.low), high=change(check.high)) for check in self._trace.checks)
-        return feeds, checks, mapped(self._result, returned)

@@ -13,6 +13,7 @@ import pytest
 import dmlgpu
 from dmlgpu import InvalidArgument, Tensor, ops
 from dmlgpu.compiler.sizes import Recording, hint_of
+from dmlgpu.compiler.sizes.symbols import Replay
 from dmlgpu.tensors.layout import select
 from dmlgpu.tensors.tracing.sizes import RecordedTrace
 
@@ -234,14 +235,12 @@ def test_tests_notice_mutants(mutant: str, monkeypatch: pytest.MonkeyPatch) -> N
     if mutant == "guards":
         monkeypatch.setattr(Recording, "decide", lambda self, function, *operands: function(*map(hint_of, operands)))
     elif mutant == "values":
-        numbers = RecordedTrace.numbers
-        monkeypatch.setattr(
-            RecordedTrace, "numbers", lambda self, values: numbers(self, [value + 1 for value in values])
-        )
+        replayed = Replay.__call__
+        monkeypatch.setattr(Replay, "__call__", lambda self, values: replayed(self, [value + 1 for value in values]))
     else:
         traced = RecordedTrace.traced
         monkeypatch.setattr(
-            RecordedTrace, "traced", lambda self, numbers, weights: traced(self, [*reversed(numbers)], weights)
+            RecordedTrace, "traced", lambda self, results, weights: traced(self, [*reversed(results)], weights)
         )
     with pytest.raises(Exception):  # noqa: B017 - any exception of the mutant
         for name in ("odd", "halves", "numbers", "an average"):
