@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from dmlgpu.common.cache import Cache, CacheLimits
@@ -14,7 +13,7 @@ from dmlgpu.compiler.plan import Allocation, Role
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.schedule.memory import Use
 from dmlgpu.compiler.schedule.scheduling import check_count, copy_of_owned, memory_layout
-from dmlgpu.compiler.sizes.steps import Abstract, Group, ScheduledStep, StepRecordings, abstract
+from dmlgpu.compiler.sizes.steps import Abstract, Group, KnownSteps, StepRecordings, abstract
 from dmlgpu.compiler.sizes.symbols import Recording
 from dmlgpu.compiler.target import Target
 
@@ -56,7 +55,7 @@ class PlannedNetwork:
         for is_initial, steps_of_plan in ((True, plan.initialization), (False, plan.steps)):
             for step in steps_of_plan:
                 each, own = abstract(step)
-                each = replace(each, key=keys.setdefault(each.key, each.key))
+                each.key = keys.setdefault(each.key, each.key)
                 self._steps.append((each, is_initial))
                 numbers.append(own)
         self._replay = recording.replay(numbers)
@@ -74,7 +73,7 @@ class PlannedNetwork:
             return None
         executed: list[Group] = []
         initial: list[Group] = []
-        known: dict[Hashable, ScheduledStep] = {}
+        known: KnownSteps = {}
         for (step, is_initial), own in zip(self._steps, numbers, strict=True):
             groups = self._recorded.groups(step, is_initial, own, known)
             executed += groups[0]

@@ -1,18 +1,19 @@
 """Steps that differ in sizes alone: one is scheduled and rendered on symbols, the kernels of the others follow.
 
 ``abstract`` separates the sizes, strides and offsets of a step (``wgsl.parameters.PARAMETERS``) and the resources that
-it binds from all else. Steps that are equal otherwise share recordings: ``StepSchedule`` for steps of a plan,
-``StepKernels`` for scheduled steps. Guards say for which sizes each is right.
+it binds from all else. Steps that are equal otherwise share replays: of the schedule of a step of a plan, and of the
+kernels of a scheduled step. Guards say for which sizes each is right.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import struct
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple, TypeVar
+from dataclasses import replace
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.compiler.graph.compiler import schedule_named
@@ -20,8 +21,8 @@ from dmlgpu.compiler.plan import Allocation, PlanBinding, Role
 from dmlgpu.compiler.program import RenderedKernel, Slot
 from dmlgpu.compiler.schedule.memory import MemoryLayout
 from dmlgpu.compiler.schedule.scheduling import bytes_of
-from dmlgpu.compiler.schedule.steps.base import AnyScheduled, ScheduledRepeat, in_turns
-from dmlgpu.compiler.sizes.symbols import Recording, is_symbolic, settled, value_of
+from dmlgpu.compiler.schedule.steps.base import ScheduledRepeat, in_turns
+from dmlgpu.compiler.sizes.symbols import Recording, Replay, is_symbolic, settled, value_of
 from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl.parameters import CONSTANTS, parameter_fields
 from dmlgpu.compiler.wgsl.render import Sources, kernels_of
@@ -39,10 +40,8 @@ _LABEL: Final = "\0"
 """Stands for the label of a step in those of its kernels."""
 
 Resource = tuple[Role, "int | Allocation"]
-Recorded = TypeVar("Recorded", "StepSchedule", "StepKernels")
 
 
-@dataclass(frozen=True)
 class Abstract:
     """A step of a plan or of a schedule without its numbers and resources.
 
@@ -52,9 +51,10 @@ class Abstract:
         step: The step, with placeholders for numbers and resources.
     """
 
-    key: Hashable
-    resources: tuple[Resource, ...]
-    step: Any
+    __slots__ = ("key", "resources", "step")
+
+    def __init__(self, key: Hashable, resources: tuple[Resource, ...], step: Any):
+        self.key, self.resources, self.step = key, resources, step
 
 
 class _Key:
@@ -188,109 +188,68 @@ def _symbolic(abstract: Abstract, values: Sequence[Any]) -> tuple[Any, _Visit, R
 
 
 class ScheduledEntry(NamedTuple):
-    """A scheduled step of a ``StepSchedule``.
+    """A scheduled step of a step of a plan.
 
     Attributes:
         step: The scheduled step.
+        numbers: Its numbers.
         resources: What it binds: places among the resources of the step of the plan, which the allocations of the
             schedule follow.
-        labels: Of its kernels.
+        labels: Of its kernels, which repeat in turns, with ``_LABEL`` for that of the step of the plan.
+        is_once: Whether it is of the initialization.
     """
 
     step: Abstract
+    numbers: Sequence[Any]
     resources: tuple[int, ...]
     labels: list[str]
+    is_once: bool
 
 
-class StepSchedule:
-    """The schedule of a step for the sizes for which its guards hold.
-
-    Args:
-        step: The step.
-        is_initial: Whether it is executed once, at initialization.
-        values: Of its numbers.
-        target: The compile target.
-
-    Attributes:
-        entries: The scheduled steps, and whether each is of the initialization.
-        allocations: Count of the allocations of the schedule.
-        replay: Computes the numbers of each scheduled step.
-
-    Raises:
-        NotSupported: If the adapter lacks what the step needs.
-    """
-
-    def __init__(self, step: Abstract, is_initial: bool, values: Sequence[Any], target: Target):
-        symbolic, visit, recording = _symbolic(step, values)
-        with recording.active():
-            steps = schedule_named(replace(symbolic, label=_LABEL), target)
-            if is_initial:
-                steps = steps.as_initialization
-            places = {binding.index: place for place, binding in enumerate(visit.bindings)}
-            known = len(places)
-            numbers: list[list[Any]] = []
-
-            def entered(scheduled: AnyScheduled) -> ScheduledEntry:
-                each, own = abstract(scheduled, pins=True)
-                numbers.append(own)
+def _schedule(step: Abstract, is_initial: bool, values: Sequence[Any], target: Target) -> Replay:
+    """Return a replay of the schedule of a step: the count of its allocations, and its entries."""
+    symbolic, visit, recording = _symbolic(step, values)
+    with recording.active():
+        steps = schedule_named(replace(symbolic, label=_LABEL), target)
+        if is_initial:
+            steps = steps.as_initialization
+        places = {binding.index: place for place, binding in enumerate(visit.bindings)}
+        known = len(places)
+        entries = []
+        for is_once, several in ((False, steps.steps), (True, steps.initialization)):
+            for scheduled in several:
+                each, numbers = abstract(scheduled, pins=True)
                 resources = tuple(places.setdefault(index, len(places)) for _, index in each.resources)
                 labels = [settled(kernel.label) for kernel, _ in in_turns([scheduled])]
-                return ScheduledEntry(each, resources, labels)
-
-            self.entries = [
-                (is_once, entered(scheduled))
-                for is_once, several in enumerate((steps.steps, steps.initialization))
-                for scheduled in several
-            ]
-            self.allocations = len(places) - known
-            self.replay = recording.replay(numbers)
+                entries.append(ScheduledEntry(each, numbers, resources, labels, is_once))
+        return recording.replay((len(places) - known, entries))
 
 
-class StepKernels:
-    """The kernels of a scheduled step for the sizes for which its guards hold.
+def _kernels(step: Abstract, values: Sequence[Any], target: Target) -> Replay:
+    """Return a replay of the kernels of a scheduled step: an ``UnboundGroup``."""
+    symbolic, visit, recording = _symbolic(step, values)
+    places = {binding: place for place, binding in enumerate(visit.bindings)}
+    lanes = itertools.cycle([kernel.lanes for kernel, _ in in_turns([symbolic])])
 
-    Args:
-        step: The scheduled step.
-        values: Of its numbers.
-        target: The compile target.
+    def place(binding: PlanBinding) -> int:
+        return places[replace(binding, offset=0)]
 
-    Attributes:
-        replay: Returns the kernels as an ``UnboundGroup``.
-
-    Raises:
-        NotSupported: If the adapter lacks what the step needs.
-    """
-
-    def __init__(self, step: Abstract, values: Sequence[Any], target: Target):
-        symbolic, visit, recording = _symbolic(step, values)
-        places = {binding: place for place, binding in enumerate(visit.bindings)}
-        lanes = itertools.cycle([kernel.lanes for kernel, _ in in_turns([symbolic])])
-
-        def place(binding: PlanBinding) -> int:
-            return places[replace(binding, offset=0)]
-
-        kernels = []
-        with recording.active():
-            for kernel, width in zip(
-                kernels_of(symbolic, "", Sources(target, target.moves_doubles)), lanes, strict=False
-            ):
-                slots = tuple(
-                    Slot(binding.role, 0, binding.offset + part.offset, part.size, part.is_continued)
-                    for binding, part in kernel.slots
-                )
-                rendered = RenderedKernel(
-                    f" x{width}" if width > 1 else "",
-                    kernel.source,
-                    slots,
-                    kernel.grid,
-                    (),
-                    kernel.parameters,
-                    kernel.copy,
-                    target.policies.specialized,
-                )
-                kernels.append((rendered, [place(binding) for binding, _ in kernel.slots]))
-            bound = [(binding.role, place(binding), end) for binding, end in bytes_of(symbolic)]
-            self.replay = recording.replay(UnboundGroup(kernels, bound))
+    kernels = []
+    with recording.active():
+        sources = Sources(target, target.moves_doubles)
+        for kernel, width in zip(kernels_of(symbolic, "", sources), lanes, strict=False):
+            label = f" x{width}" if width > 1 else ""
+            slots = tuple(
+                Slot(binding.role, 0, binding.offset + part.offset, part.size, part.is_continued)
+                for binding, part in kernel.slots
+            )
+            special = target.policies.specialized
+            rendered = RenderedKernel(
+                label, kernel.source, slots, kernel.grid, (), kernel.parameters, kernel.copy, special
+            )
+            kernels.append((rendered, [place(binding) for binding, _ in kernel.slots]))
+        bound = [(binding.role, place(binding), end) for binding, end in bytes_of(symbolic)]
+        return recording.replay(UnboundGroup(kernels, bound))
 
 
 class UnboundGroup(NamedTuple):
@@ -305,30 +264,12 @@ class UnboundGroup(NamedTuple):
     bound: list[tuple[Role, int, int]]
 
     def of(self, label: str, labels: Sequence[str], resources: Sequence[int | Allocation]) -> Group:
-        """Return the kernels of a step with resources.
-
-        Args:
-            label: Of the step.
-            labels: Of its kernels, which repeat in turns, with ``_LABEL`` for that of the step.
-            resources: What it binds.
-        """
+        """Return the kernels of a step with a label and resources; ``labels`` are those of a ``ScheduledEntry``."""
         kernels = [
             (replace(kernel, label=text.replace(_LABEL, label) + kernel.label), [resources[place] for place in places])
             for (kernel, places), text in zip(self.kernels, itertools.cycle(labels), strict=False)
         ]
         return Group(kernels, [(role, resources[place], end) for role, place, end in self.bound])
-
-
-class ScheduledStep(NamedTuple):
-    """The kernels of a step of a plan that binds any resources.
-
-    Attributes:
-        allocations: Count of its own allocations, which follow its resources.
-        groups: Whether each is of the initialization, its entry, and its kernels.
-    """
-
-    allocations: int
-    groups: list[tuple[int, ScheduledEntry, UnboundGroup]]
 
 
 class Group(NamedTuple):
@@ -364,6 +305,10 @@ class Group(NamedTuple):
             yield replace(kernel, label=f"{operator} {kernel.label}", slots=tuple(slots))
 
 
+KnownSteps: TypeAlias = "dict[Hashable, tuple[int, list[tuple[ScheduledEntry, UnboundGroup]]]]"
+"""Allocations and kernels of scheduled steps, by step and numbers."""
+
+
 class StepRecordings:
     """The schedules and kernels of all steps that were recorded for a target. Not thread-safe.
 
@@ -373,11 +318,11 @@ class StepRecordings:
 
     def __init__(self, target: Target):
         self._target = target
-        self._schedules: Cache[Hashable, list[StepSchedule]] = Cache(CacheLimits(MAX_KEYS, MAX_RECORDED))
-        self._kernels: Cache[Hashable, list[StepKernels]] = Cache(CacheLimits(MAX_KEYS, MAX_RECORDED))
+        self._schedules: Cache[Hashable, list[Replay]] = Cache(CacheLimits(MAX_KEYS, MAX_RECORDED))
+        self._kernels: Cache[Hashable, list[Replay]] = Cache(CacheLimits(MAX_KEYS, MAX_RECORDED))
 
     def groups(
-        self, step: Abstract, is_initial: bool, values: Sequence[Any], known: dict[Hashable, ScheduledStep]
+        self, step: Abstract, is_initial: bool, values: Sequence[Any], known: KnownSteps
     ) -> tuple[list[Group], list[Group]]:
         """Return the kernels of a step of a plan: those that are executed, and those of the initialization.
 
@@ -391,53 +336,45 @@ class StepRecordings:
             NotSupported: If the adapter lacks what the step needs.
         """
         key = step.key, is_initial, tuple(values)
-        scheduled = known.get(key)
-        if scheduled is None:
-            scheduled = known[key] = self._scheduled(step, is_initial, values)
+        if key not in known:
+            known[key] = self._scheduled(step, is_initial, values)
+        allocations, scheduled = known[key]
+        label = step.step.label
         resources: list[int | Allocation] = [index for _, index in step.resources]
-        resources += [Allocation(step.step.label) for _ in range(scheduled.allocations)]
+        resources += [Allocation(label) for _ in range(allocations)]
         groups: tuple[list[Group], list[Group]] = [], []
-        for is_once, entry, unbound in scheduled.groups:
-            groups[is_once].append(
-                unbound.of(step.step.label, entry.labels, [resources[place] for place in entry.resources])
-            )
+        for entry, kernels in scheduled:
+            bound = [resources[place] for place in entry.resources]
+            groups[entry.is_once].append(kernels.of(label, entry.labels, bound))
         return groups
 
-    def _scheduled(self, step: Abstract, is_initial: bool, values: Sequence[Any]) -> ScheduledStep:
-        schedule, numbers = _matching(
-            self._schedules,
-            (step.key, is_initial),
-            values,
-            lambda: StepSchedule(step, is_initial, values, self._target),
+    def _scheduled(
+        self, step: Abstract, is_initial: bool, values: Sequence[Any]
+    ) -> tuple[int, list[tuple[ScheduledEntry, UnboundGroup]]]:
+        """Return the allocations of a step, and its scheduled steps with their kernels."""
+        allocations, entries = _replayed(
+            self._schedules, (step.key, is_initial), values, lambda: _schedule(step, is_initial, values, self._target)
         )
-        groups: list[tuple[int, ScheduledEntry, UnboundGroup]] = []
-        for (is_once, entry), own in zip(schedule.entries, numbers, strict=True):
-            target = self._target.general if is_once else self._target
-            _, unbound = _matching(
-                self._kernels,
-                (entry.step.key, is_once),
-                own,
-                lambda: StepKernels(entry.step, own, target),  # noqa: B023
-            )
-            groups.append((is_once, entry, unbound))
-        return ScheduledStep(schedule.allocations, groups)
+        scheduled = []
+        for entry in entries:
+            target = self._target.general if entry.is_once else self._target
+            key = entry.step.key, entry.is_once
+            record = functools.partial(_kernels, entry.step, entry.numbers, target)
+            scheduled.append((entry, _replayed(self._kernels, key, entry.numbers, record)))
+        return allocations, scheduled
 
 
-def _matching(
-    cache: Cache[Hashable, list[Recorded]], key: Hashable, values: Sequence[Any], record: Callable[[], Recorded]
-) -> tuple[Recorded, Any]:
-    """Return what was recorded for a key, and its replay for values; recorded if the guards of no recording hold."""
-    variants = cache.get(key)
-    if variants is None:
-        variants = []
-    for index, variant in enumerate(variants):
-        result = variant.replay(values)
+def _replayed(
+    cache: Cache[Hashable, list[Replay]], key: Hashable, values: Sequence[Any], record: Callable[[], Replay]
+) -> Any:
+    """Return what a replay of a key returns for values, recorded if the guards of no replay hold."""
+    replays = cache.get(key) or []
+    for index, known in enumerate(replays):
+        result = known(values)
         if result is not None:
-            if index:
-                variants.insert(0, variants.pop(index))
-            return variant, result
-    recorded = record()
-    variants.insert(0, recorded)
-    del variants[MAX_VARIANTS:]
-    cache.put(key, variants, len(variants))
-    return recorded, recorded.replay(values)
+            replays.insert(0, replays.pop(index))
+            return result
+    replays.insert(0, record())
+    del replays[MAX_VARIANTS:]
+    cache.put(key, replays, len(replays))
+    return replays[0](values)
