@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from dmlgpu.compiler.graph import compiler
 from dmlgpu.compiler.sizes import programs
 from dmlgpu.frontends.onnx import load
-from dmlgpu.frontends.onnx.patterns import SizedStage
+from dmlgpu.frontends.onnx.recorded import SizedStage
 from dmlgpu.frontends.onnx.session import runner_of
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.wgpu import GpuBackend

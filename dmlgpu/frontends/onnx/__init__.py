@@ -10,7 +10,7 @@ From a model to its results:
 1. ``model`` reads and checks a file, with the types of ``tensor_proto`` and ``containers``; ``rewriting`` inlines
    functions and folds constants, ``merging`` joins quantized products.
 2. ``session`` is the public API: it checks the inputs of a run, which ``watching`` observes.
-3. ``runner`` runs the model: from cached stages, from ``patterns`` of other input shapes, or by a translation.
+3. ``runner`` runs the model: from cached stages, from stages ``recorded`` for other shapes, or by a translation.
 4. ``translate`` turns nodes into graphs: ``registry`` finds the function in ``operators/``, ``signatures`` checks
    types, ``host`` computes shapes, ``zero_size`` handles empty inputs, ``codes`` converts types that DirectML lacks.
 5. The function reads a ``node`` and returns ``values``, perhaps of ``symbolic`` sizes. Several functions share

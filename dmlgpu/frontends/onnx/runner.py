@@ -14,8 +14,8 @@ from onnx import NodeProto
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.frontends.onnx.model import RunGraph
-from dmlgpu.frontends.onnx.patterns import PatternCache, StageSource, stage_after
 from dmlgpu.frontends.onnx.placement import Placement
+from dmlgpu.frontends.onnx.recorded import RecordedRuns, StageSource, stage_after
 from dmlgpu.frontends.onnx.segments import Outcome, RunInput, RunOutput, RunStage, Slots, Weights
 from dmlgpu.frontends.onnx.translate import Stages, Translation
 from dmlgpu.frontends.onnx.values import OnnxValue, Shape
@@ -58,7 +58,7 @@ class Runner:
     Attributes:
         weights: As given.
         stages: Cached stages of earlier runs.
-        patterns: Patterns of runs; None translates every run.
+        recorded: What was recorded of runs; None translates every run.
         last_stages: Stages of the last run.
     """
 
@@ -72,7 +72,7 @@ class Runner:
         # If kernels never have constants, sharing them with all shapes costs the first shape little.
         shares_all = device._state.backend.specializer.policy is Specialize.NEVER
         shapes = graph.shapes if shares_all else ()
-        self.patterns: PatternCache | None = PatternCache(_weakly(self.translate), shapes or None)
+        self.recorded: RecordedRuns | None = RecordedRuns(_weakly(self.translate), shapes or None)
         self.last_stages: tuple[RunStage, ...] = ()
 
     @property
@@ -117,7 +117,7 @@ class Runner:
         for uses_cache in (True, False):
             with contextlib.suppress(SlotMismatchError):
                 return self.attempt(inputs, fetch, donated, uses_cache=uses_cache)
-        return self.attempt(inputs, fetch, donated, uses_cache=False, uses_patterns=False)
+        return self.attempt(inputs, fetch, donated, uses_cache=False, uses_recorded=False)
 
     def attempt(
         self,
@@ -126,9 +126,9 @@ class Runner:
         donated: Collection[int],
         *,
         uses_cache: bool,
-        uses_patterns: bool = True,
+        uses_recorded: bool = True,
     ) -> list[RunOutput]:
-        """Compute the outputs by cached stages, patterns, and translation.
+        """Compute the outputs by cached stages, recorded ones, and translation.
 
         Raises:
             SlotMismatchError: If a stage does not continue those before it. Inputs are as they were.
@@ -144,8 +144,8 @@ class Runner:
             stage = self.stages.get((signature, outcomes)) if uses_cache else None
             is_new = stage is None
             start = time.perf_counter()
-            if stage is None and uses_patterns and self.patterns is not None:
-                source = source or self.patterns.source_of(inputs)
+            if stage is None and uses_recorded and self.recorded is not None:
+                source = source or self.recorded.source_of(inputs)
                 stage = None if source is None else source.stage(outcomes)
             if stage is not None:
                 stages = None

@@ -15,7 +15,7 @@ from onnx.reference import ReferenceEvaluator
 from dmlgpu import Device
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.frontends.onnx import load
-from dmlgpu.frontends.onnx.patterns import SizedStage, StageRecorder
+from dmlgpu.frontends.onnx.recorded import RunRecording, SizedStage
 from dmlgpu.frontends.onnx.runner import Runner
 from dmlgpu.frontends.onnx.session import runner_of
 from tests.unit.frontends.onnx.onnx_against import model_of
@@ -306,9 +306,9 @@ def tries(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, bool]]:
     known: list[tuple[bool, bool]] = []
     run_once = Runner.attempt
 
-    def noted(self: Runner, *arguments: Any, uses_cache: bool, uses_patterns: bool = True) -> Any:
-        known.append((uses_cache, uses_patterns))
-        return run_once(self, *arguments, uses_cache=uses_cache, uses_patterns=uses_patterns)
+    def noted(self: Runner, *arguments: Any, uses_cache: bool, uses_recorded: bool = True) -> Any:
+        known.append((uses_cache, uses_recorded))
+        return run_once(self, *arguments, uses_cache=uses_cache, uses_recorded=uses_recorded)
 
     monkeypatch.setattr(Runner, "attempt", noted)
     return known
@@ -348,14 +348,14 @@ def test_stages_that_no_pattern_continues_are_translated_again(tries: list[tuple
 def test_runs_without_patterns_where_later_stages_fail(
     tries: list[tuple[bool, bool]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    record = StageRecorder.record
+    record = RunRecording.record
 
-    def fails_later(self: StageRecorder, outcomes: Any) -> Any:
+    def fails_later(self: RunRecording, outcomes: Any) -> Any:
         if outcomes:
             raise NotSupported("fails later")
         return record(self, outcomes)
 
-    monkeypatch.setattr(StageRecorder, "record", fails_later)
+    monkeypatch.setattr(RunRecording, "record", fails_later)
     session = load(filled(node("Mul", ["taken", "two"], ["y"])), "numpy")
     check_filled(session, (4, 5, 6))
     assert tries == [(True, True), *2 * [(True, True), (False, True), (False, False)]]
@@ -386,7 +386,7 @@ def test_new_outcomes_and_sizes_need_no_translation(monkeypatch: pytest.MonkeyPa
 @pytest.mark.slow
 def test_placement_of_stages_that_follow_from_patterns() -> None:
     session, translating = load(suppressed(), "numpy"), load(suppressed(), "numpy")
-    runner_of(translating).patterns = None
+    runner_of(translating).recorded = None
     for run, rows in enumerate(SIZES):
         feeds = {"x": elements(rows, run)}
         np.testing.assert_array_equal(session.run(feeds)["y"], translating.run(feeds)["y"])

@@ -8,12 +8,12 @@ from onnx.reference import ReferenceEvaluator
 
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.frontends.onnx import load
-from dmlgpu.frontends.onnx.patterns import SizedStage
+from dmlgpu.frontends.onnx.recorded import SizedStage
 from dmlgpu.frontends.onnx.session import runner_of
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.specialization import Specialize, Specializer
 from dmlgpu.runtime.wgpu import GpuBackend
-from tests.unit.frontends.onnx.test_onnx_patterns import MODELS, SIZES, check_node_tests, generate_parts, inputs_of
+from tests.unit.frontends.onnx.test_onnx_recorded import MODELS, SIZES, check_node_tests, generate_parts, inputs_of
 from tests.unit.frontends.onnx.test_onnx_stages import MODELS as STAGES
 from tests.unit.frontends.onnx.test_onnx_stages import SIZES as ROWS
 from tests.unit.frontends.onnx.test_onnx_stages import elements

@@ -1,4 +1,4 @@
-"""Runs of ONNX graphs by patterns equal those that are translated for their sizes."""
+"""Runs of ONNX graphs that follow from recorded ones equal those that are translated for their sizes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dmlgpu.compiler.sizes import Recording, hint_of, needed, resolved
 from dmlgpu.conformance.suites import onnx_backend
 from dmlgpu.frontends.onnx import Session, load
 from dmlgpu.frontends.onnx.model import read
-from dmlgpu.frontends.onnx.patterns import SizedStage, StagePattern, declared_symbols
+from dmlgpu.frontends.onnx.recorded import SizedStage, StageRecording, declared_symbols
 from dmlgpu.frontends.onnx.runner import Runner
 from dmlgpu.frontends.onnx.segments import RunInput, Slots
 from dmlgpu.frontends.onnx.session import runner_of
@@ -31,7 +31,7 @@ SAMPLE = 12
 """Step through the node tests; ``--profile full`` runs all."""
 
 MIN_SHARE = 0.5
-"""Minimum share of runs with new sizes that follow from patterns."""
+"""Minimum share of runs with new sizes that follow from recorded ones."""
 
 
 def free(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -62,9 +62,9 @@ def result_of(session: Session, inputs: Sequence[np.ndarray]) -> list[np.ndarray
 
 
 def check(model: onnx.ModelProto, runs: Sequence[Sequence[np.ndarray]], device: Device) -> int:
-    """Compare a session with one that translates for all sizes; return how many runs followed from patterns."""
+    """Compare a session with one that translates for all sizes; return how many runs followed from recorded ones."""
     session, translating = load(model, device), load(model, device)
-    runner_of(translating).patterns = None
+    runner_of(translating).recorded = None
     followed = 0
     for inputs in runs:
         results, expected = result_of(session, inputs), result_of(translating, inputs)
@@ -90,7 +90,7 @@ def cases(first: int, step: int) -> Iterator[tuple[str, onnx.ModelProto, list[li
 
 
 def check_node_tests(first: int, step: int, device: Device) -> None:
-    """Check each `step`-th node test with free dimensions, and that enough runs follow from patterns."""
+    """Check each `step`-th node test with free dimensions, and that enough runs follow from recorded ones."""
     runs, followed = 0, 0
     for name, model, inputs in cases(first, step):
         try:
@@ -327,8 +327,8 @@ def test_tests_notice_mutants(mutant: str, monkeypatch: pytest.MonkeyPatch) -> N
     if mutant == "guards":
         monkeypatch.setattr(Recording, "decide", lambda self, function, *operands: function(*map(hint_of, operands)))
     elif mutant == "values":
-        stage = StagePattern.stage
-        monkeypatch.setattr(StagePattern, "stage", lambda self, values, back: stage(self, [*reversed(values)], back))
+        stage = StageRecording.stage
+        monkeypatch.setattr(StageRecording, "stage", lambda self, values, back: stage(self, [*reversed(values)], back))
     else:
         monkeypatch.setattr(Slots, "numbers", lambda self, numbers: tuple(map(hint_of, numbers)))
     model = clipped() if mutant == "guards" else positions()
@@ -350,7 +350,7 @@ def test_bounds_of_indices_follow_sizes() -> None:
 def test_placement_and_profile_of_a_pattern() -> None:
     model = attention()
     session, translating = load(model, "numpy"), load(model, "numpy")
-    runner_of(translating).patterns = None
+    runner_of(translating).recorded = None
     for length in (3, 4, 5):
         feeds = dict(zip(("x", "past"), inputs_of(model, 2, length), strict=True))
         session.run(feeds)
@@ -406,7 +406,7 @@ def test_networks_equal_those_translated_for_a_shape(file: str) -> None:
     rapidocr = pytest.importorskip("rapidocr_onnxruntime")
     path = Path(rapidocr.__file__).parent / "models" / file
     session, translating = load(path, "numpy"), load(path, "numpy")
-    runner_of(translating).patterns = None
+    runner_of(translating).recorded = None
     rng = np.random.default_rng(0)
     for index, shape in enumerate(SHAPES[file]):
         feeds = {session.inputs[0].name: rng.random(shape, np.float32)}
