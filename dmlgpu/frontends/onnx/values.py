@@ -13,6 +13,7 @@ from onnx import TensorProto, TypeProto, helper
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.compiler.sizes import value_of
 from dmlgpu.frontends.onnx.tensor_proto import ELEMENT_TYPES, DeferredArray, as_array, as_coded, as_typed, type_name
 from dmlgpu.tensors.tensor import Tensor
 
@@ -122,7 +123,7 @@ class OnnxValue:
     @property
     def type_proto(self) -> TypeProto:
         """Its type as models declare it."""
-        return helper.make_tensor_type_proto(self.element, self.shape)
+        return helper.make_tensor_type_proto(self.element, [*map(value_of, self.shape)])
 
     @property
     def parts(self) -> tuple[OnnxValue, ...]:

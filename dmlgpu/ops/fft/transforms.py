@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dmlgpu.compiler.sizes import value_of
 from dmlgpu.ops.shape import joined
 from dmlgpu.tensors.calls import filled
 from dmlgpu.tensors.tensor import Tensor, matmul
@@ -92,7 +93,8 @@ def spectrum(
         inverse: Whether to transform spectra into signals, without the division by the length.
         scale: Factor of the results.
     """
-    rows, known, parts = x.sizes
+    rows, *given, parts = x.sizes
+    known, length, bins = map(value_of, (*given, length, bins))  # the host computes the rotations
     if length <= _DENSE:
         matrix = constant(_matrix(length, known, bins, parts, inverse, scale))
         return matmul(x.reshape(rows, known * parts), matrix).reshape(rows, bins, 2)
@@ -118,7 +120,7 @@ def _extended(x: Tensor, length: int) -> Tensor:
 
 def _by_convolution(x: Tensor, length: int, bins: int, constant: Constant, inverse: bool, scale: float) -> Tensor:
     """Return transforms as the convolution of rotated rows with rotations: j * k is (j² + k² - (k - j)²) / 2."""
-    known = x.sizes[1]
+    known = value_of(x.sizes[1])
     numbers = np.arange(length)
     rotations = _roots(numbers * numbers, 2 * length, inverse)
     size = 2 ** math.ceil(math.log2(2 * length - 1))
@@ -139,7 +141,7 @@ def real_signal(x: Tensor, length: int, *, constant: Constant, scale: float = 1.
         constant: Returns arrays as tensors.
         scale: Factor of the results.
     """
-    rows, known, _ = x.sizes
+    rows, known, length = x.sizes[0], value_of(x.sizes[1]), value_of(length)
     if length <= _DENSE:
         matrix = constant(_real_matrix(length, known, scale))
         return matmul(x.reshape(rows, known * 2), matrix).reshape(rows, length, 1)
