@@ -150,8 +150,7 @@ def zeros_like(x: Tensor, /, *, dtype: Dtype = None, device: Where = None) -> Te
     See also:
         `zeros`.
     """
-    result: Tensor = ops.zeros_like(tensor("x", x), dtype, device=device)
-    return result
+    return ops.zeros_like(tensor("x", x), dtype, device=device)
 
 
 @named
@@ -177,8 +176,7 @@ def ones_like(x: Tensor, /, *, dtype: Dtype = None, device: Where = None) -> Ten
     See also:
         `ones`.
     """
-    result: Tensor = ops.ones_like(tensor("x", x), dtype, device=device)
-    return result
+    return ops.ones_like(tensor("x", x), dtype, device=device)
 
 
 @named
@@ -204,8 +202,7 @@ def empty_like(x: Tensor, /, *, dtype: Dtype = None, device: Where = None) -> Te
     See also:
         `empty`.
     """
-    result: Tensor = ops.empty_like(tensor("x", x), dtype, device=device)
-    return result
+    return ops.empty_like(tensor("x", x), dtype, device=device)
 
 
 @named
@@ -232,8 +229,7 @@ def full_like(x: Tensor, /, fill_value: float, *, dtype: Dtype = None, device: W
     See also:
         `full`.
     """
-    result: Tensor = ops.full_like(tensor("x", x), fill_value, dtype, device=device)
-    return result
+    return ops.full_like(tensor("x", x), fill_value, dtype, device=device)
 
 
 @named
@@ -257,8 +253,7 @@ def tril(x: Tensor, /, *, k: int = 0) -> Tensor:
     See also:
         `eye`, `triu`.
     """
-    result: Tensor = ops.tril(tensor("x", x), k)
-    return result
+    return ops.tril(tensor("x", x), k)
 
 
 @named
@@ -282,8 +277,7 @@ def triu(x: Tensor, /, *, k: int = 0) -> Tensor:
     See also:
         `eye`, `tril`.
     """
-    result: Tensor = ops.triu(tensor("x", x), k)
-    return result
+    return ops.triu(tensor("x", x), k)
 
 
 @named

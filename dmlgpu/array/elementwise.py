@@ -182,8 +182,7 @@ def logaddexp(x1: Number, x2: Number, /) -> Tensor:
     """
     first, second = both(x1, x2)
     distance = ops.where(first == second, scalar(0.0, first), builtins.abs(first - second))
-    result: Tensor = maximum(first, second) + ops.log1p(ops.exp(-distance))
-    return result
+    return maximum(first, second) + ops.log1p(ops.exp(-distance))
 
 
 @named
@@ -210,8 +209,7 @@ def hypot(x1: Number, x2: Number, /) -> Tensor:
     longer, shorter = maximum(first, second), minimum(first, second)
     ratio = ops.where(longer == 0.0, longer, shorter / longer)
     length = longer * ops.sqrt(ratio * ratio + 1.0)
-    result: Tensor = ops.where(ops.isinf(first) | ops.isinf(second), scalar(math.inf, first), length)
-    return result
+    return ops.where(ops.isinf(first) | ops.isinf(second), scalar(math.inf, first), length)
 
 
 @named
@@ -242,8 +240,7 @@ def copysign(x1: Number, x2: Number, /) -> Tensor:
 def _signed_as(magnitude: Tensor, sign: Tensor) -> Tensor:
     mask = 1 << (magnitude.data_type.bits - 1)
     bits: Any = (_bits(magnitude) & (mask - 1)) | (_bits(sign) & mask)
-    result: Tensor = bits._same(magnitude.data_type)
-    return result
+    return bits._same(magnitude.data_type)
 
 
 @named
@@ -272,5 +269,4 @@ def nextafter(x1: Number, x2: Number, /) -> Tensor:
     smallest = (_bits(tiny) | 1)._same(first.data_type)
     result = ops.where(first == 0.0, smallest, stepped)
     result = ops.where(first == second, second, result)
-    either_nan: Tensor = ops.where(ops.isnan(first) | ops.isnan(second), first + second, result)
-    return either_nan
+    return ops.where(ops.isnan(first) | ops.isnan(second), first + second, result)

@@ -115,5 +115,4 @@ def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
         `matmul`.
     """
     first, second = _two(x1, x2)
-    result: Tensor = ops.vecdot(first, second, axis)
-    return result
+    return ops.vecdot(first, second, axis)

@@ -171,8 +171,7 @@ def moveaxis(x: Tensor, source: int | tuple[int, ...], destination: int | tuple[
     See also:
         `permute_dims`.
     """
-    result: Tensor = ops.moveaxis(tensor("x", x), source, destination)
-    return result
+    return ops.moveaxis(tensor("x", x), source, destination)
 
 
 @named
@@ -333,8 +332,7 @@ def roll(x: Tensor, /, shift: int | tuple[int, ...], *, axis: int | tuple[int, .
     See also:
         `flip`.
     """
-    result: Tensor = ops.roll(tensor("x", x), shift, axis)
-    return result
+    return ops.roll(tensor("x", x), shift, axis)
 
 
 @named
@@ -384,8 +382,7 @@ def repeat(x: Tensor, repeats: int | Tensor, /, *, axis: int | None = None) -> T
         `tile`.
     """
     counts = tensor("repeats", repeats, "integer") if isinstance(repeats, Tensor) else repeats
-    result: Tensor = ops.repeat(tensor("x", x), counts, axis)
-    return result
+    return ops.repeat(tensor("x", x), counts, axis)
 
 
 # ---- indexing --------------------------------------------------------------------------------------------------------
@@ -416,8 +413,7 @@ def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
     operand, places = tensor("x", x), tensor("indices", indices, "integer")
     if axis is None and operand.ndim != 1:
         raise InvalidArgument(f"{caller()}: axis must be given for {operand.ndim} dimensions")
-    result: Tensor = ops.take(operand, places, 0 if axis is None else axis)
-    return result
+    return ops.take(operand, places, 0 if axis is None else axis)
 
 
 @named
@@ -443,5 +439,4 @@ def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
     See also:
         `take`, `argsort`.
     """
-    result: Tensor = ops.take_along_axis(tensor("x", x), tensor("indices", indices), axis)
-    return result
+    return ops.take_along_axis(tensor("x", x), tensor("indices", indices), axis)

@@ -127,8 +127,7 @@ def unary(
     """
 
     def call(x: Tensor, /) -> Tensor:
-        result: Tensor = function(tensor("x", x))
-        return result
+        return function(tensor("x", x))
 
     return _documented(call, name, summary or _first_line(function), "x: Tensor.", "shape of `x`")
 
@@ -137,8 +136,7 @@ def binary(name: str, function: Callable[[Any, Any], Any], summary: str = "") ->
     """Return a function of two operands, promoted to one dtype; see ``unary``."""
 
     def call(x1: Number, x2: Number, /) -> Tensor:
-        result: Tensor = function(*pair(x1, x2))
-        return result
+        return function(*pair(x1, x2))
 
     operands = (
         "x1: Tensor, or a number (not both operands).\n"

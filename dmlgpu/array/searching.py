@@ -23,8 +23,7 @@ __all__ = [
 
 
 def _place(function: Callable[..., Any], x: Any, axis: int | None, keepdims: bool) -> Tensor:
-    result: Tensor = function(tensor("x", x, NUMERIC), axis, keepdims)
-    return result
+    return function(tensor("x", x, NUMERIC), axis, keepdims)
 
 
 @named
@@ -99,8 +98,7 @@ def count_nonzero(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) ->
     See also:
         `nonzero`.
     """
-    result: Tensor = ops.count_nonzero(tensor("x", x), axis, keepdims)
-    return result
+    return ops.count_nonzero(tensor("x", x), axis, keepdims)
 
 
 @named
@@ -152,8 +150,7 @@ def searchsorted(x1: Tensor, x2: Tensor, /, *, side: str = "left", sorter: Tenso
         `sort`, `argsort`.
     """
     order = None if sorter is None else tensor("sorter", sorter, "integer")
-    result: Tensor = ops.searchsorted(tensor("x1", x1, NUMERIC), tensor("x2", x2, NUMERIC), side, order)
-    return result
+    return ops.searchsorted(tensor("x1", x1, NUMERIC), tensor("x2", x2, NUMERIC), side, order)
 
 
 @named
@@ -180,8 +177,7 @@ def where(condition: Tensor, x1: Any, x2: Any, /) -> Tensor:
     """
     mask = tensor("condition", condition, "boolean")
     has_tensor = isinstance(operand("x1", x1), Tensor) or isinstance(operand("x2", x2), Tensor)
-    result: Tensor = ops.where(mask, *(pair(x1, x2) if has_tensor else (x1, x2)))
-    return result
+    return ops.where(mask, *(pair(x1, x2) if has_tensor else (x1, x2)))
 
 
 # ---- sorting ---------------------------------------------------------------------------------------------------------
@@ -211,8 +207,7 @@ def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool
         `argsort`.
     """
     argument(caller(), "stable", boolean, stable)
-    result: Tensor = ops.sort(tensor("x", x, NUMERIC), axis, descending)
-    return result
+    return ops.sort(tensor("x", x, NUMERIC), axis, descending)
 
 
 @named
@@ -239,8 +234,7 @@ def argsort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: b
         `sort`, `take_along_axis`.
     """
     argument(caller(), "stable", boolean, stable)
-    result: Tensor = ops.argsort(tensor("x", x, NUMERIC), axis, descending)
-    return result
+    return ops.argsort(tensor("x", x, NUMERIC), axis, descending)
 
 
 # ---- sets ------------------------------------------------------------------------------------------------------------

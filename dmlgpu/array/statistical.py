@@ -324,8 +324,7 @@ def all(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     See also:
         `any`.
     """
-    result: Tensor = ops.all(tensor("x", x), axis, keepdims)
-    return result
+    return ops.all(tensor("x", x), axis, keepdims)
 
 
 @named
@@ -350,8 +349,7 @@ def any(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     See also:
         `all`.
     """
-    result: Tensor = ops.any(tensor("x", x), axis, keepdims)
-    return result
+    return ops.any(tensor("x", x), axis, keepdims)
 
 
 @named
@@ -382,5 +380,4 @@ def diff(
     """
     parts = {"prepend": prepend, "append": append}
     ends = [None if part is None else tensor(name, part, NUMERIC) for name, part in parts.items()]
-    result: Tensor = ops.diff(tensor("x", x, NUMERIC), n, axis, *ends)
-    return result
+    return ops.diff(tensor("x", x, NUMERIC), n, axis, *ends)

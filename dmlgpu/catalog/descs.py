@@ -53,5 +53,4 @@ def by_name(operator: str) -> type[OperatorDesc]:
         name = operator if operator in catalog() else aliases().get(operator)
     if name is None:
         raise InvalidArgument(f"DirectML has no operator {shown(operator)}")
-    cls: type[OperatorDesc] = globals().get(class_name(name)) or __getattr__(class_name(name))
-    return cls
+    return globals().get(class_name(name)) or __getattr__(class_name(name))

@@ -190,8 +190,7 @@ def _fusion(raw: dict[str, Any] | None) -> Fusion | None:
 
 
 def _variant_support(text: str, place: int) -> dict[str, Any]:
-    support: dict[str, Any] = json.loads(text)["variants"][place]["support"]
-    return support
+    return json.loads(text)["variants"][place]["support"]
 
 
 class _Tables(Mapping[FeatureLevel, SupportTable]):

@@ -43,8 +43,7 @@ class Synonyms:
 
     def of(self, source: str) -> tuple[str, ...]:
         """Return the names of one of SOURCES."""
-        names: tuple[str, ...] = getattr(self, source)
-        return names
+        return getattr(self, source)
 
 
 @functools.cache

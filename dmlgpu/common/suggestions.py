@@ -101,5 +101,4 @@ def _digits(name: str) -> list[str]:
 
 def _names(namespace: str) -> Collection[str]:
     """Return the public names of a namespace."""
-    names: Collection[str] = importlib.import_module(namespace).__all__
-    return names
+    return importlib.import_module(namespace).__all__

@@ -166,8 +166,7 @@ def full(
         return Tensor(np.empty(sizes, np.uint8), kind, device=target)
     trace = recorder()
     if is_symbolic(number) and trace is not None and kind is not bool:
-        filled: Tensor = trace._number(number, kind).reshape(()).broadcast_to(sizes).copy()
-        return filled
+        return trace._number(number, kind).reshape(()).broadcast_to(sizes).copy()
     return Tensor(number, kind, device=target).broadcast_to(sizes).copy()
 
 
@@ -321,14 +320,13 @@ def _like(x: Any, value: Any, dtype: Any, device: Where) -> Any:
 
 def sequence(count: int, start: float, step: float, data_type: DataType, device: Where) -> Tensor:
     """Return evenly spaced numbers, at least one."""
-    result: Tensor = directml.fill_value_sequence(
+    return directml.fill_value_sequence(
         value_data_type=data_type,
         value_start=start,
         value_delta=step,
         output_sizes=checked_sizes(caller(), "the number of elements", count),
         device=as_device(caller(), device),
     )
-    return result
 
 
 def _finite(name: str, value: Any) -> float:

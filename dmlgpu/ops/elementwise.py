@@ -678,8 +678,7 @@ def _rounded_integers(x: Tensor, unit: int) -> Tensor:
         return filled(x, x.sizes)
     quotient, rest = wide // unit, wide % unit
     is_up = (rest > unit // 2) | ((rest == unit // 2) & (quotient % 2 != 0))
-    result: Tensor = ((quotient + is_up.astype(wide.data_type)) * unit).astype(x.data_type)
-    return result
+    return ((quotient + is_up.astype(wide.data_type)) * unit).astype(x.data_type)
 
 
 def all_false(x: Tensor) -> Tensor:

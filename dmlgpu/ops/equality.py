@@ -149,8 +149,7 @@ def _equal(a: Tensor, b: Tensor, treats_nan_as_equal: bool) -> Tensor:
     equal: Any = a == b
     if treats_nan_as_equal and a.data_type.is_float:
         equal = equal | (directml.element_wise_is_nan(a) & directml.element_wise_is_nan(b))
-    result: Tensor = equal
-    return result
+    return equal
 
 
 def _close(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: Any) -> Tensor:
@@ -165,8 +164,7 @@ def _close(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: Any) -> Tensor:
         difference, second = difference.astype(DataType.FLOAT32), second.astype(DataType.FLOAT32)
     tolerance = abs(second) * relative + absolute
     is_finite = abs(second) < float("inf")
-    result: Tensor = equal | ((difference <= tolerance) & is_finite)
-    return result
+    return equal | ((difference <= tolerance) & is_finite)
 
 
 def _exact(x: Tensor) -> Tensor:

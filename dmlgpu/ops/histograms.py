@@ -258,8 +258,7 @@ def _bins_of(x: Tensor, edges: NDArray[Any]) -> Tensor:
     lower = values._beside(_bounds(values, edges[:-1], is_lower=True))
     upper = values._beside(_bounds(values, edges[-1:], is_lower=False))
     places: Any = searchsorted(lower, values, "right") - 1
-    result: Tensor = places._chosen((values >= lower[:1]) & (values <= upper), edges.size - 1)
-    return result
+    return places._chosen((values >= lower[:1]) & (values <= upper), edges.size - 1)
 
 
 def _summands(x: Tensor, weights: Any) -> Tensor | None:

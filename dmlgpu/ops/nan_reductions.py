@@ -26,8 +26,7 @@ __all__ = [
 
 def _without_nan(x: Tensor, number: float) -> Tensor:
     """Return floating-point elements with a number in place of NaN."""
-    result: Tensor = directml.element_wise_if(directml.element_wise_is_nan(x), number, x)
-    return result
+    return directml.element_wise_if(directml.element_wise_is_nan(x), number, x)
 
 
 def _numbers(x: Tensor, axis: Axes, keepdims: Any) -> Tensor:
@@ -227,8 +226,7 @@ def _variance(x: Tensor, axis: Axes, keepdims: Any, correction: Any) -> Tensor:
     squares: Any = reduced(distances * distances, ReduceFunction.SUM, axis, keepdims)
     rest: Any = reduced(distances, ReduceFunction.SUM, axis, keepdims)  # rounding error of the mean, summed
     divisor = count - subtrahend
-    result: Tensor = (squares - rest * rest / count) / divisor._chosen(divisor > 0, math.nan)
-    return result
+    return (squares - rest * rest / count) / divisor._chosen(divisor > 0, math.nan)
 
 
 def _wide(x: Tensor) -> Tensor:

@@ -477,8 +477,7 @@ class Generator(CallSource):
         total = sums[-1:]
         last = searchsorted(sums, total)  # the last slice whose probability is not 0
         values = self._drawn(_uniform32, shape, DataType.FLOAT32, target) * total.reshape(())
-        places: Tensor = directml.element_wise_min(searchsorted(sums, values, "right"), last.reshape(()))
-        return places
+        return directml.element_wise_min(searchsorted(sums, values, "right"), last.reshape(()))
 
     # ---- words ------------------------------------------------------------------------------------------------------
 
@@ -506,8 +505,7 @@ class Generator(CallSource):
             )
         if trace is None or (self._trace is not None and self._trace() is trace):
             return self.next_value(blocks, device)  # a generator of the function itself starts anew at each call
-        state: Tensor = trace._call_input(self, blocks, DataType.UINT32, (6,), device)
-        return state
+        return trace._call_input(self, blocks, DataType.UINT32, (6,), device)
 
     def _drawn(self, function: Callable[..., Tensor], shape: tuple[int, ...], kind: Any, device: Any) -> Tensor:
         """Compute numbers from words of the stream by a function, in one dispatch on adapters that fuse."""
@@ -533,10 +531,9 @@ def _aligned(count: int) -> int:
 
 def _words(state: Tensor, count: int) -> Tensor:
     """Return words of 32 bits."""
-    output: Tensor = directml.random_generator(
+    return directml.random_generator(
         state, output_sizes=(count,), type=RandomGeneratorType.PHILOX_4X32_10, output_state=False
     ).output
-    return output
 
 
 def _uniform32(state: Tensor, count: int) -> Tensor:

@@ -368,8 +368,7 @@ def norm(
     Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) with L2.
     """
     if ord is not None:
-        result: Tensor = importlib.import_module("dmlgpu.ops.linalg").norm(x, ord, axis, keepdims)
-        return result
+        return importlib.import_module("dmlgpu.ops.linalg").norm(x, ord, axis, keepdims)
     return reduced(as_floating(tensor_of("x", x)), ReduceFunction.L2, axis, keepdims)
 
 

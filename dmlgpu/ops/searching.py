@@ -199,8 +199,7 @@ def searchsorted(
 
 
 def _is_nan(x: Tensor) -> Tensor:
-    is_nan: Tensor = directml.element_wise_is_nan(x)
-    return is_nan
+    return directml.element_wise_is_nan(x)
 
 
 # ---- sets ------------------------------------------------------------------------------------------------------------

@@ -985,8 +985,7 @@ def integers_of(
         check(elements, low, high)
     elif value.graph is not None:
         value.graph._check_at_calls(value, low, high, check)
-    tensor: Tensor = value if x is None or number is None else x._beside(elements)
-    return tensor
+    return value if x is None or number is None else x._beside(elements)
 
 
 def _check_range(name: str, where: str, exempt: int | None, elements: NDArray[Any], low: int, high: int) -> None:

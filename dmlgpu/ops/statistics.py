@@ -137,8 +137,7 @@ def _between(rows: Tensor, levels: NDArray[np.float64], method: str, skips_nan: 
     if is_nan is None or skips_nan:
         return result
     end = (*[slice(None)] * last, slice(count - 1, count))
-    propagated: Tensor = directml.element_wise_if(is_nan[end], math.nan, result)  # NaN is last in order
-    return propagated
+    return directml.element_wise_if(is_nan[end], math.nan, result)  # NaN is last in order
 
 
 def _stored(places: Places) -> tuple[Any, ...]:

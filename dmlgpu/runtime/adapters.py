@@ -159,8 +159,7 @@ def wait_for_pages(count: int) -> list[AdapterInfo]:
         AdapterNotFound: If the extra `browser` is not installed.
         DmlError: If the server does not answer.
     """
-    pages: list[AdapterInfo] = _browser().some_pages(count)
-    return pages
+    return _browser().some_pages(count)
 
 
 def show_in_page(info: AdapterInfo, **shown: str | int) -> None:
@@ -212,13 +211,11 @@ def open_executor(info: AdapterInfo, options: Mapping[str, Any]) -> Backend:
 
         return NumPyBackend(**{name: value for name, value in options.items() if name != "disabled_features"})
     if info.backend.lower() == BROWSER:
-        page: Backend = _browser().open_page(info, **options)
-        return page
+        return _browser().open_page(info, **options)
     gpu = _gpu()
     if gpu is None:
         raise AdapterNotFound(str(info), [str(NUMPY_ADAPTER)], why_no_gpu())
-    backend: Backend = gpu.GpuBackend(info, **options)
-    return backend
+    return gpu.GpuBackend(info, **options)
 
 
 def wrap_executor(wgpu_device: Any, options: Mapping[str, Any]) -> Backend:
@@ -231,8 +228,7 @@ def wrap_executor(wgpu_device: Any, options: Mapping[str, Any]) -> Backend:
     gpu = _gpu()
     if gpu is None:
         raise AdapterNotFound(type(wgpu_device).__name__, [str(NUMPY_ADAPTER)], why_no_gpu())
-    backend: Backend = gpu.GpuBackend.from_wgpu(wgpu_device, **options)
-    return backend
+    return gpu.GpuBackend.from_wgpu(wgpu_device, **options)
 
 
 def _gpu() -> ModuleType | None:

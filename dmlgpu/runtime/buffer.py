@@ -67,8 +67,7 @@ class Buffer(DeviceChild):
         wrap = getattr(device, "wrap_buffer", None)
         if wrap is None or not isinstance(device, DmlObject):
             raise InvalidArgument(f"Buffer.from_wgpu: device must be a Device, got {type(device).__name__}")
-        buffer: Buffer = wrap(wgpu_buffer, name)
-        return buffer
+        return wrap(wgpu_buffer, name)
 
     @property
     def size(self) -> int:

@@ -530,8 +530,7 @@ def wrapped(x: Tensor, data_type: DataType) -> Tensor:
     """Return integers truncated to a narrower type."""
     low, high = value_range(data_type)
     span = high - low + 1
-    result: Tensor = ((x - low) % span + low).astype(data_type)
-    return result
+    return ((x - low) % span + low).astype(data_type)
 
 
 def total(caller: str, x: Tensor, function: ReduceFunction, axes: tuple[int, ...]) -> Tensor:

@@ -280,8 +280,7 @@ def numeric_type(dtype: Any) -> DataType:
     data_type = as_type(dtype)
     if data_type is bool:
         raise InvalidArgument(f"{caller()}: dtype must be a type of numbers, got bool")
-    numeric: DataType = data_type
-    return numeric
+    return data_type
 
 
 def kind_of(x: Tensor) -> str:

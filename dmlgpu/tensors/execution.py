@@ -163,8 +163,7 @@ class DeviceCall(OperatorCall):
         super().__init__(caller, kind, values)
 
     def _tensor_of(self, array: Any) -> TensorBase:
-        tensor: TensorBase = TensorBase.result_class(array, device=self.device)
-        return tensor
+        return TensorBase.result_class(array, device=self.device)
 
     def _bind_number(self, value: int | float, data_type: DataType) -> Any:
         self.owners.append(self.session.number(value, data_type))

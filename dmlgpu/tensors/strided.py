@@ -371,8 +371,7 @@ class TensorBase:
         """
         if self.size != 1:
             raise InvalidArgument(f"Tensor.item: the tensor must have one element, got sizes {list(self.sizes)}")
-        element: int | float = self.numpy().item()
-        return element
+        return self.numpy().item()
 
     def __bool__(self) -> bool:
         if isinstance(self.buffer, NodeMemory) and not self.buffer.graph.is_traced:

@@ -341,10 +341,9 @@ class Tensor(TensorBase, Arithmetic, Methods):
         data_type = as_data_type("Tensor.astype", "dtype", dtype)
         if data_type is self.data_type:
             return self._same(boolean=False) if self.is_boolean else self
-        tensor: Tensor = call_op(
-            descs.Cast, {"input_tensor": self}, types={"output_tensor": data_type}, caller="Tensor.astype"
-        )[0]
-        return tensor
+        return call_op(descs.Cast, {"input_tensor": self}, types={"output_tensor": data_type}, caller="Tensor.astype")[
+            0
+        ]
 
     def flip(self, axis: Any = None) -> Tensor:
         """Return a copy with the elements in reverse order along axes.
@@ -469,8 +468,7 @@ class Tensor(TensorBase, Arithmetic, Methods):
         return self._operator("Tensor[...]", descs.ElementWiseIf, **values)
 
     def _operator(self, caller: str, kind: type[OperatorDesc], **values: Any) -> Tensor:
-        tensor: Tensor = call_op(kind, values, caller=caller)[0]
-        return tensor
+        return call_op(kind, values, caller=caller)[0]
 
     def _beside(self, other: Any, dtype: TypeLike | None = None) -> Tensor:
         """Return the other operand: a tensor unchanged, other values on this tensor's device or in its graph."""

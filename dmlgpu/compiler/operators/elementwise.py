@@ -110,8 +110,7 @@ def activated(body: Body, activation: OperatorDesc | None) -> Body:
     if activation is None:
         return body
     operator: Any = lowering(activation.operator)
-    fused: Body = operator.fused(activation, body)
-    return fused
+    return operator.fused(activation, body)
 
 
 def check_activation_level(desc: Any, level: FeatureLevel) -> None:

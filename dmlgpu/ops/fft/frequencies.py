@@ -149,5 +149,4 @@ def _shifted(x: Tensor, axes: Any, pairs: Any, inverse: bool) -> Tensor:
     rank = x.ndim - holds_pairs(x, pairs)
     numbers = tuple(range(rank)) if axes is None else checked_axes(caller(), "axes", axes, rank)
     shifts = [-(x.sizes[axis] // 2) if inverse else x.sizes[axis] // 2 for axis in numbers]
-    shifted: Tensor = roll(x, shifts, numbers)
-    return shifted
+    return roll(x, shifts, numbers)

@@ -76,8 +76,7 @@ def _times(x: Tensor, factors: NDArray[np.complex128], constant: Constant) -> Te
 
 def _roots(turns: Array, length: int, inverse: bool) -> NDArray[np.complex128]:
     """Return the roots of unity for these numbers of turns by 1/length."""
-    roots: NDArray[np.complex128] = np.exp((2j if inverse else -2j) * math.pi / length * (turns % length))
-    return roots
+    return np.exp((2j if inverse else -2j) * math.pi / length * (turns % length))
 
 
 def spectrum(

@@ -104,8 +104,7 @@ def triangular_solution(a: Tensor, b: Tensor, upper: bool, has_unit_diagonal: bo
 
 def _swapped(rows: Tensor, index: int, pivot: Tensor) -> Tensor:
     """Return row numbers {1, n, 1} with one and that of a pivot {batch, 1, 1} swapped."""
-    swapped: Tensor = _IF(rows == index, pivot, _IF(rows == pivot, index, rows))
-    return swapped
+    return _IF(rows == index, pivot, _IF(rows == pivot, index, rows))
 
 
 def lu_factor(a: Tensor, with_pivots: bool = True) -> tuple[Tensor, Tensor]:

@@ -72,8 +72,7 @@ def right_vectors(a: Tensor) -> Tensor:
 def _sorted(keys: Tensor, vectors: Tensor, descending: bool) -> Tensor:
     """Return the columns of {batch, n, n} in the order of their keys {batch, 1, n}."""
     order = ordered(keys, axis=2, descending=descending).indices
-    sorted_vectors: Tensor = directml.gather_elements(vectors, order.broadcast_to(vectors.sizes), axis=2)
-    return sorted_vectors
+    return directml.gather_elements(vectors, order.broadcast_to(vectors.sizes), axis=2)
 
 
 def change_of(a: Tensor) -> Tensor | None:

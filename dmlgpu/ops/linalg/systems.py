@@ -312,8 +312,7 @@ def _share(rtol: float | None, a: Tensor) -> float:
 
 def _is_significant(values: Tensor, share: float) -> Tensor:
     """Return which singular values {..., n} do not count as 0."""
-    significant: Tensor = values > reduced(values, ReduceFunction.MAX, -1, True) * share
-    return significant
+    return values > reduced(values, ReduceFunction.MAX, -1, True) * share
 
 
 def _pseudoinverse(a: Tensor, share: float) -> tuple[Tensor, Tensor]:

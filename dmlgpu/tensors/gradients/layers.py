@@ -104,8 +104,7 @@ def _log_softmax(record: Any, gradient: Any) -> Gradients:
 
 
 def _softmax_axes(record: Any) -> Sequence[int]:
-    axes: Sequence[int] = getattr(record.desc, "axes", None) or (record["input_tensor"].ndim - 1,)
-    return axes
+    return getattr(record.desc, "axes", None) or (record["input_tensor"].ndim - 1,)
 
 
 # ---- products --------------------------------------------------------------------------------------------------------
