@@ -24,31 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from dmlgpu.common.memory import MemoryInfo
 from dmlgpu.common.suggestions import suggestion
-from dmlgpu.ops import (
-    activations,
-    adaptive_pooling,
-    contraction,
-    conv,
-    creation,
-    diagonals,
-    directml,
-    elementwise,
-    equality,
-    histograms,
-    interpolation,
-    logic,
-    nan_reductions,
-    nn,
-    pooling,
-    products,
-    recurrent,
-    reductions,
-    searching,
-    shape,
-    statistics,
-    training,
-    transcendental,
-)
+from dmlgpu.ops import directml
 from dmlgpu.ops.activations import *  # noqa: F403
 from dmlgpu.ops.adaptive_pooling import *  # noqa: F403
 from dmlgpu.ops.contraction import *  # noqa: F403
@@ -81,137 +57,16 @@ if TYPE_CHECKING:
 _PACKAGES = ("fft", "linalg")
 """Packages of functions that are imported on first use."""
 
-_MODULES = (
-    activations,
-    adaptive_pooling,
-    contraction,
-    conv,
-    creation,
-    diagonals,
-    elementwise,
-    equality,
-    histograms,
-    interpolation,
-    logic,
-    nan_reductions,
-    nn,
-    pooling,
-    products,
-    recurrent,
-    reductions,
-    searching,
-    shape,
-    statistics,
-    training,
-    transcendental,
-)
-
 __all__ = sorted(  # noqa: PLE0605
-    ["directml", "free_memory", "memory_info", *_PACKAGES, *(name for module in _MODULES for name in module.__all__)]
+    [
+        *("directml", "free_memory", "memory_info", *_PACKAGES),
+        *(
+            name
+            for name, value in globals().items()
+            if str(getattr(value, "__module__", "")).startswith(f"{__name__}.")
+        ),
+    ]
 )
-
-_USUAL = {
-    "activation_elu": "elu",
-    "activation_gelu": "gelu",
-    "activation_hard_sigmoid": "hardsigmoid",
-    "activation_hard_swish": "hardswish",
-    "activation_leaky_relu": "leaky_relu",
-    "activation_log_softmax": "log_softmax",
-    "activation_log_softmax1": "log_softmax",
-    "activation_relu": "relu",
-    "activation_scaled_elu": "selu",
-    "activation_sigmoid": "sigmoid",
-    "activation_softmax": "softmax",
-    "activation_softmax1": "softmax",
-    "activation_softplus": "softplus",
-    "average_pooling": "avg_pool2d",
-    "average_pooling1": "avg_pool2d",
-    "batch_normalization": "batch_norm",
-    "batch_normalization_training": "batch_norm_training",
-    "convolution": "conv2d",
-    "cumulative_product": "cumprod",
-    "cumulative_summation": "cumsum",
-    "element_wise_abs": "abs",
-    "element_wise_acos": "acos",
-    "element_wise_acosh": "acosh",
-    "element_wise_add": "add",
-    "element_wise_asin": "asin",
-    "element_wise_asinh": "asinh",
-    "element_wise_atan": "atan",
-    "element_wise_atan_yx": "atan2",
-    "element_wise_atanh": "atanh",
-    "element_wise_bit_and": "bitwise_and",
-    "element_wise_bit_not": "bitwise_not",
-    "element_wise_bit_or": "bitwise_or",
-    "element_wise_bit_shift_left": "left_shift",
-    "element_wise_bit_shift_right": "right_shift",
-    "element_wise_bit_xor": "bitwise_xor",
-    "element_wise_ceil": "ceil",
-    "element_wise_clip": "clip",
-    "element_wise_clip1": "clip",
-    "element_wise_cos": "cos",
-    "element_wise_cosh": "cosh",
-    "element_wise_dequantize_linear": "dequantize",
-    "element_wise_divide": "divide",
-    "element_wise_erf": "erf",
-    "element_wise_exp": "exp",
-    "element_wise_floor": "floor",
-    "element_wise_if": "where",
-    "element_wise_is_infinity": "isinf",
-    "element_wise_is_nan": "isnan",
-    "element_wise_log": "log",
-    "element_wise_logical_and": "logical_and",
-    "element_wise_logical_equals": "equal",
-    "element_wise_logical_greater_than": "greater",
-    "element_wise_logical_greater_than_or_equal": "greater_equal",
-    "element_wise_logical_less_than": "less",
-    "element_wise_logical_less_than_or_equal": "less_equal",
-    "element_wise_logical_not": "logical_not",
-    "element_wise_logical_or": "logical_or",
-    "element_wise_logical_xor": "logical_xor",
-    "element_wise_max": "maximum",
-    "element_wise_min": "minimum",
-    "element_wise_modulus_floor": "remainder",
-    "element_wise_modulus_truncate": "fmod",
-    "element_wise_multiply": "multiply",
-    "element_wise_negate": "negative",
-    "element_wise_pow": "power",
-    "element_wise_quantize_linear": "quantize",
-    "element_wise_recip": "reciprocal",
-    "element_wise_round": "round",
-    "element_wise_sign": "sign",
-    "element_wise_sin": "sin",
-    "element_wise_sinh": "sinh",
-    "element_wise_sqrt": "sqrt",
-    "element_wise_subtract": "subtract",
-    "element_wise_tan": "tan",
-    "element_wise_tanh": "tanh",
-    "fill_value_constant": "full",
-    "fill_value_sequence": "arange",
-    "gather": "take",
-    "gather_elements": "take_along_axis",
-    "gemm": "matmul",
-    "join": "concatenate",
-    "max_pooling": "max_pool2d",
-    "max_pooling1": "max_pool2d",
-    "max_pooling2": "max_pool2d",
-    "mean_variance_normalization": "layer_norm",
-    "mean_variance_normalization1": "layer_norm",
-    "mean_variance_normalization2": "layer_norm",
-    "multihead_attention": "attention",
-    "multihead_attention1": "attention",
-    "nonzero_coordinates": "nonzero",
-    "padding": "pad",
-    "padding1": "pad",
-    "reduce": "sum",
-    "resample": "resize",
-    "resample1": "resize",
-    "resample2": "resize",
-    "resample3": "resize",
-    "top_k": "topk",
-    "top_k1": "topk",
-}
-"""Usual names of DirectML's operators that have another one."""
 
 if not TYPE_CHECKING:  # type checkers report unknown names
 
@@ -221,8 +76,8 @@ if not TYPE_CHECKING:  # type checkers report unknown names
         message = f"module {__name__!r} has no attribute {name!r}"
         if name in directml.__dir__() and not name.startswith("_"):
             message += f"; DirectML's operator is ops.directml.{name}"
-            if name in _USUAL:
-                message += f", the usual function is ops.{_USUAL[name]}"
+            usual = " or ".join(f"ops.{function}" for function in _usual_functions(name.upper()))
+            message += f", the usual function is {usual}" if usual else ""
         else:
             message += suggestion(name, __name__)
         raise AttributeError(message, name=name, obj=None)  # without an obj Python adds no suggestion of its own
@@ -230,6 +85,17 @@ if not TYPE_CHECKING:  # type checkers report unknown names
 
 def __dir__() -> list[str]:
     return __all__
+
+
+def _usual_functions(operator: str) -> list[str]:
+    """Return the functions that an operator computes, by their names in NumPy, PyTorch and everyday use."""
+    from dmlgpu.catalog.search import newest, synonyms  # noqa: PLC0415 - only messages need it
+
+    known = synonyms().get(operator)
+    names = () if known is None else (*known.numpy, *known.torch, *known.words)
+    functions = dict.fromkeys(name for qualified in names if (name := qualified.rpartition(".")[2]) in __all__)
+    computed = [name for name in functions if newest(operator) in str(globals()[name].__doc__)]
+    return computed or [name for name in functions if name in operator.lower().split("_")]
 
 
 def free_memory(device: Device | str | None = None) -> None:
