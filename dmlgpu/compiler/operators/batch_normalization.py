@@ -14,7 +14,7 @@ from typing import Any
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import FeatureLevel
 from dmlgpu.compiler.operators.elementwise import ADD, activated
-from dmlgpu.compiler.operators.lowering import Lowering, input_tensor, invalid, output_tensor
+from dmlgpu.compiler.operators.lowering import Lowering, check_size, input_tensor, output_tensor
 from dmlgpu.compiler.operators.normalization import (
     FLOAT32,
     MOMENTS,
@@ -65,14 +65,8 @@ class BatchNormalization(Lowering):
         if desc.spatial or level >= FeatureLevel.LEVEL_4_0:
             return
         for name, tensor in (("mean_tensor", desc.mean_tensor), ("variance_tensor", desc.variance_tensor)):
-            for axis, size in enumerate(desc.input_tensor.sizes[2:], start=2):
-                if tensor.sizes[axis] != size:
-                    raise invalid(
-                        desc,
-                        f"{name}.sizes[{axis}]",
-                        f"must be input_tensor.sizes[{axis}] ({size}) below feature level 4_0 unless spatial,"
-                        f" got {tensor.sizes[axis]}",
-                    )
+            for axis in range(2, desc.input_tensor.dimension_count):
+                check_size(desc, name, tensor, axis, "input_tensor", when=" below feature level 4_0 unless spatial")
 
     @classmethod
     def lower(cls, desc: descs.BatchNormalization) -> Plan:

@@ -14,7 +14,16 @@ from typing import Any, ClassVar
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import ConvolutionDirection, ConvolutionMode, DataType, FeatureLevel
 from dmlgpu.compiler.operators.elementwise import activated, cast, check_activation_level
-from dmlgpu.compiler.operators.lowering import Lowering, check_padded, check_sizes, input_tensor, invalid, output_tensor
+from dmlgpu.compiler.operators.lowering import (
+    Lowering,
+    check_padded,
+    check_positive,
+    check_sizes,
+    input_tensor,
+    invalid,
+    output_tensor,
+    windows_of,
+)
 from dmlgpu.compiler.operators.quantization import (
     DIFFERENCE,
     GATHERED,
@@ -38,7 +47,7 @@ from dmlgpu.compiler.plan import (
     constants,
     portable,
 )
-from dmlgpu.compiler.plan.windows import Sizes, WindowAxis, Windows, positions_of, windows_over
+from dmlgpu.compiler.plan.windows import Sizes, WindowAxis, Windows, positions_of
 from dmlgpu.compiler.rewrites.sources import CONVERT, permuted, stepped
 
 FLOAT32, INT32 = DataType.FLOAT32, DataType.INT32
@@ -61,14 +70,7 @@ class _Forward(Lowering):
     @classmethod
     def windows(cls, desc: Any) -> Windows:
         """Return the windows of the filter over the input of a forward convolution."""
-        return windows_over(
-            desc.input_tensor.sizes[LEAD:],
-            size=desc.filter_tensor.sizes[LEAD:],
-            strides=desc.strides,
-            dilations=desc.dilations,
-            start=desc.start_padding,
-            end=desc.end_padding,
-        )
+        return windows_of(desc, desc.input_tensor.sizes[LEAD:], desc.filter_tensor.sizes[LEAD:])
 
     @classmethod
     def output_sizes(cls, desc: Any) -> Mapping[str, Sizes]:
@@ -109,22 +111,15 @@ class _Forward(Lowering):
                 padded = axis.spatial + desc.start_padding[index] + desc.end_padding[index]
                 reason = f"must reach no further than the padded input ({padded}), but it reaches over {axis.reach}"
                 raise invalid(desc, f"filter_tensor.sizes[{LEAD + index}]", reason)
-        _check_padded(desc, desc.input_tensor.sizes)
+        check_padded(desc, desc.input_tensor.sizes[LEAD:])
 
 
 def _check_steps(desc: Any) -> None:
-    for field in ("strides", "dilations"):
-        for index, value in enumerate(getattr(desc, field)):
-            if value < 1:
-                raise invalid(desc, f"{field}[{index}]", f"must be at least 1, got {value}")
+    check_positive(desc, "strides", "dilations")
     channels = desc.input_tensor.sizes[1]
     if desc.group_count < 1 or channels % desc.group_count:
         reason = f"must be a divisor of the channels of input_tensor ({channels}), got {desc.group_count}"
         raise invalid(desc, "group_count", reason)
-
-
-def _check_padded(desc: Any, sizes: Sizes) -> None:
-    check_padded(desc, [sum(ends) for ends in zip(sizes[LEAD:], desc.start_padding, desc.end_padding, strict=True)])
 
 
 def _check_filter(desc: Any, dimension: int, expected: int, why: str) -> None:
@@ -223,7 +218,7 @@ class ConvolutionOperator(_Forward):
                 padding = desc.start_padding[index] + desc.end_padding[index]
                 reason = f"must leave at least 1 of the {size + padding} elements of the output, got {padding}"
                 raise invalid(desc, f"start_padding[{index}] + end_padding[{index}]", reason)
-        _check_padded(desc, cls.output_sizes(desc)["output_tensor"])
+        check_padded(desc, cls.output_sizes(desc)["output_tensor"][LEAD:])
 
     @classmethod
     def check_level(cls, desc: descs.Convolution, level: FeatureLevel) -> None:

@@ -11,9 +11,10 @@ from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.compiler.operators.elementwise import as_bits
-from dmlgpu.compiler.operators.indexing import check_axis, check_single_along_axis, merged_around_axis
+from dmlgpu.compiler.operators.indexing import check_single_along_axis, merged_around_axis
 from dmlgpu.compiler.operators.lowering import (
     Lowering,
+    check_axis,
     check_sizes,
     converted,
     everywhere,

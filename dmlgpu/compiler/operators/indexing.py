@@ -7,31 +7,20 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from dmlgpu.catalog import descs
-from dmlgpu.compiler.operators.lowering import Lowering, check_sizes, input_tensor, invalid, output_tensor
+from dmlgpu.compiler.operators.lowering import (
+    Lowering,
+    check_axis,
+    check_sizes,
+    check_sizes_beside_axis,
+    input_tensor,
+    invalid,
+    output_tensor,
+)
 from dmlgpu.compiler.plan import Body, Lookup, Map, Plan, PlanTensor, Scatter, View, constants
 from dmlgpu.compiler.rewrites.collapse import merge_dimensions
 from dmlgpu.compiler.rewrites.sources import identity
 
 # ---- checks
-
-
-def check_axis(desc: Any, field: str) -> None:
-    """Raise InvalidDescription unless the axis is one of a tensor's dimensions."""
-    rank = getattr(desc, field).dimension_count
-    if desc.axis >= rank:
-        raise invalid(desc, "axis", f"must be below {field}'s dimension count ({rank}), got {desc.axis}")
-
-
-def check_sizes_beside_axis(desc: Any, field: str, like: str) -> None:
-    """Raise InvalidDescription unless two tensors have the same sizes in all dimensions but the axis."""
-    sizes = getattr(desc, field).sizes
-    for dimension, size in enumerate(getattr(desc, like).sizes):
-        if dimension != desc.axis and sizes[dimension] != size:
-            raise invalid(
-                desc,
-                f"{field}.sizes[{dimension}]",
-                f"must be {like}.sizes[{dimension}] ({size}), got {sizes[dimension]}",
-            )
 
 
 def check_single_along_axis(desc: Any, field: str, like: str) -> None:
@@ -216,12 +205,7 @@ class Gather(Lowering):
         picked = cls._picked_sizes(desc)
         needed = next((len(picked) - axis for axis, size in enumerate(picked) if size != 1), 0)
         check_rank(desc, "output_tensor", needed, f"picked blocks {list(picked)}")
-        check_sizes(
-            desc,
-            "output_tensor",
-            cls.output_sizes(desc)["output_tensor"],
-            "input_tensor.sizes with the index dimensions in place of the axis",
-        )
+        cls.check_output(desc, "input_tensor.sizes with the index dimensions in place of the axis")
 
     @classmethod
     def lower(cls, desc: descs.Gather) -> Plan:
@@ -285,7 +269,7 @@ class GatherElements(Lowering):
     @classmethod
     def check(cls, desc: descs.GatherElements) -> None:
         check_axis(desc, "input_tensor")
-        check_sizes_beside_axis(desc, "indices_tensor", "input_tensor")
+        check_sizes_beside_axis(desc, "indices_tensor", desc.indices_tensor, "input_tensor")
         check_sizes(desc, "output_tensor", desc.indices_tensor.sizes, "indices_tensor.sizes")
 
     @classmethod
@@ -349,7 +333,7 @@ class ScatterElements(Lowering):
     def check(cls, desc: descs.ScatterElements) -> None:
         check_axis(desc, "output_tensor")
         check_sizes(desc, "output_tensor", desc.input_tensor.sizes, "input_tensor.sizes")
-        check_sizes_beside_axis(desc, "indices_tensor", "input_tensor")
+        check_sizes_beside_axis(desc, "indices_tensor", desc.indices_tensor, "input_tensor")
         check_sizes(desc, "updates_tensor", desc.indices_tensor.sizes, "indices_tensor.sizes")
 
     @classmethod

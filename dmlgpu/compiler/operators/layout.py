@@ -13,6 +13,10 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler.operators.lowering import (
     Lowering,
+    check_axis,
+    check_length,
+    check_positive,
+    check_sizes_beside_axis,
     converted,
     input_tensor,
     invalid,
@@ -82,11 +86,10 @@ class SliceOperator(Lowering):
 
     @classmethod
     def check(cls, desc: descs.Slice) -> None:
-        _check_length(desc, "offsets", "input_tensor")
+        check_length(desc, "offsets", "input_tensor")
         cls.check_output(desc, "sizes")
+        check_positive(desc, "strides")
         for axis, (offset, size, stride) in enumerate(zip(desc.offsets, desc.sizes, desc.strides, strict=True)):
-            if stride == 0:
-                raise invalid(desc, f"strides[{axis}]", "must be at least 1, got 0")
             last, extent = offset + stride * (size - 1), desc.input_tensor.sizes[axis]
             if last >= extent:
                 raise invalid(
@@ -119,10 +122,8 @@ class Tile(Moving):
 
     @classmethod
     def check(cls, desc: descs.Tile) -> None:
-        _check_length(desc, "repeats", "input_tensor")
-        for axis, count in enumerate(desc.repeats):
-            if count < 1:
-                raise invalid(desc, f"repeats[{axis}]", f"must be at least 1, got {count}")
+        check_length(desc, "repeats", "input_tensor")
+        check_positive(desc, "repeats")
         cls.check_output(desc, "input_tensor.sizes * repeats")
 
     @classmethod
@@ -158,7 +159,7 @@ def check_windows(desc: descs.Slice1 | descs.SliceGrad, whole: str, taken: str) 
         taken: the field of the tensor that holds their elements.
     """
     tensor, part = getattr(desc, whole), getattr(desc, taken)
-    _check_length(desc, "input_window_offsets", whole)
+    check_length(desc, "input_window_offsets", whole)
     windows = zip(desc.input_window_offsets, desc.input_window_sizes, desc.input_window_strides, strict=True)
     for axis, (offset, window, stride) in enumerate(windows):
         if window < 1:
@@ -182,12 +183,6 @@ def check_windows(desc: descs.Slice1 | descs.SliceGrad, whole: str, taken: str) 
             )
 
 
-def _check_length(desc: OperatorDesc, field: str, tensor: str) -> None:
-    count, length = getattr(desc, tensor).dimension_count, len(getattr(desc, field))
-    if length != count:
-        raise invalid(desc, field, f"must have one entry per dimension of {tensor} ({count}), got {length}")
-
-
 class Split(Moving):
     """Cuts the input along one axis into several outputs."""
 
@@ -195,7 +190,7 @@ class Split(Moving):
 
     @classmethod
     def check(cls, desc: descs.Split) -> None:
-        _check_axis(desc, "input_tensor")
+        check_axis(desc, "input_tensor")
         _check_pieces(desc, "output_tensors", "input_tensor")
         total = _along(desc.output_tensors, desc.axis)
         if total != desc.input_tensor.sizes[desc.axis]:
@@ -232,7 +227,7 @@ class Join(Moving):
 
     @classmethod
     def check(cls, desc: descs.Join) -> None:
-        _check_axis(desc, "output_tensor")
+        check_axis(desc, "output_tensor")
         _check_pieces(desc, "input_tensors", "output_tensor")
         cls.check_output(desc, "the inputs one after the other")
 
@@ -258,23 +253,10 @@ def _starts(pieces: Sequence[TensorDesc], axis: int) -> list[tuple[int, ...]]:
     return [tuple(start if dimension == axis else 0 for dimension in range(rank)) for start in starts]
 
 
-def _check_axis(desc: descs.Split | descs.Join, whole: str) -> None:
-    rank = getattr(desc, whole).dimension_count
-    if desc.axis >= rank:
-        raise invalid(desc, "axis", f"must be below {whole}'s dimension count ({rank}), got {desc.axis}")
-
-
 def _check_pieces(desc: descs.Split | descs.Join, pieces: str, whole: str) -> None:
     """Raise InvalidDescription unless every piece has the sizes of the whole tensor except along the axis."""
-    expected = getattr(desc, whole).sizes
     for index, piece in enumerate(getattr(desc, pieces)):
-        for dimension, size in enumerate(expected):
-            if dimension != desc.axis and piece.sizes[dimension] != size:
-                raise invalid(
-                    desc,
-                    f"{pieces}[{index}].sizes[{dimension}]",
-                    f"must be {whole}.sizes[{dimension}] ({size}), got {piece.sizes[dimension]}",
-                )
+        check_sizes_beside_axis(desc, f"{pieces}[{index}]", piece, whole)
 
 
 _SPACE = (("batch",), ("channel",), ("row", "down"), ("column", "across"))
@@ -364,8 +346,7 @@ def _check_divides(
     name: str,
 ) -> None:
     """Raise InvalidDescription unless blocks are not empty and divide the sizes of the input."""
-    if desc.block_size < 1:
-        raise invalid(desc, "block_size", f"must be at least 1, got {desc.block_size}")
+    check_positive(desc, "block_size")
     for axis in axes:
         size = desc.input_tensor.sizes[axis]
         if size % divisor:
@@ -408,13 +389,9 @@ class Padding1(Lowering):
 
     @classmethod
     def check(cls, desc: descs.Padding | descs.Padding1) -> None:
-        rank = desc.input_tensor.dimension_count
         for field in ("start_padding", "end_padding"):
-            length = len(getattr(desc, field))
-            if length != rank:
-                raise invalid(desc, field, f"must have one entry per dimension of input_tensor ({rank}), got {length}")
-        why = "start_padding + input_tensor.sizes + end_padding"
-        cls.check_output(desc, why)
+            check_length(desc, field, "input_tensor")
+        cls.check_output(desc, "start_padding + input_tensor.sizes + end_padding")
 
     @classmethod
     def moves(cls, desc: descs.Padding1) -> tuple[Move, ...]:

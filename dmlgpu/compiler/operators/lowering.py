@@ -12,8 +12,10 @@ import numpy as np
 
 from dmlgpu.catalog.enums import DataType, FeatureLevel
 from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import InvalidDescription, OperatorNotImplemented
 from dmlgpu.compiler.plan import Plan, PlanTensor, Role, View
+from dmlgpu.compiler.plan.windows import Sizes, Windows, windows_over
 from dmlgpu.compiler.rewrites.moves import Move
 
 MAX_PADDED = 2**31 - 1
@@ -166,12 +168,66 @@ def check_axes(desc: Any) -> None:
             raise invalid(desc, f"axes[{position}]", f"must not repeat an axis, got {axis} again")
 
 
-def check_padded(desc: OperatorDesc, padded: Sequence[int]) -> None:
-    """Raise InvalidDescription if a padded spatial dimension is larger than shaders can count."""
-    for index, size in enumerate(padded):
-        if size > MAX_PADDED:
+def check_axis(desc: Any, field: str) -> None:
+    """Check that an operator's axis is a dimension of a tensor."""
+    rank = getattr(desc, field).dimension_count
+    if desc.axis >= rank:
+        raise invalid(desc, "axis", f"must be below {field}'s dimension count ({rank}), got {desc.axis}")
+
+
+def check_size(desc: Any, name: str, tensor: TensorDesc, dimension: int, like: str, *, when: str = "") -> None:
+    """Check that a tensor has the size of another one along a dimension."""
+    expected, size = getattr(desc, like).sizes[dimension], tensor.sizes[dimension]
+    if size != expected:
+        reason = f"must be {like}.sizes[{dimension}] ({expected}){when}, got {size}"
+        raise invalid(desc, f"{name}.sizes[{dimension}]", reason)
+
+
+def check_sizes_beside_axis(desc: Any, name: str, tensor: TensorDesc, like: str) -> None:
+    """Check that a tensor has the sizes of another one but for those along an operator's axis."""
+    for dimension in range(getattr(desc, like).dimension_count):
+        if dimension != desc.axis:
+            check_size(desc, name, tensor, dimension, like)
+
+
+def check_positive(desc: Any, *fields: str) -> None:
+    """Check that attributes, or their entries, are at least 1."""
+    for field in fields:
+        value = getattr(desc, field)
+        for index, entry in enumerate(value if isinstance(value, tuple) else (value,)):
+            if entry < 1:
+                place = f"{field}[{index}]" if isinstance(value, tuple) else field
+                raise invalid(desc, place, f"must be at least 1, got {entry}")
+
+
+def check_length(desc: Any, field: str, tensor: str, lead: int = 0) -> None:
+    """Check that an attribute has one entry per dimension of a tensor after the leading ones."""
+    count, length = getattr(desc, tensor).dimension_count - lead, len(getattr(desc, field))
+    if length != count:
+        dimension = "spatial dimension" if lead else "dimension"
+        raise invalid(desc, field, f"must have one entry per {dimension} of {tensor} ({count}), got {length}")
+
+
+def check_padded(desc: Any, spatial: Sequence[int]) -> None:
+    """Check that no spatial dimension with its padding has too many elements for a kernel."""
+    for index, ends in enumerate(zip(spatial, desc.start_padding, desc.end_padding, strict=True)):
+        if sum(ends) > MAX_PADDED:
             field = f"start_padding[{index}] + end_padding[{index}]"
-            raise invalid(desc, field, f"must give a padded dimension of at most {MAX_PADDED} elements, got {size}")
+            raise invalid(
+                desc, field, f"must give a padded dimension of at most {MAX_PADDED} elements, got {sum(ends)}"
+            )
+
+
+def windows_of(desc: Any, spatial: Sizes, size: Sizes) -> Windows:
+    """Return the windows of a description over spatial dimensions."""
+    return windows_over(
+        spatial,
+        size=size,
+        strides=desc.strides,
+        dilations=getattr(desc, "dilations", (1,) * len(size)),
+        start=desc.start_padding,
+        end=desc.end_padding,
+    )
 
 
 def input_tensor(desc: OperatorDesc, field: str, view: View = View.COMPUTE) -> PlanTensor:

@@ -22,10 +22,12 @@ from dmlgpu.compiler.operators.lowering import Lowering, check_sizes, input_tens
 from dmlgpu.compiler.operators.quantization import (
     DIFFERENCE,
     GATHERED,
+    check_per_channel,
     difference,
     gather,
     no_zero_point,
     parameters_of,
+    per_channel,
 )
 from dmlgpu.compiler.plan import (
     Body,
@@ -194,16 +196,8 @@ def _differences(desc: Any, name: str, sizes: Sizes, own: int, data_type: DataTy
     values = input_tensor(desc, f"{name}_tensor")
     if getattr(desc, f"{name}_zero_point_tensor") is None:
         return cast(values, data_type)
-    zero = _parameter(input_tensor(desc, f"{name}_zero_point_tensor"), sizes, own)
+    zero = per_channel(input_tensor(desc, f"{name}_zero_point_tensor"), sizes, own)
     return difference(values, zero, data_type)
-
-
-def _parameter(tensor: PlanTensor, sizes: Sizes, own: int) -> PlanTensor:
-    """Return a scale or zero point, one or one per row or column, repeated over the dimensions of a matrix."""
-    entries = max(tensor.sizes)
-    stride = tensor.strides[tensor.sizes.index(entries)] if entries > 1 else 0
-    strides = tuple(stride if dimension == len(sizes) + own else 0 for dimension in range(len(sizes)))
-    return replace(tensor, sizes=sizes, strides=strides)
 
 
 ROWS, COLUMNS = -2, -1
@@ -226,9 +220,7 @@ class _IntegerProduct(_MatrixProduct):
         super().check(desc)
         output = _Matrices.of(desc).output
         for field, own in cls.parameters.items():
-            tensor = getattr(desc, field)
-            if tensor is not None:
-                _check_parameter(desc, field, output[own], own)
+            check_per_channel(desc, field, output[own], "row" if own == ROWS else "column", own)
 
     @classmethod
     def operands(cls, desc: Any, accumulator: DataType) -> tuple[Source, Source]:
@@ -245,19 +237,6 @@ class _IntegerProduct(_MatrixProduct):
     def owned(cls, desc: Any) -> tuple[bool, bool]:
         """Return whether A and its zero point, and B and its zero point, are bound at initialization."""
         return _owned(desc, "a_tensor", "a_zero_point_tensor"), _owned(desc, "b_tensor", "b_zero_point_tensor")
-
-
-def _check_parameter(desc: Any, field: str, count: int, own: int) -> None:
-    """Raise InvalidDescription unless a scale or zero point has one element, or one per row or column."""
-    sizes = getattr(desc, field).sizes
-    axis = len(sizes) + own if len(sizes) > 1 else 0
-    others = (size for dimension, size in enumerate(sizes) if dimension != axis)
-    if any(size != 1 for size in others) or sizes[axis] not in (1, count):
-        what = "row" if own == ROWS else "column"
-        ones = [1] * len(sizes)
-        several = [*ones[:axis], count, *ones[axis + 1 :]]
-        reason = f"must be {ones} (one for all) or {several} (one per {what}), got {list(sizes)}"
-        raise invalid(desc, f"{field}.sizes", reason)
 
 
 class MatrixMultiplyInteger(_IntegerProduct):
@@ -299,8 +278,8 @@ class MatrixMultiplyIntegerToFloat(_IntegerProduct):
         output = output_tensor(desc)
         inputs: dict[str, Source] = {
             "product": RegisterValue.product(accumulator, output.sizes),
-            "a_scale": _parameter(input_tensor(desc, "a_scale_tensor"), output.sizes, ROWS),
-            "b_scale": _parameter(input_tensor(desc, "b_scale_tensor"), output.sizes, COLUMNS),
+            "a_scale": per_channel(input_tensor(desc, "a_scale_tensor"), output.sizes, ROWS),
+            "b_scale": per_channel(input_tensor(desc, "b_scale_tensor"), output.sizes, COLUMNS),
         }
         if desc.bias_tensor is not None:
             inputs["bias"] = input_tensor(desc, "bias_tensor")
@@ -343,7 +322,7 @@ class QuantizedLinearMatrixMultiply(_IntegerProduct):
         step, gathered = gather(parameters)
         inputs: dict[str, Source] = {"product": RegisterValue.product(INT32, output.sizes)}
         inputs |= {
-            parameter.name: _parameter(parameter.view(gathered), output.sizes, cls.parameters[parameter.field])
+            parameter.name: per_channel(parameter.view(gathered), output.sizes, cls.parameters[parameter.field])
             for parameter in parameters
         }
         if desc.output_zero_point_tensor is None:

@@ -21,6 +21,9 @@ from dmlgpu.compiler.operators.elementwise import activated
 from dmlgpu.compiler.operators.lowering import (
     Lowering,
     check_axes,
+    check_axis,
+    check_positive,
+    check_size,
     check_sizes,
     input_tensor,
     invalid,
@@ -157,14 +160,9 @@ class MeanVarianceNormalization1(Lowering):
         _check_scale_with_bias(desc, level)
         if level >= FeatureLevel.LEVEL_4_0 or desc.input_tensor.dimension_count < 2:
             return
-        channels = desc.input_tensor.sizes[1]
         for field, tensor in (("scale_tensor", desc.scale_tensor), ("bias_tensor", desc.bias_tensor)):
-            if tensor is not None and tensor.sizes[1] != channels:
-                raise invalid(
-                    desc,
-                    f"{field}.sizes[1]",
-                    f"must be input_tensor.sizes[1] ({channels}) below feature level 4_0, got {tensor.sizes[1]}",
-                )
+            if tensor is not None:
+                check_size(desc, field, tensor, 1, "input_tensor", when=" below feature level 4_0")
 
     @classmethod
     def upgrade(cls, desc: descs.MeanVarianceNormalization1) -> OperatorDesc:
@@ -210,9 +208,7 @@ class LpNormalization(Lowering):
 
     @classmethod
     def check(cls, desc: descs.LpNormalization) -> None:
-        rank = desc.input_tensor.dimension_count
-        if desc.axis >= rank:
-            raise invalid(desc, "axis", f"must be below input_tensor's dimension count ({rank}), got {desc.axis}")
+        check_axis(desc, "input_tensor")
         if desc.p not in (1, 2):
             raise invalid(desc, "p", f"must be 1 or 2, got {desc.p}")
 
@@ -301,8 +297,7 @@ class _LocalResponse(Lowering):
 
     @classmethod
     def check(cls, desc: Any) -> None:
-        if desc.local_size < 1:
-            raise invalid(desc, "local_size", f"must be at least 1, got {desc.local_size}")
+        check_positive(desc, "local_size")
 
     @classmethod
     def values(cls, desc: Any, exponent: float, **more: float) -> Constants:

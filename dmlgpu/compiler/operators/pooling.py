@@ -17,11 +17,14 @@ from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.compiler.operators.elementwise import cast
 from dmlgpu.compiler.operators.lowering import (
     Lowering,
+    check_length,
     check_padded,
+    check_positive,
     check_sizes,
     input_tensor,
     invalid,
     output_tensor,
+    windows_of,
 )
 from dmlgpu.compiler.operators.quantization import (
     DIFFERENCE,
@@ -50,7 +53,7 @@ from dmlgpu.compiler.plan import (
     in_float32,
     portable,
 )
-from dmlgpu.compiler.plan.windows import Sizes, Windows, positions_of, sizes_of, windows_over
+from dmlgpu.compiler.plan.windows import Sizes, Windows, positions_of, sizes_of
 from dmlgpu.compiler.rewrites.windows import (
     MAX_POOLING,
     covering,
@@ -78,19 +81,6 @@ SUM = Reduction("reduction/reduce_sum_float", FLOAT32, 2, portable=True)
 # ---- windows of a description
 
 
-def _windows(desc: Any, spatial: Sizes) -> Windows:
-    """Return the windows over an input; dilations default to 1."""
-    dilations = getattr(desc, "dilations", (1,) * len(desc.window_size))
-    return windows_over(
-        spatial,
-        size=desc.window_size,
-        strides=desc.strides,
-        dilations=dilations,
-        start=desc.start_padding,
-        end=desc.end_padding,
-    )
-
-
 class Pooling(Lowering):
     """Base of all. Tensors are {N, C, spatial..}; every position of the window must see at least one element of the
     input, as onnxruntime demands too (the pages are silent). A window of more than 2^20 elements must not have more
@@ -107,7 +97,7 @@ class Pooling(Lowering):
     @classmethod
     def windows(cls, desc: Any) -> Windows:
         """Return the windows of a description."""
-        return _windows(desc, getattr(desc, cls.whole).sizes[LEAD:])
+        return windows_of(desc, getattr(desc, cls.whole).sizes[LEAD:], desc.window_size)
 
     @classmethod
     def pooled_sizes(cls, desc: Any) -> Sizes:
@@ -122,16 +112,8 @@ class Pooling(Lowering):
 
     @classmethod
     def check(cls, desc: Any) -> None:
-        whole = getattr(desc, cls.whole)
-        for field in ("strides", "window_size", "dilations", "start_padding", "end_padding"):
-            _check_attribute(desc, field, whole.dimension_count - LEAD, cls.whole)
-        windows = cls.windows(desc)
-        for index, axis in enumerate(windows):
-            _check_axis(desc, cls.whole, index, axis.positions, axis.reach)
-        check_padded(
-            desc, [axis.spatial + axis.start + end for axis, end in zip(windows, desc.end_padding, strict=True)]
-        )
-        _check_places(desc, cls.whole, whole.sizes[LEAD:])
+        windows = _checked_windows(desc, cls.whole, "window_size", "input")
+        _check_places(desc, cls.whole, getattr(desc, cls.whole).sizes[LEAD:])
         expected = cls.pooled_sizes(desc)
         check_sizes(desc, cls.pooled, expected, f"what {cls.whole}, window_size, strides and padding give")
         for index, axis in enumerate(windows):
@@ -141,25 +123,22 @@ class Pooling(Lowering):
                 raise invalid(desc, where, f"{reason} {axis.first_empty} there is none")
 
 
-def _check_attribute(desc: Any, field: str, count: int, whole: str) -> None:
-    """Raise InvalidDescription unless there is one entry per spatial dimension, and sizes and steps are at least 1."""
-    values = getattr(desc, field, None)
-    if values is None:
-        return
-    if len(values) != count:
-        reason = f"must have one entry per spatial dimension of {whole} ({count}), got {len(values)}"
-        raise invalid(desc, field, reason)
-    for index, value in enumerate(values):
-        if value < 1 and not field.endswith("padding"):
-            raise invalid(desc, f"{field}[{index}]", f"must be at least 1, got {value}")
-
-
-def _check_axis(desc: Any, whole: str, index: int, positions: int, reach: int) -> None:
-    if positions < 1:
-        size = getattr(desc, whole).sizes[LEAD + index]
-        padded = size + desc.start_padding[index] + desc.end_padding[index]
-        reason = f"must reach no further than the padded input ({padded}), but it reaches over {reach}"
-        raise invalid(desc, f"window_size[{index}]", reason)
+def _checked_windows(desc: Any, whole: str, size: str, padded: str) -> Windows:
+    """Return windows over the spatial dimensions of a tensor, whose sizes another field has; check that they fit."""
+    for field in (size, "strides", "dilations", "start_padding", "end_padding"):
+        if hasattr(desc, field):
+            check_length(desc, field, whole, LEAD)
+            if not field.endswith("padding"):
+                check_positive(desc, field)
+    spatial = getattr(desc, whole).sizes[LEAD:]
+    windows = windows_of(desc, spatial, getattr(desc, size))
+    for index, axis in enumerate(windows):
+        if axis.positions < 1:
+            extent = axis.spatial + desc.start_padding[index] + desc.end_padding[index]
+            reason = f"must reach no further than the padded {padded} ({extent}), but it reaches over {axis.reach}"
+            raise invalid(desc, f"{size}[{index}]", reason)
+    check_padded(desc, spatial)
+    return windows
 
 
 def _check_places(desc: Any, whole: str, spatial: Sizes) -> None:
@@ -283,8 +262,7 @@ class LpPooling1(Pooling):
     @classmethod
     def check(cls, desc: Any) -> None:
         super().check(desc)
-        if desc.p < 1:
-            raise invalid(desc, "p", f"must be at least 1, got {desc.p}")
+        check_positive(desc, "p")
 
     @classmethod
     def lower(cls, desc: descs.LpPooling1) -> Plan:
@@ -477,38 +455,6 @@ class MaxUnpooling(Lowering):
 # ---- columns
 
 
-def _image_windows(desc: Any, spatial: tuple[int, ...]) -> Windows:
-    """Return the windows over the image."""
-    return windows_over(
-        spatial,
-        size=desc.window_sizes,
-        strides=desc.strides,
-        dilations=desc.dilations,
-        start=desc.start_padding,
-        end=desc.end_padding,
-    )
-
-
-def _check_image(desc: Any, image: str) -> None:
-    """Raise InvalidDescription unless attributes match the image's spatial dimensions and the window has a position."""
-    count = getattr(desc, image).dimension_count - LEAD
-    for field in ("window_sizes", "strides", "dilations", "start_padding", "end_padding"):
-        values = getattr(desc, field)
-        if len(values) != count:
-            reason = f"must have one entry per spatial dimension of {image} ({count}), got {len(values)}"
-            raise invalid(desc, field, reason)
-        for index, value in enumerate(values):
-            if value < 1 and not field.endswith("padding"):
-                raise invalid(desc, f"{field}[{index}]", f"must be at least 1, got {value}")
-    for index, axis in enumerate(_image_windows(desc, getattr(desc, image).sizes[LEAD:])):
-        if axis.positions < 1:
-            padded = axis.spatial + desc.start_padding[index] + desc.end_padding[index]
-            reason = f"must reach no further than the padded image ({padded}), but it reaches over {axis.reach}"
-            raise invalid(desc, f"window_sizes[{index}]", reason)
-    sizes = getattr(desc, image).sizes[LEAD:]
-    check_padded(desc, [sum(ends) for ends in zip(sizes, desc.start_padding, desc.end_padding, strict=True)])
-
-
 def _columns(tensor: PlanTensor, windows: Windows) -> PlanTensor:
     """View {N, C * places, positions} as {N, C, positions.., places..}."""
     batch, channels, block = tensor.strides
@@ -536,20 +482,19 @@ class Unfold(Lowering):
     def output_sizes(cls, desc: descs.Unfold) -> Mapping[str, tuple[int, ...]]:
         """{N, C * places, positions}."""
         (batch, channels, *spatial) = desc.input_tensor.sizes
-        windows = _image_windows(desc, tuple(spatial))
+        windows = windows_of(desc, tuple(spatial), desc.window_sizes)
         rows, columns = math.prod(sizes_of(windows)), math.prod(positions_of(windows))
         return {"output_tensor": (batch, channels * rows, columns)}
 
     @classmethod
     def check(cls, desc: descs.Unfold) -> None:
-        _check_image(desc, "input_tensor")
-        expected = cls.output_sizes(desc)["output_tensor"]
-        check_sizes(desc, "output_tensor", expected, "batch, channels * places of the window, positions")
+        _checked_windows(desc, "input_tensor", "window_sizes", "image")
+        cls.check_output(desc, "batch, channels * places of the window, positions")
 
     @classmethod
     def lower(cls, desc: descs.Unfold) -> Plan:
         """Lower to one map over the columns, viewed as window positions and elements within a window."""
-        windows = _image_windows(desc, desc.input_tensor.sizes[LEAD:])
+        windows = windows_of(desc, desc.input_tensor.sizes[LEAD:], desc.window_sizes)
         seen = taken(input_tensor(desc, "input_tensor", View.RAW), windows)
         return Plan(desc.operator, (Map("unfold", seen, _columns(output_tensor(desc), windows)),))
 
@@ -563,16 +508,16 @@ class Fold(Lowering):
 
     @classmethod
     def check(cls, desc: descs.Fold) -> None:
-        _check_image(desc, "output_tensor")
-        (batch, channels, *spatial) = desc.output_tensor.sizes
-        windows = _image_windows(desc, tuple(spatial))
+        windows = _checked_windows(desc, "output_tensor", "window_sizes", "image")
+        batch, channels, *_ = desc.output_tensor.sizes
         expected = (batch, channels * math.prod(sizes_of(windows)), math.prod(positions_of(windows)))
         check_sizes(desc, "input_tensor", expected, "batch, channels * places of the window, positions")
 
     @classmethod
     def lower(cls, desc: descs.Fold) -> Plan:
         """Lower to a reduction over the positions that may cover an element."""
-        windows, output = _image_windows(desc, desc.output_tensor.sizes[LEAD:]), output_tensor(desc)
+        windows = windows_of(desc, desc.output_tensor.sizes[LEAD:], desc.window_sizes)
+        output = output_tensor(desc)
         shares = covering(_columns(input_tensor(desc, "input_tensor"), windows), windows, placed=True)
         axes = tuple(range(output.rank, shares.rank))
         ones, zeros = (1,) * len(axes), (0,) * len(axes)

@@ -144,6 +144,8 @@ class _InBlocks(_Linear):
     """
 
     same_sizes: ClassVar[Mapping[str, str]] = {"output_tensor": "input_tensor"}
+    typed: ClassVar[tuple[str, str]]
+    """The fields whose data types the scale and the zero point have."""
 
     @classmethod
     def check(cls, desc: Any) -> None:
@@ -162,11 +164,7 @@ class _InBlocks(_Linear):
         if zero and zero[0].sizes != scale.sizes:
             reason = f"must be {list(scale.sizes)} (the scale's), got {list(zero[0].sizes)}"
             raise invalid(desc, "quantization_tensors[1].sizes", reason)
-
-    @classmethod
-    def check_types(cls, desc: Any, real: str, quantized: str) -> None:
-        """Raise InvalidDescription unless the scale has the real numbers' type, the zero point the quantized ones'."""
-        for index, (field, tensor) in enumerate(zip((real, quantized), desc.quantization_tensors, strict=False)):
+        for index, (field, tensor) in enumerate(zip(cls.typed, tensors, strict=False)):
             expected = getattr(desc, field).data_type
             if tensor.data_type is not expected:
                 reason = f"must equal {field}.data_type ({expected.name}), got {tensor.data_type.name}"
@@ -209,11 +207,7 @@ class Quantize(_InBlocks):
     desc = descs.Quantize
     shaders = (QUANTIZE, NO_ZERO_POINT)
     step = staticmethod(_quantize)
-
-    @classmethod
-    def check(cls, desc: descs.Quantize) -> None:
-        super().check(desc)
-        cls.check_types(desc, "input_tensor", "output_tensor")
+    typed = ("input_tensor", "output_tensor")
 
 
 class Dequantize(_InBlocks):
@@ -222,11 +216,7 @@ class Dequantize(_InBlocks):
     desc = descs.Dequantize
     shaders = (DEQUANTIZE, NO_ZERO_POINT)
     step = staticmethod(_dequantize)
-
-    @classmethod
-    def check(cls, desc: descs.Dequantize) -> None:
-        super().check(desc)
-        cls.check_types(desc, "output_tensor", "input_tensor")
+    typed = ("output_tensor", "input_tensor")
 
 
 # ---- arithmetic
@@ -364,27 +354,24 @@ def difference(values: Source, zero_point: Source, data_type: DataType) -> Body:
 # ---- one for all, or one per channel
 
 
-def check_per_channel(desc: Any, field: str, channels: int) -> None:
-    """Raise InvalidDescription unless a tensor, if present, has one element for all channels, or one for each.
-
-    These lie along the second dimension, or along the only one.
-    """
+def check_per_channel(desc: Any, field: str, count: int, what: str = "channel", dimension: int = 1) -> None:
+    """Check that an optional tensor holds one element for all, or one per channel or place along another dimension."""
     if getattr(desc, field) is None:
         return
     sizes = getattr(desc, field).sizes
-    axis = min(1, len(sizes) - 1)
+    axis = dimension % len(sizes) if len(sizes) > 1 else 0
     ones = [1] * len(sizes)
-    several = [*ones[:axis], channels, *ones[axis + 1 :]]
+    several = [*ones[:axis], count, *ones[axis + 1 :]]
     if list(sizes) not in (ones, several):
-        reason = f"must be {ones} (one for all) or {several} (one per channel), got {list(sizes)}"
+        reason = f"must be {ones} (one for all) or {several} (one per {what}), got {list(sizes)}"
         raise invalid(desc, f"{field}.sizes", reason)
 
 
 def per_channel(tensor: PlanTensor, sizes: Sizes, dimension: int = 1) -> PlanTensor:
-    """Repeat a scale or zero point over a tensor whose channels lie along a dimension."""
-    axis = min(1, tensor.rank - 1)
-    stride = tensor.strides[axis] if tensor.sizes[axis] > 1 else 0
-    strides = tuple(stride if other == dimension else 0 for other in range(len(sizes)))
+    """View a tensor with one element for all, or one per place along a dimension, in other sizes."""
+    count = max(tensor.sizes)
+    stride = tensor.strides[tensor.sizes.index(count)] if count > 1 else 0
+    strides = tuple(stride if other == dimension % len(sizes) else 0 for other in range(len(sizes)))
     return replace(tensor, sizes=sizes, strides=strides)
 
 

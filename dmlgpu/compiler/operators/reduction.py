@@ -12,7 +12,15 @@ from dmlgpu.catalog.enums import AxisDirection, DataType, FeatureLevel, ReduceFu
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.compiler.operators.elementwise import cast
-from dmlgpu.compiler.operators.lowering import Lowering, check_axes, check_sizes, input_tensor, invalid, output_tensor
+from dmlgpu.compiler.operators.lowering import (
+    Lowering,
+    check_axes,
+    check_axis,
+    check_sizes,
+    input_tensor,
+    invalid,
+    output_tensor,
+)
 from dmlgpu.compiler.plan import (
     Compact,
     Map,
@@ -42,9 +50,7 @@ class _AlongAxes(Lowering):
     @classmethod
     def check(cls, desc: Any) -> None:
         check_axes(desc)
-        check_sizes(
-            desc, "output_tensor", cls.output_sizes(desc)["output_tensor"], "input_tensor.sizes with 1 along axes"
-        )
+        cls.check_output(desc, "input_tensor.sizes with 1 along axes")
 
     @classmethod
     def plan(cls, desc: Any, reduction: Reduction) -> Plan:
@@ -53,35 +59,32 @@ class _AlongAxes(Lowering):
         return Plan(desc.operator, (Reduce("", reduction, source, tuple(desc.axes), output),))
 
 
-def _extremum(desc: descs.Argmin | descs.Argmax, order: str) -> Reduction:
-    """Return the reduction that finds the first element in an order; ranks of 64-bit elements take two words."""
-    decreasing = desc.axis_direction is AxisDirection.DECREASING
-    values = constants(order=order, decreasing=decreasing)
-    if desc.input_tensor.data_type.bits == 64:
-        return Reduction("reduction/argmin_wide", DataType.UINT32, 4, portable=True, constants=values, ordered=True)
-    return Reduction("reduction/argmin", DataType.UINT32, 2, portable=True, constants=values, ordered=True)
+class _Extremum(_AlongAxes):
+    """Base of operators that find the first element in an order; ranks of 64-bit elements take two words."""
+
+    shaders = ("reduction/argmin", "reduction/argmin_wide")
+    order: ClassVar[str]
+
+    @classmethod
+    def lower(cls, desc: Any) -> Plan:
+        is_wide = desc.input_tensor.data_type.bits == 64
+        values = constants(order=cls.order, decreasing=desc.axis_direction is AxisDirection.DECREASING)
+        file, lanes = cls.shaders[is_wide], 4 if is_wide else 2
+        return cls.plan(desc, Reduction(file, DataType.UINT32, lanes, portable=True, constants=values, ordered=True))
 
 
-class Argmin(_AlongAxes):
+class Argmin(_Extremum):
     """NaN is skipped; a row with only NaN gives its first index, DECREASING its last (the page is silent)."""
 
     desc = descs.Argmin
-    shaders = ("reduction/argmin", "reduction/argmin_wide")
-
-    @classmethod
-    def lower(cls, desc: descs.Argmin) -> Plan:
-        return cls.plan(desc, _extremum(desc, "ascending"))
+    order = "ascending"
 
 
-class Argmax(_AlongAxes):
+class Argmax(_Extremum):
     """ARGMIN in descending order, which skips NaN too."""
 
     desc = descs.Argmax
-    shaders = Argmin.shaders
-
-    @classmethod
-    def lower(cls, desc: descs.Argmax) -> Plan:
-        return cls.plan(desc, _extremum(desc, "descending"))
+    order = "descending"
 
 
 _NEWER: Mapping[ReduceFunction, type[descs.Argmin | descs.Argmax]] = {
@@ -179,17 +182,23 @@ class _Cumulative(Lowering):
     """Base of running sums and products."""
 
     same_sizes: ClassVar[Mapping[str, str]] = {"output_tensor": "input_tensor"}
+    lanes: ClassVar[int]
+    exclusive: ClassVar[str]
 
     @classmethod
     def check(cls, desc: Any) -> None:
-        rank = desc.input_tensor.dimension_count
-        if desc.axis >= rank:
-            raise invalid(desc, "axis", f"must be below input_tensor's dimension count ({rank}), got {desc.axis}")
+        check_axis(desc, "input_tensor")
         check_sizes(desc, "output_tensor", desc.input_tensor.sizes, "input_tensor.sizes")
 
     @classmethod
-    def plan(cls, desc: Any, scanning: Scanning) -> Plan:
-        """Return the plan of a scan."""
+    def lower(cls, desc: Any) -> Plan:
+        data_type, exclusive = desc.input_tensor.data_type, getattr(desc, cls.exclusive)
+        integers, floats = cls.shaders
+        scanning = (
+            Scanning(floats, DataType.FLOAT32, cls.lanes, True, exclusive)
+            if data_type.is_float
+            else Scanning(integers, data_type, 1, False, exclusive)
+        )
         scanning = replace(scanning, decreasing=desc.axis_direction is AxisDirection.DECREASING)
         source, output = input_tensor(desc, "input_tensor"), output_tensor(desc)
         return Plan(desc.operator, (Scan("", scanning, source, desc.axis, output),))
@@ -204,13 +213,8 @@ class CumulativeSummation(_Cumulative):
 
     desc = descs.CumulativeSummation
     shaders = ("scanning/cumulative_summation", "scanning/cumulative_summation_float")
-
-    @classmethod
-    def lower(cls, desc: descs.CumulativeSummation) -> Plan:
-        data_type, exclusive = desc.input_tensor.data_type, desc.has_exclusive_sum
-        if data_type.is_float:
-            return cls.plan(desc, Scanning(cls.shaders[1], DataType.FLOAT32, 2, True, exclusive))
-        return cls.plan(desc, Scanning(cls.shaders[0], data_type, 1, False, exclusive))
+    lanes = 2
+    exclusive = "has_exclusive_sum"
 
 
 class CumulativeProduct(_Cumulative):
@@ -222,13 +226,8 @@ class CumulativeProduct(_Cumulative):
 
     desc = descs.CumulativeProduct
     shaders = ("scanning/cumulative_product", "scanning/cumulative_product_float")
-
-    @classmethod
-    def lower(cls, desc: descs.CumulativeProduct) -> Plan:
-        data_type, exclusive = desc.input_tensor.data_type, desc.has_exclusive_product
-        if data_type.is_float:
-            return cls.plan(desc, Scanning(cls.shaders[1], DataType.FLOAT32, 4, True, exclusive))
-        return cls.plan(desc, Scanning(cls.shaders[0], data_type, 1, False, exclusive))
+    lanes = 4
+    exclusive = "has_exclusive_product"
 
 
 class NonzeroCoordinates(Lowering):
@@ -329,9 +328,7 @@ class TopK1(Lowering):
 
     @classmethod
     def check(cls, desc: Any) -> None:
-        rank = desc.input_tensor.dimension_count
-        if desc.axis >= rank:
-            raise invalid(desc, "axis", f"must be below input_tensor's dimension count ({rank}), got {desc.axis}")
+        check_axis(desc, "input_tensor")
         length = desc.input_tensor.sizes[desc.axis]
         if not 1 <= desc.k <= length:
             raise invalid(desc, "k", f"must be from 1 to input_tensor.sizes[{desc.axis}] ({length}), got {desc.k}")
