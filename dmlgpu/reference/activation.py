@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dmlgpu.catalog import descs
 from dmlgpu.reference.elementwise import as_bits, attribute, convert
-from dmlgpu.reference.registry import Array, reference
+from dmlgpu.reference.registry import Array, named_reference, reference
 
 Wide = NDArray[np.float64]
 
@@ -32,13 +32,11 @@ def softplus(x: Wide) -> Wide:
 def _function(desc_class: Any, function: Callable[..., Wide], *attributes: str) -> Callable[[Any, Array], Array]:
     """Register a function of one number and attributes for an operator."""
 
-    @reference(desc_class)
     def evaluate(desc: Any, input_tensor: Array) -> Array:
         values = (attribute(getattr(desc, name)) for name in attributes)
         return function(input_tensor.astype(np.float64), *values).astype(input_tensor.dtype)
 
-    evaluate.__name__ = desc_class.operator.lower()
-    return evaluate
+    return named_reference(desc_class, evaluate)
 
 
 def _positive(x: Wide) -> Wide:
@@ -134,20 +132,33 @@ def activation_shrink(desc: descs.ActivationShrink, input_tensor: Array) -> Arra
     return convert(np.select([x > threshold, x < -threshold], [x - bias, x + bias], x.dtype.type(0)), dtype)
 
 
-def _shifted(array: Array, axes: Sequence[int]) -> NDArray[np.float64]:
+def _axes(desc: Any, array: Array) -> tuple[int, ...]:
+    """Return the axes of a softmax: by older descriptions the last one."""
+    return tuple(getattr(desc, "axes", (array.ndim - 1,)))
+
+
+def _shifted(array: Array, axes: tuple[int, ...]) -> NDArray[np.float64]:
     """``x - max(x)`` along the axes: NaN in a row with NaN or infinity, or with only negative infinity."""
     wide = array.astype(np.float64)
-    return wide - wide.max(tuple(axes), keepdims=True)
+    return wide - wide.max(axes, keepdims=True)
 
 
-def _softmax(array: Array, axes: Sequence[int]) -> Array:
-    powers = np.exp(_shifted(array, axes))
-    return (powers / powers.sum(tuple(axes), keepdims=True)).astype(array.dtype)
+@reference(descs.ActivationSoftmax1, descs.ActivationSoftmax)
+def activation_softmax1(desc: descs.ActivationSoftmax1 | descs.ActivationSoftmax, input_tensor: Array) -> Array:
+    """``e^x / sum(e^x)`` along the axes."""
+    axes = _axes(desc, input_tensor)
+    powers = np.exp(_shifted(input_tensor, axes))
+    return (powers / powers.sum(axes, keepdims=True)).astype(input_tensor.dtype)
 
 
-def _log_softmax(array: Array, axes: Sequence[int]) -> Array:
-    shifted = _shifted(array, axes)
-    return (shifted - np.log(np.exp(shifted).sum(tuple(axes), keepdims=True))).astype(array.dtype)
+@reference(descs.ActivationLogSoftmax1, descs.ActivationLogSoftmax)
+def activation_log_softmax1(
+    desc: descs.ActivationLogSoftmax1 | descs.ActivationLogSoftmax, input_tensor: Array
+) -> Array:
+    """``x - log(sum(e^x))`` along the axes."""
+    axes = _axes(desc, input_tensor)
+    shifted = _shifted(input_tensor, axes)
+    return (shifted - np.log(np.exp(shifted).sum(axes, keepdims=True))).astype(input_tensor.dtype)
 
 
 def _first_largest(array: Array, axes: Sequence[int]) -> NDArray[np.bool_]:
@@ -162,41 +173,7 @@ def _first_largest(array: Array, axes: Sequence[int]) -> NDArray[np.bool_]:
     return marks.transpose(np.argsort([*across, *along]))
 
 
-def _hardmax(array: Array, axes: Sequence[int]) -> Array:
-    return _first_largest(array, axes).astype(array.dtype)
-
-
-@reference(descs.ActivationSoftmax1)
-def activation_softmax1(desc: descs.ActivationSoftmax1, input_tensor: Array) -> Array:
-    """``e^x / sum(e^x)`` along the axes."""
-    return _softmax(input_tensor, desc.axes)
-
-
-@reference(descs.ActivationLogSoftmax1)
-def activation_log_softmax1(desc: descs.ActivationLogSoftmax1, input_tensor: Array) -> Array:
-    """``x - log(sum(e^x))`` along the axes."""
-    return _log_softmax(input_tensor, desc.axes)
-
-
-@reference(descs.ActivationHardmax1)
-def activation_hardmax1(desc: descs.ActivationHardmax1, input_tensor: Array) -> Array:
+@reference(descs.ActivationHardmax1, descs.ActivationHardmax)
+def activation_hardmax1(desc: descs.ActivationHardmax1 | descs.ActivationHardmax, input_tensor: Array) -> Array:
     """1 at the first largest element along the axes, in row-major order, else 0."""
-    return _hardmax(input_tensor, desc.axes)
-
-
-@reference(descs.ActivationSoftmax)
-def activation_softmax(desc: descs.ActivationSoftmax, input_tensor: Array) -> Array:
-    """SOFTMAX1 along the last axis."""
-    return _softmax(input_tensor, (input_tensor.ndim - 1,))
-
-
-@reference(descs.ActivationLogSoftmax)
-def activation_log_softmax(desc: descs.ActivationLogSoftmax, input_tensor: Array) -> Array:
-    """LOG_SOFTMAX1 along the last axis."""
-    return _log_softmax(input_tensor, (input_tensor.ndim - 1,))
-
-
-@reference(descs.ActivationHardmax)
-def activation_hardmax(desc: descs.ActivationHardmax, input_tensor: Array) -> Array:
-    """HARDMAX1 along the last axis."""
-    return _hardmax(input_tensor, (input_tensor.ndim - 1,))
+    return _first_largest(input_tensor, _axes(desc, input_tensor)).astype(input_tensor.dtype)

@@ -6,52 +6,34 @@ numbers rounds correctly this way, since float64 has more than twice the digits.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import RoundingMode
-from dmlgpu.reference.elementwise import convert, scaled, wide
-from dmlgpu.reference.registry import Array, evaluate, reference
+from dmlgpu.reference.elementwise import convert, scaled, scaled_function, wide
+from dmlgpu.reference.registry import Array, activated, named_reference, reference
 
 # ---- sums, products, quotients
 
 
-@reference(descs.ElementWiseAdd)
-def element_wise_add(desc: descs.ElementWiseAdd, a_tensor: Array, b_tensor: Array) -> Array:
-    """``a + b``."""
-    return (wide(a_tensor) + wide(b_tensor)).astype(a_tensor.dtype)
+def _binary(desc_class: Any, function: Callable[[Array, Array], Array]) -> Callable[[Any, Array, Array], Array]:
+    """Register a function of two tensors."""
+    return named_reference(desc_class, lambda desc, a, b: function(wide(a), wide(b)).astype(a.dtype))
+
+
+element_wise_add = _binary(descs.ElementWiseAdd, np.add)
+element_wise_subtract = _binary(descs.ElementWiseSubtract, np.subtract)
+element_wise_multiply = _binary(descs.ElementWiseMultiply, np.multiply)
+element_wise_difference_square = _binary(descs.ElementWiseDifferenceSquare, lambda a, b: (a - b) * (a - b))
 
 
 @reference(descs.ElementWiseAdd1)
 def element_wise_add1(desc: descs.ElementWiseAdd1, a_tensor: Array, b_tensor: Array) -> Array:
     """``activation(a + b)``, rounded after each of the two."""
-    total = (wide(a_tensor) + wide(b_tensor)).astype(a_tensor.dtype)
-    if desc.fused_activation is None:
-        return total
-    tensor = desc.output_tensor
-    (result,) = evaluate(desc.fused_activation.replace(input_tensor=tensor, output_tensor=tensor), [total])
-    return result
-
-
-@reference(descs.ElementWiseSubtract)
-def element_wise_subtract(desc: descs.ElementWiseSubtract, a_tensor: Array, b_tensor: Array) -> Array:
-    """``a - b``."""
-    return (wide(a_tensor) - wide(b_tensor)).astype(a_tensor.dtype)
-
-
-@reference(descs.ElementWiseMultiply)
-def element_wise_multiply(desc: descs.ElementWiseMultiply, a_tensor: Array, b_tensor: Array) -> Array:
-    """``a * b``."""
-    return (wide(a_tensor) * wide(b_tensor)).astype(a_tensor.dtype)
-
-
-@reference(descs.ElementWiseDifferenceSquare)
-def element_wise_difference_square(desc: descs.ElementWiseDifferenceSquare, a_tensor: Array, b_tensor: Array) -> Array:
-    """``(a - b) ** 2``."""
-    difference = wide(a_tensor) - wide(b_tensor)
-    return (difference * difference).astype(a_tensor.dtype)
+    return activated(element_wise_add(desc, a_tensor, b_tensor), desc.fused_activation, desc.output_tensor)
 
 
 @reference(descs.ElementWiseDivide)
@@ -82,16 +64,11 @@ def element_wise_mean(desc: descs.ElementWiseMean, a_tensor: Array, b_tensor: Ar
     return _quotient(a_tensor + b_tensor, np.full_like(a_tensor, 2))
 
 
-@reference(descs.ElementWiseRecip)
-def element_wise_recip(desc: descs.ElementWiseRecip, input_tensor: Array) -> Array:
-    """``1 / x``."""
-    return (1 / scaled(input_tensor, desc.scale_bias)).astype(input_tensor.dtype)
-
-
-@reference(descs.ElementWiseSqrt)
-def element_wise_sqrt(desc: descs.ElementWiseSqrt, input_tensor: Array) -> Array:
-    """The square root."""
-    return np.sqrt(scaled(input_tensor, desc.scale_bias)).astype(input_tensor.dtype)
+element_wise_recip = scaled_function(descs.ElementWiseRecip, lambda x: 1 / x)
+element_wise_sqrt = scaled_function(descs.ElementWiseSqrt, np.sqrt)
+element_wise_ceil = scaled_function(descs.ElementWiseCeil, np.ceil)
+element_wise_floor = scaled_function(descs.ElementWiseFloor, np.floor)
+element_wise_abs = scaled_function(descs.ElementWiseAbs, np.abs)
 
 
 def _quotient(a: Array, b: Array) -> Array:
@@ -130,12 +107,6 @@ def _all_ones(array: Array) -> Any:
 # ---- signs
 
 
-@reference(descs.ElementWiseAbs)
-def element_wise_abs(desc: descs.ElementWiseAbs, input_tensor: Array) -> Array:
-    """``|x|``; the smallest integer is unchanged."""
-    return np.abs(scaled(input_tensor, desc.scale_bias)).astype(input_tensor.dtype)
-
-
 @reference(descs.ElementWiseSign)
 def element_wise_sign(desc: descs.ElementWiseSign, input_tensor: Array) -> Array:
     """-1 below 0, 1 above 0, else 0, also for NaN."""
@@ -164,34 +135,21 @@ def element_wise_max(desc: descs.ElementWiseMax, a_tensor: Array, b_tensor: Arra
     return _larger(a_tensor, b_tensor)
 
 
-@reference(descs.ElementWiseClip)
-def element_wise_clip(desc: descs.ElementWiseClip, input_tensor: Array) -> Array:
-    """``max(min, min(x, max))`` with float32 bounds, cast to the tensor's type."""
-    low, high = _cast(desc.min, input_tensor), _cast(desc.max, input_tensor)
-    return _clipped(scaled(input_tensor, desc.scale_bias), low, high).astype(input_tensor.dtype)
-
-
-@reference(descs.ElementWiseClip1)
-def element_wise_clip1(desc: descs.ElementWiseClip1, input_tensor: Array) -> Array:
+@reference(descs.ElementWiseClip1, descs.ElementWiseClip)
+def element_wise_clip1(desc: descs.ElementWiseClip1 | descs.ElementWiseClip, input_tensor: Array) -> Array:
     """``max(min, min(x, max))``."""
-    low, high = (np.array(bound, input_tensor.dtype) for bound in (desc.min, desc.max))
-    return _clipped(scaled(input_tensor, desc.scale_bias), low, high).astype(input_tensor.dtype)
+    low, high = _bounds(desc, input_tensor)
+    return _larger(low, _smaller(scaled(input_tensor, desc.scale_bias), high)).astype(input_tensor.dtype)
 
 
-@reference(descs.ElementWiseClipGrad)
-def element_wise_clip_grad(desc: descs.ElementWiseClipGrad, input_tensor: Array, input_gradient_tensor: Array) -> Array:
-    """The gradient, or 0 if ``x <= min`` or ``x >= max``, with float32 bounds, cast to the tensor's dtype."""
-    low, high = _cast(desc.min, input_tensor), _cast(desc.max, input_tensor)
-    return _inside(input_tensor, low, high, input_gradient_tensor)
-
-
-@reference(descs.ElementWiseClipGrad1)
+@reference(descs.ElementWiseClipGrad1, descs.ElementWiseClipGrad)
 def element_wise_clip_grad1(
-    desc: descs.ElementWiseClipGrad1, input_tensor: Array, input_gradient_tensor: Array
+    desc: descs.ElementWiseClipGrad1 | descs.ElementWiseClipGrad, input_tensor: Array, input_gradient_tensor: Array
 ) -> Array:
     """The gradient, or 0 if ``x <= min`` or ``x >= max``."""
-    low, high = (np.array(bound, input_tensor.dtype) for bound in (desc.min, desc.max))
-    return _inside(input_tensor, low, high, input_gradient_tensor)
+    low, high = _bounds(desc, input_tensor)
+    is_outside = (input_tensor <= low) | (input_tensor >= high)
+    return np.where(is_outside, input_gradient_tensor.dtype.type(0), input_gradient_tensor)
 
 
 @reference(descs.ElementWiseThreshold)
@@ -206,12 +164,11 @@ def _cast(bound: float, like: Array) -> Array:
     return convert(np.array(bound, np.float32), like.dtype)
 
 
-def _clipped(x: Array, low: Array, high: Array) -> Array:
-    return _larger(low, _smaller(x, high))
-
-
-def _inside(x: Array, low: Array, high: Array, gradient: Array) -> Array:
-    return np.where((x <= low) | (x >= high), gradient.dtype.type(0), gradient)
+def _bounds(desc: Any, like: Array) -> tuple[Array, Array]:
+    """Return the bounds in the type of an array: by older descriptions they are float32, cast to it."""
+    if hasattr(desc, "min_max_data_type"):
+        return np.array(desc.min, like.dtype), np.array(desc.max, like.dtype)
+    return _cast(desc.min, like), _cast(desc.max, like)
 
 
 def _smaller(a: Array, b: Array) -> Array:
@@ -229,18 +186,6 @@ def _larger(a: Array, b: Array) -> Array:
 
 
 # ---- rounding
-
-
-@reference(descs.ElementWiseCeil)
-def element_wise_ceil(desc: descs.ElementWiseCeil, input_tensor: Array) -> Array:
-    """The smallest integer that is not below x."""
-    return np.ceil(scaled(input_tensor, desc.scale_bias)).astype(input_tensor.dtype)
-
-
-@reference(descs.ElementWiseFloor)
-def element_wise_floor(desc: descs.ElementWiseFloor, input_tensor: Array) -> Array:
-    """The largest integer that is not above x."""
-    return np.floor(scaled(input_tensor, desc.scale_bias)).astype(input_tensor.dtype)
 
 
 @reference(descs.ElementWiseRound)

@@ -163,25 +163,14 @@ def _unseen(queries: int, keys: int, lengths: Optional) -> NDArray[np.bool_] | N
     return np.asarray(np.arange(keys) > last)
 
 
-def _attention(desc: Any, *tensors: Optional, before: Sequence[Optional] | None = None) -> tuple[Array, ...]:
+@reference(descs.MultiheadAttention)
+@reference(descs.MultiheadAttention1, keeps=True)
+def multihead_attention1(desc: Any, *tensors: Optional, before: Sequence[Optional] | None = None) -> tuple[Array, ...]:
+    """Attention whose query heads share key and value heads; unwritten elements of a cache are unchanged."""
     query, keys, values = operands(desc, tensors, before)
     lengths = tensors[11] if len(tensors) > 11 else None
     output = _output(desc, query, keys, values, tensors[7], tensors[8], lengths)
     return output, _shaped(keys, desc.output_present_key_tensor), _shaped(values, desc.output_present_value_tensor)
-
-
-@reference(descs.MultiheadAttention)
-def multihead_attention(desc: descs.MultiheadAttention, *tensors: Optional) -> tuple[Array, ...]:
-    """Attention whose keys and values have the head count of queries."""
-    return _attention(desc, *tensors)
-
-
-@reference(descs.MultiheadAttention1, keeps=True)
-def multihead_attention1(
-    desc: descs.MultiheadAttention1, *tensors: Optional, before: Sequence[Optional] | None = None
-) -> tuple[Array, ...]:
-    """Attention whose query heads share key and value heads; unwritten elements of a cache are unchanged."""
-    return _attention(desc, *tensors, before=before)
 
 
 def _shaped(array: Array, tensor: Any) -> Array:

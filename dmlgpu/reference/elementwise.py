@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import IsInfinityMode
 from dmlgpu.catalog.operator_desc import ScaleBias
-from dmlgpu.reference.registry import Array, reference
+from dmlgpu.reference.registry import Array, named_reference, reference
 
 Wide = NDArray[np.float64]
 
@@ -54,13 +54,7 @@ def as_bits(array: Array) -> Array:
 
 def _bitwise(desc_class: Any, function: Callable[[Array, Array], Array]) -> Callable[[Any, Array, Array], Array]:
     """Register a function of unsigned integers for a bitwise operator."""
-
-    @reference(desc_class)
-    def evaluate(desc: Any, a_tensor: Array, b_tensor: Array) -> Array:
-        return function(as_bits(a_tensor), as_bits(b_tensor)).view(a_tensor.dtype)
-
-    evaluate.__name__ = desc_class.operator.lower()
-    return evaluate
+    return named_reference(desc_class, lambda desc, a, b: function(as_bits(a), as_bits(b)).view(a.dtype))
 
 
 def _shift(function: np.ufunc) -> Callable[[Array, Array], Array]:
@@ -123,13 +117,7 @@ def element_wise_identity(desc: descs.ElementWiseIdentity, input_tensor: Array) 
 
 def _truth(desc_class: Any, function: np.ufunc) -> Callable[[Any, Array, Array], Array]:
     """Register a comparison of two numbers for an operator; any comparison with NaN is false."""
-
-    @reference(desc_class)
-    def evaluate(desc: Any, a_tensor: Array, b_tensor: Array) -> Array:
-        return function(a_tensor, b_tensor).astype(desc.output_tensor.data_type.numpy)
-
-    evaluate.__name__ = desc_class.operator.lower()
-    return evaluate
+    return named_reference(desc_class, lambda desc, a, b: function(a, b).astype(desc.output_tensor.data_type.numpy))
 
 
 element_wise_logical_and = _truth(descs.ElementWiseLogicalAnd, np.logical_and)
@@ -175,32 +163,26 @@ erf: Callable[[Any], Wide] = np.vectorize(math.erf, otypes=[np.float64])
 """The error function of each element."""
 
 
-def _function(desc_class: Any, function: Callable[[Wide], Wide]) -> Callable[[Any, Array], Array]:
+def scaled_function(desc_class: Any, function: Callable[[Wide], Wide]) -> Callable[[Any, Array], Array]:
     """Register a function of one number for an operator."""
-
-    @reference(desc_class)
-    def evaluate(desc: Any, input_tensor: Array) -> Array:
-        return function(scaled(input_tensor, desc.scale_bias)).astype(input_tensor.dtype)
-
-    evaluate.__name__ = desc_class.operator.lower()
-    return evaluate
+    return named_reference(desc_class, lambda desc, x: function(scaled(x, desc.scale_bias)).astype(x.dtype))
 
 
-element_wise_acos = _function(descs.ElementWiseAcos, np.arccos)
-element_wise_asin = _function(descs.ElementWiseAsin, np.arcsin)
-element_wise_atan = _function(descs.ElementWiseAtan, np.arctan)
-element_wise_cos = _function(descs.ElementWiseCos, np.cos)
-element_wise_sin = _function(descs.ElementWiseSin, np.sin)
-element_wise_tan = _function(descs.ElementWiseTan, np.tan)
-element_wise_exp = _function(descs.ElementWiseExp, np.exp)
-element_wise_log = _function(descs.ElementWiseLog, np.log)
-element_wise_erf = _function(descs.ElementWiseErf, erf)
-element_wise_sinh = _function(descs.ElementWiseSinh, np.sinh)
-element_wise_cosh = _function(descs.ElementWiseCosh, np.cosh)
-element_wise_tanh = _function(descs.ElementWiseTanh, np.tanh)
-element_wise_asinh = _function(descs.ElementWiseAsinh, np.arcsinh)
-element_wise_acosh = _function(descs.ElementWiseAcosh, np.arccosh)
-element_wise_atanh = _function(descs.ElementWiseAtanh, np.arctanh)
+element_wise_acos = scaled_function(descs.ElementWiseAcos, np.arccos)
+element_wise_asin = scaled_function(descs.ElementWiseAsin, np.arcsin)
+element_wise_atan = scaled_function(descs.ElementWiseAtan, np.arctan)
+element_wise_cos = scaled_function(descs.ElementWiseCos, np.cos)
+element_wise_sin = scaled_function(descs.ElementWiseSin, np.sin)
+element_wise_tan = scaled_function(descs.ElementWiseTan, np.tan)
+element_wise_exp = scaled_function(descs.ElementWiseExp, np.exp)
+element_wise_log = scaled_function(descs.ElementWiseLog, np.log)
+element_wise_erf = scaled_function(descs.ElementWiseErf, erf)
+element_wise_sinh = scaled_function(descs.ElementWiseSinh, np.sinh)
+element_wise_cosh = scaled_function(descs.ElementWiseCosh, np.cosh)
+element_wise_tanh = scaled_function(descs.ElementWiseTanh, np.tanh)
+element_wise_asinh = scaled_function(descs.ElementWiseAsinh, np.arcsinh)
+element_wise_acosh = scaled_function(descs.ElementWiseAcosh, np.arccosh)
+element_wise_atanh = scaled_function(descs.ElementWiseAtanh, np.arctanh)
 
 
 @reference(descs.ElementWiseAtanYx)

@@ -69,20 +69,13 @@ def _gather_nd(source: Array, indices: Array, batch_dimension_count: int) -> Arr
     return _zero_outside(np.asarray(as_bits(source)[tuple(lookup)]), inside).view(source.dtype)
 
 
-@reference(descs.GatherNd1)
-def gather_nd1(desc: descs.GatherNd1, input_tensor: Array, indices_tensor: Array) -> Array:
+@reference(descs.GatherNd1, descs.GatherNd)
+def gather_nd1(desc: descs.GatherNd1 | descs.GatherNd, input_tensor: Array, indices_tensor: Array) -> Array:
     """GATHER_ND with leading batch dimensions shared by input, indices and output."""
     source = _last_dimensions(input_tensor, desc.input_dimension_count)
     indices = _last_dimensions(indices_tensor, desc.indices_dimension_count)
-    return _gather_nd(source, indices, desc.batch_dimension_count).reshape(desc.output_tensor.sizes)
-
-
-@reference(descs.GatherNd)
-def gather_nd(desc: descs.GatherNd, input_tensor: Array, indices_tensor: Array) -> Array:
-    """Sub-blocks of the input, picked by the coordinate tuples in the last dimension of the indices."""
-    source = _last_dimensions(input_tensor, desc.input_dimension_count)
-    indices = _last_dimensions(indices_tensor, desc.indices_dimension_count)
-    return _gather_nd(source, indices, 0).reshape(desc.output_tensor.sizes)
+    batch = getattr(desc, "batch_dimension_count", 0)
+    return _gather_nd(source, indices, batch).reshape(desc.output_tensor.sizes)
 
 
 def _last_of_each(places: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -78,52 +79,32 @@ def join(desc: descs.Join, input_tensors: tuple[Array, ...]) -> Array:
     return output
 
 
-@reference(descs.SpaceToDepth1)
-def space_to_depth1(desc: descs.SpaceToDepth1, input_tensor: Array) -> Array:
-    """``out[n, d, h, w] = input[n, c, h * B + y, w * B + x]``, d made of y, x, c or c, y, x."""
-    return _to_depth(input_tensor, desc.block_size, desc.order)
-
-
-@reference(descs.SpaceToDepth)
-def space_to_depth(desc: descs.SpaceToDepth, input_tensor: Array) -> Array:
-    """SPACE_TO_DEPTH1 with d = (y * B + x) * C + c."""
-    return _to_depth(input_tensor, desc.block_size, DepthSpaceOrder.DEPTH_COLUMN_ROW)
-
-
-@reference(descs.DepthToSpace1)
-def depth_to_space1(desc: descs.DepthToSpace1, input_tensor: Array) -> Array:
-    """``out[n, c, h * B + y, w * B + x] = input[n, d, h, w]``, d made of y, x, c or c, y, x."""
-    return _to_space(input_tensor, desc.block_size, desc.order)
-
-
-@reference(descs.DepthToSpace)
-def depth_to_space(desc: descs.DepthToSpace, input_tensor: Array) -> Array:
-    """DEPTH_TO_SPACE1 with d = (y * B + x) * C + c."""
-    return _to_space(input_tensor, desc.block_size, DepthSpaceOrder.DEPTH_COLUMN_ROW)
-
-
-def _channels(order: DepthSpaceOrder, block: int, channels: int) -> Array:
+def _channels(desc: Any, block: int, channels: int) -> Array:
     """Return the channel of the depth side for each (y, x, c)."""
-    if order is DepthSpaceOrder.DEPTH_COLUMN_ROW:
-        return np.arange(block * block * channels).reshape(block, block, channels)
-    return np.arange(block * block * channels).reshape(channels, block, block).transpose(1, 2, 0)
+    depths = np.arange(block * block * channels)
+    if getattr(desc, "order", DepthSpaceOrder.DEPTH_COLUMN_ROW) is DepthSpaceOrder.DEPTH_COLUMN_ROW:
+        return depths.reshape(block, block, channels)
+    return depths.reshape(channels, block, block).transpose(1, 2, 0)
 
 
-def _to_depth(array: Array, block: int, order: DepthSpaceOrder) -> Array:
-    batch, channels, height, width = array.shape
-    output = np.empty((batch, channels * block * block, height // block, width // block), array.dtype)
-    depth = _channels(order, block, channels)
+@reference(descs.SpaceToDepth1, descs.SpaceToDepth)
+def space_to_depth1(desc: descs.SpaceToDepth1 | descs.SpaceToDepth, input_tensor: Array) -> Array:
+    """``out[n, d, h, w] = input[n, c, h * B + y, w * B + x]``, d made of y, x, c (so the older one) or c, y, x."""
+    (_, channels, _, _), block = input_tensor.shape, desc.block_size
+    output = np.empty(desc.output_tensor.sizes, input_tensor.dtype)
+    depth = _channels(desc, block, channels)
     for y, x in np.ndindex(block, block):
-        as_bits(output)[:, depth[y, x]] = as_bits(array)[:, :, y::block, x::block]
+        as_bits(output)[:, depth[y, x]] = as_bits(input_tensor)[:, :, y::block, x::block]
     return output
 
 
-def _to_space(array: Array, block: int, order: DepthSpaceOrder) -> Array:
-    batch, depths, height, width = array.shape
-    output = np.empty((batch, depths // (block * block), height * block, width * block), array.dtype)
-    depth = _channels(order, block, output.shape[1])
+@reference(descs.DepthToSpace1, descs.DepthToSpace)
+def depth_to_space1(desc: descs.DepthToSpace1 | descs.DepthToSpace, input_tensor: Array) -> Array:
+    """``out[n, c, h * B + y, w * B + x] = input[n, d, h, w]``, d made of y, x, c (so the older one) or c, y, x."""
+    output, block = np.empty(desc.output_tensor.sizes, input_tensor.dtype), desc.block_size
+    depth = _channels(desc, block, output.shape[1])
     for y, x in np.ndindex(block, block):
-        as_bits(output)[:, :, y::block, x::block] = as_bits(array)[:, depth[y, x]]
+        as_bits(output)[:, :, y::block, x::block] = as_bits(input_tensor)[:, depth[y, x]]
     return output
 
 

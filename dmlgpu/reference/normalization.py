@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -114,51 +113,22 @@ def batch_normalization_training_grad(
 # ---- mean and variance
 
 
-def _own_statistics(
-    x: Array,
-    scale: Array | None,
-    bias: Array | None,
-    axes: Sequence[int],
-    epsilon: float,
-    *,
-    use_mean: bool,
-    use_variance: bool,
-) -> Array:
-    """Normalized by mean and variance along axes. Without the mean the variance is the mean square."""
-    (wide,) = _wide(x)
-    mean = wide.mean(tuple(axes), keepdims=True) if use_mean else np.float64(0)
-    variance = np.square(wide - mean).mean(tuple(axes), keepdims=True) if use_variance else 1 - attribute(epsilon)
-    return _normalized(wide, mean, variance, scale, bias, epsilon).astype(x.dtype)
-
-
-@reference(descs.MeanVarianceNormalization2)
+@reference(descs.MeanVarianceNormalization2, descs.MeanVarianceNormalization1, descs.MeanVarianceNormalization)
 def mean_variance_normalization2(
-    desc: descs.MeanVarianceNormalization2, input_tensor: Array, scale_tensor: Array | None, bias_tensor: Array | None
+    desc: Any, input_tensor: Array, scale_tensor: Array | None, bias_tensor: Array | None
 ) -> Array:
-    """``activation(scale * (x - mean) / sqrt(variance + epsilon) + bias)``, the row's own statistics in use or not."""
-    switches = {"use_mean": desc.use_mean, "use_variance": desc.use_variance}
-    result = _own_statistics(input_tensor, scale_tensor, bias_tensor, desc.axes, desc.epsilon, **switches)
-    return activated(result, desc.fused_activation, desc.output_tensor)
+    """``activation(scale * (x - mean) / sqrt(variance + epsilon) + bias)``, the row's own statistics in use or not.
 
-
-@reference(descs.MeanVarianceNormalization1)
-def mean_variance_normalization1(
-    desc: descs.MeanVarianceNormalization1, input_tensor: Array, scale_tensor: Array | None, bias_tensor: Array | None
-) -> Array:
-    """MEAN_VARIANCE_NORMALIZATION2 that always subtracts the mean."""
-    switches = {"use_mean": True, "use_variance": desc.normalize_variance}
-    result = _own_statistics(input_tensor, scale_tensor, bias_tensor, desc.axes, desc.epsilon, **switches)
-    return activated(result, desc.fused_activation, desc.output_tensor)
-
-
-@reference(descs.MeanVarianceNormalization)
-def mean_variance_normalization(
-    desc: descs.MeanVarianceNormalization, input_tensor: Array, scale_tensor: Array | None, bias_tensor: Array | None
-) -> Array:
-    """MEAN_VARIANCE_NORMALIZATION1 over height and width, and over channels if they are crossed."""
-    axes = (1, 2, 3) if desc.cross_channel else (2, 3)
-    switches = {"use_mean": True, "use_variance": desc.normalize_variance}
-    result = _own_statistics(input_tensor, scale_tensor, bias_tensor, axes, desc.epsilon, **switches)
+    Without the mean the variance is the mean square. Older operators always subtract the mean; the oldest normalizes
+    over height and width, and over channels if they are crossed.
+    """
+    axes = tuple(desc.axes) if hasattr(desc, "axes") else (1, 2, 3) if desc.cross_channel else (2, 3)
+    is_newest = isinstance(desc, descs.MeanVarianceNormalization2)
+    (x,) = _wide(input_tensor)
+    mean = x.mean(axes, keepdims=True) if not is_newest or desc.use_mean else np.float64(0)
+    use_variance = desc.use_variance if is_newest else desc.normalize_variance
+    variance = np.square(x - mean).mean(axes, keepdims=True) if use_variance else 1 - attribute(desc.epsilon)
+    result = _normalized(x, mean, variance, scale_tensor, bias_tensor, desc.epsilon).astype(input_tensor.dtype)
     return activated(result, desc.fused_activation, desc.output_tensor)
 
 

@@ -50,18 +50,12 @@ def _divisors(desc: Any, windows: Array) -> Array:
     return np.full_like(counted, windows.shape[-1]) if desc.include_padding else counted
 
 
-@reference(descs.AveragePooling1)
-def average_pooling1(desc: descs.AveragePooling1, input_tensor: Array) -> Array:
+@reference(descs.AveragePooling1, descs.AveragePooling)
+def average_pooling1(desc: descs.AveragePooling1 | descs.AveragePooling, input_tensor: Array) -> Array:
     """The mean of every window."""
     windows = _windows(desc, input_tensor.shape)
     sums = _seen(input_tensor.astype(np.float64), windows, 0).sum(-1)
     return (sums / _divisors(desc, windows)).astype(input_tensor.dtype)
-
-
-@reference(descs.AveragePooling)
-def average_pooling(desc: descs.AveragePooling, input_tensor: Array) -> Array:
-    """The mean of every window."""
-    return average_pooling1(desc, input_tensor)
 
 
 @reference(descs.AveragePoolingGrad)
@@ -82,19 +76,13 @@ def _added(sizes: tuple[int, ...], numbers: Array, values: Array) -> Array:
     return total[:, :-1].reshape(sizes)
 
 
-@reference(descs.LpPooling1)
-def lp_pooling1(desc: descs.LpPooling1, input_tensor: Array) -> Array:
+@reference(descs.LpPooling1, descs.LpPooling)
+def lp_pooling1(desc: descs.LpPooling1 | descs.LpPooling, input_tensor: Array) -> Array:
     """The p-norm of every window."""
     seen = np.abs(_seen(input_tensor.astype(np.float64), _windows(desc, input_tensor.shape), 0))
     largest = seen.max(-1, keepdims=True)
     scale = np.where(np.isfinite(largest) & (largest > 0), largest, 1)
     return (((seen / scale) ** desc.p).sum(-1) ** (1 / desc.p) * scale[..., 0]).astype(input_tensor.dtype)
-
-
-@reference(descs.LpPooling)
-def lp_pooling(desc: descs.LpPooling, input_tensor: Array) -> Array:
-    """The p-norm of every window."""
-    return lp_pooling1(desc, input_tensor)
 
 
 def _chosen(desc: Any, x: Array) -> Array:
@@ -114,8 +102,8 @@ def _worth(x: Array) -> Array:
     return np.where(np.isnan(flat), -1, worth).reshape(x.shape) if x.dtype.kind == "f" else worth.reshape(x.shape)
 
 
-@reference(descs.MaxPooling2)
-def max_pooling2(desc: descs.MaxPooling2, input_tensor: Array) -> tuple[Array, ...]:
+@reference(descs.MaxPooling2, descs.MaxPooling1)
+def max_pooling2(desc: descs.MaxPooling2 | descs.MaxPooling1, input_tensor: Array) -> tuple[Array, ...]:
     """The largest element of every window, and its index in the whole input."""
     chosen = _chosen(desc, input_tensor)
     planes = input_tensor.shape[0] * input_tensor.shape[1]
@@ -126,12 +114,6 @@ def max_pooling2(desc: descs.MaxPooling2, input_tensor: Array) -> tuple[Array, .
     base = np.arange(planes).reshape(input_tensor.shape[:2]) * flat.shape[1]
     numbers = chosen + base.reshape(*base.shape, *(1,) * (chosen.ndim - 2))
     return values, numbers.astype(desc.output_indices_tensor.data_type.numpy)
-
-
-@reference(descs.MaxPooling1)
-def max_pooling1(desc: descs.MaxPooling1, input_tensor: Array) -> tuple[Array, ...]:
-    """The largest element of every window, and its index in the whole input."""
-    return max_pooling2(desc, input_tensor)
 
 
 @reference(descs.MaxPooling)

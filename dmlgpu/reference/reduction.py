@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -204,20 +203,10 @@ def _places(array: Array, axis: int, direction: AxisDirection) -> NDArray[np.int
     return last - np.flip(np.argsort(np.flip(array, axis), axis, kind="stable"), axis)
 
 
-def _first(desc: Any, array: Array, direction: AxisDirection) -> tuple[Array, Array]:
-    """Return the first K values of every line, bit for bit, and their indices."""
-    places = np.take(_places(array, desc.axis, direction), np.arange(desc.k), desc.axis)
-    values = np.take_along_axis(as_bits(array), places, desc.axis).view(array.dtype)
+@reference(descs.TopK1, descs.TopK)
+def top_k1(desc: descs.TopK1 | descs.TopK, input_tensor: Array) -> tuple[Array, Array]:
+    """The first k elements of the sorted axis, and their indices."""
+    direction = getattr(desc, "axis_direction", AxisDirection.DECREASING)
+    places = np.take(_places(input_tensor, desc.axis, direction), np.arange(desc.k), desc.axis)
+    values = np.take_along_axis(as_bits(input_tensor), places, desc.axis).view(input_tensor.dtype)
     return values, places.astype(desc.output_index_tensor.data_type.numpy)
-
-
-@reference(descs.TopK1)
-def top_k1(desc: descs.TopK1, input_tensor: Array) -> tuple[Array, Array]:
-    """The first K elements along the axis in the order of the direction, and their indices."""
-    return _first(desc, input_tensor, desc.axis_direction)
-
-
-@reference(descs.TopK)
-def top_k(desc: descs.TopK, input_tensor: Array) -> tuple[Array, Array]:
-    """The largest K elements along the axis, and their indices."""
-    return _first(desc, input_tensor, AxisDirection.DECREASING)

@@ -67,24 +67,31 @@ _KEEPING: set[str] = set()
 """Operators that leave part of an output unchanged."""
 
 
-def reference(desc_class: type[OperatorDesc], *, keeps: bool = False) -> Callable[[Function], Function]:
-    """Register a function ``(desc, input, ...) -> output`` as the reference of ``desc_class``.
+def reference(*desc_classes: type[OperatorDesc], keeps: bool = False) -> Callable[[Function], Function]:
+    """Register a function ``(desc, input, ...) -> output`` as the reference of an operator and its older versions.
 
     The function gets one argument per input field, in struct order: an array, None for an absent tensor, a tuple of
     arrays for an array of tensors. It returns one array, or a tuple of arrays in the order of the flat outputs.
 
     Args:
-        desc_class: The description.
+        desc_classes: The descriptions.
         keeps: The operator leaves part of an output as it was: the function has an argument ``before`` as well.
     """
 
     def register(function: Function) -> Function:
-        _FUNCTIONS[desc_class.operator] = function
-        if keeps:
-            _KEEPING.add(desc_class.operator)
+        for desc_class in desc_classes:
+            _FUNCTIONS[desc_class.operator] = function
+            if keeps:
+                _KEEPING.add(desc_class.operator)
         return function
 
     return register
+
+
+def named_reference(desc_class: type[OperatorDesc], function: Function) -> Function:
+    """Register a function of a table, under the operator's name, as the reference of ``desc_class``."""
+    function.__name__ = desc_class.operator.lower()
+    return reference(desc_class)(function)
 
 
 def implemented() -> frozenset[str]:

@@ -117,40 +117,20 @@ def _moved(x: Array, axes: Sequence[_ResampledAxis], taking: Taking) -> Array:
     return x
 
 
-def _run(desc: Any, x: Array, nearest: Taking, smooth: Taking = _linear) -> Array:
-    axes = _axes(desc, x.shape, desc.output_tensor.sizes)
-    if desc.interpolation_mode == InterpolationMode.LINEAR:
-        return _resampled(x, axes, smooth)
-    return _moved(x, axes, nearest)
-
-
-def _directed(desc: Any) -> Taking:
-    """Return the nearest-neighbor rounding of operators that have a rounding direction."""
+def _nearest_of(desc: Any) -> Taking:
+    """Return the rounding of nearest neighbors: ties go up in operators without a rounding direction."""
+    if not hasattr(desc, "rounding_direction"):
+        return _nearest(_half_up)
     return _nearest(np.ceil if desc.rounding_direction == AxisDirection.INCREASING else np.floor)
 
 
-@reference(descs.Resample3)
-def resample3(desc: descs.Resample3, input_tensor: Array) -> Array:
-    """Nearest or linear, linear antialiased or not."""
-    return _run(desc, input_tensor, _directed(desc), _antialiased if desc.antialiased else _linear)
-
-
-@reference(descs.Resample2)
-def resample2(desc: descs.Resample2, input_tensor: Array) -> Array:
-    """Nearest or linear."""
-    return _run(desc, input_tensor, _directed(desc))
-
-
-@reference(descs.Resample1)
-def resample1(desc: descs.Resample1, input_tensor: Array) -> Array:
-    """Nearest (ties up), or linear."""
-    return _run(desc, input_tensor, _nearest(_half_up))
-
-
-@reference(descs.Resample)
-def resample(desc: descs.Resample, input_tensor: Array) -> Array:
-    """RESAMPLE1 between pixel centers."""
-    return _run(desc, input_tensor, _nearest(_half_up))
+@reference(descs.Resample3, descs.Resample2, descs.Resample1, descs.Resample)
+def resample3(desc: Any, input_tensor: Array) -> Array:
+    """Nearest or linear, linear antialiased or not; the oldest one between pixel centers."""
+    axes = _axes(desc, input_tensor.shape, desc.output_tensor.sizes)
+    if desc.interpolation_mode == InterpolationMode.LINEAR:
+        return _resampled(input_tensor, axes, _antialiased if getattr(desc, "antialiased", False) else _linear)
+    return _moved(input_tensor, axes, _nearest_of(desc))
 
 
 @reference(descs.Upsample2d)
@@ -182,18 +162,9 @@ def _added(gradient: Array, axes: Sequence[_ResampledAxis], taking: Taking) -> A
     return total.astype(gradient.dtype)
 
 
-def _backwards(desc: Any, gradient: Array, nearest: Taking) -> Array:
-    axes = _axes(desc, desc.output_gradient_tensor.sizes, gradient.shape)
-    return _added(gradient, axes, _linear if desc.interpolation_mode == InterpolationMode.LINEAR else nearest)
-
-
-@reference(descs.ResampleGrad1)
-def resample_grad1(desc: descs.ResampleGrad1, input_gradient_tensor: Array) -> Array:
-    """The gradient of RESAMPLE2."""
-    return _backwards(desc, input_gradient_tensor, _directed(desc))
-
-
-@reference(descs.ResampleGrad)
-def resample_grad(desc: descs.ResampleGrad, input_gradient_tensor: Array) -> Array:
-    """The gradient of RESAMPLE1."""
-    return _backwards(desc, input_gradient_tensor, _nearest(_half_up))
+@reference(descs.ResampleGrad1, descs.ResampleGrad)
+def resample_grad1(desc: descs.ResampleGrad1 | descs.ResampleGrad, input_gradient_tensor: Array) -> Array:
+    """The gradient of RESAMPLE2, the older one of RESAMPLE1."""
+    axes = _axes(desc, desc.output_gradient_tensor.sizes, input_gradient_tensor.shape)
+    is_linear = desc.interpolation_mode == InterpolationMode.LINEAR
+    return _added(input_gradient_tensor, axes, _linear if is_linear else _nearest_of(desc))
