@@ -10,7 +10,6 @@ from dmlgpu.bench.specs import Sizes, sizes_text
 from dmlgpu.bench.workload import Workload
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.catalog.samples import SAMPLES, OperatorSample, TensorMaker, folded
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import DmlError, InvalidArgument
 from dmlgpu.compiler.graph.compiler import compile_network
@@ -26,6 +25,7 @@ from dmlgpu.conformance.cases.layouts import TensorLayout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
 from dmlgpu.conformance.report.model import family_of
+from dmlgpu.conformance.samples import SAMPLES, OperatorSample, TensorMaker, folded
 
 ELEMENTS: Sizes = {"elements": 1 << 22}
 """Default size of maps."""

@@ -16,7 +16,6 @@ from dmlgpu.bench.counting import Counts, count
 from dmlgpu.bench.workload import Array, Arrays, Contents, Workload, fill
 from dmlgpu.catalog.enums import DataType, ExecutionFlags
 from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.catalog.samples import SAMPLES, TensorMaker
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.common.memory import host_budget
@@ -27,6 +26,7 @@ from dmlgpu.conformance.cases.registry import case_by_name
 from dmlgpu.conformance.cases.tolerance import Bound, GivenBound
 from dmlgpu.conformance.running.outcome import Verdict, compare
 from dmlgpu.conformance.running.runner import nearest, run_graph
+from dmlgpu.conformance.samples import SAMPLES, TensorMaker
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.executor import Dispatch, Executable, Range, Resources, measure
 from dmlgpu.runtime.numpy import NUMPY_ADAPTER

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.catalog.samples import Sizes
 from dmlgpu.common.errors import InvalidArgument, ModelError
+from dmlgpu.conformance.samples import Sizes
 
 _NUMBER = re.compile(r"(?P<digits>[1-9][0-9]{0,11})(?P<unit>[KMG]?)")
 _NAMES = re.compile(r"[a-z][a-z_]*(=[a-z][a-z_]*)*")

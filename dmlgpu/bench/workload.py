@@ -15,12 +15,12 @@ from dmlgpu.catalog import FieldSchema, descs, enums, operator
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.model import class_name
 from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias, Size2D
-from dmlgpu.catalog.samples import Contents
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.conformance.cases.registry import case_by_name
+from dmlgpu.conformance.samples import Contents
 from dmlgpu.conformance.suites import graphs
 
 Array: TypeAlias = NDArray[Any]

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from dmlgpu.catalog.descs import BatchNormalization, Convolution
 from dmlgpu.catalog.enums import ConvolutionDirection, DataType, ExecutionFlags, ReduceFunction
 from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.catalog.samples import SAMPLES, Sizes
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.accuracy import ground_truth
 from dmlgpu.conformance.accuracy.functions import Doubles
 from dmlgpu.conformance.accuracy.ground_truth import Truth
+from dmlgpu.conformance.samples import SAMPLES, Sizes
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.evaluate import run_compiled
 
@@ -39,7 +39,7 @@ class AccuracyWorkload:
         way: The schedule, or what is special about the numbers.
         limit: Roundings that the result may be off by, see ``operator_errors.Errors``.
         truth: The true result of inputs in float64, and what its errors are measured by.
-        sizes: Sizes of its sample (``catalog.samples``), by name.
+        sizes: Sizes of its sample (``conformance.samples``), by name.
         attributes: Fields of the description that differ from the sample's.
         scale, offset: Parameters of the normal distribution of the first input; the others are standard normal.
         data_types: Types that it is measured in.

@@ -17,7 +17,6 @@ import numpy as np
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.catalog.samples import SAMPLES, Sizes
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import InvalidArgument, NotSupported, OutOfMemory
 from dmlgpu.conformance.cases.case import Array
@@ -25,6 +24,7 @@ from dmlgpu.conformance.cases.keys import PROFILES
 from dmlgpu.conformance.cases.tolerance import EXACT
 from dmlgpu.conformance.running.outcome import Outcome, Status, Verdict, compare
 from dmlgpu.conformance.running.runner import kernels_of
+from dmlgpu.conformance.samples import SAMPLES, Sizes
 from dmlgpu.conformance.suites.registry import Suite
 from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.device import Device

@@ -18,8 +18,8 @@ from dmlgpu.bench.records import Measurement
 from dmlgpu.bench.samples import MAX_CALLS, ROUND_SECONDS
 from dmlgpu.bench.worker import Child, Remote, WorkloadServer, pack, ramp_clocks
 from dmlgpu.bench.workload import Workload
-from dmlgpu.catalog.samples import SAMPLES
 from dmlgpu.common.errors import DmlError, NotSupported
+from dmlgpu.conformance.samples import SAMPLES
 from dmlgpu.conformance.suites import graphs
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.numpy import NUMPY_ADAPTER
@@ -206,7 +206,7 @@ def test_plain_numpy_matches_the_operator(operator):
 
 @pytest.mark.slow
 def test_a_worker_knows_the_samples_of_which_it_compares_parts():
-    code = "import dmlgpu.bench.worker; from dmlgpu.catalog.samples import SAMPLES; print(len(SAMPLES))"
+    code = "import dmlgpu.bench.worker; from dmlgpu.conformance.samples import SAMPLES; print(len(SAMPLES))"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert int(ran.stdout) == len(SAMPLES)
 

@@ -5,9 +5,9 @@ import pytest
 from dmlgpu import TensorDesc, descs
 from dmlgpu.bench.counting import kernel_counts
 from dmlgpu.catalog.enums import ConvolutionDirection, ConvolutionMode, DataType
-from dmlgpu.catalog.samples import SAMPLES, TensorMaker
 from dmlgpu.compiler.explain import explain_operator
 from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.conformance.samples import SAMPLES, TensorMaker
 
 TARGETS = [Target("CPU", Profile.CPU), Target("GPU", Profile.DISCRETE)]
 

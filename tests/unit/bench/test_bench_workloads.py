@@ -18,12 +18,12 @@ from dmlgpu.bench.specs import (
 )
 from dmlgpu.bench.workload import Contents, byte_count, fill
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.catalog.samples import LAYOUTS, SAMPLES, folded, laid_out
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.cli.subjects import find_workloads
 from dmlgpu.common.errors import InvalidArgument, ModelError
 from dmlgpu.compiler.explain import check, explain_graph, explain_operator
 from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.conformance.samples import LAYOUTS, SAMPLES, folded, laid_out
 from tests.unit import graph_examples
 
 TARGET = Target("GPU", Profile.DISCRETE)
