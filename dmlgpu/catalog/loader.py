@@ -135,20 +135,13 @@ def _operator(name: str, text: str) -> OperatorSchema:
     order = [field.name for field in fields]
     return OperatorSchema(
         name=name,
-        enum_value=raw["enum_value"],
         feature_level=FeatureLevel.from_label(raw["feature_level"]),
-        document=raw["document"],
-        summary=raw["summary"],
-        formula=raw["formula"],
+        **{key: raw[key] for key in ("enum_value", "document", "summary", "formula")},
         notes=raw.get("notes", ""),
-        constraints=tuple(raw.get("constraints", ())),
         fields=fields,
-        aliases=tuple(raw.get("aliases", ())),
-        supersedes=raw.get("supersedes"),
-        superseded_by=raw.get("superseded_by"),
-        in_place=raw.get("in_place", False),
-        owned_inputs=raw.get("owned_inputs", False),
-        accepts_fused_activation=raw.get("accepts_fused_activation", False),
+        **{key: tuple(raw.get(key, ())) for key in ("constraints", "aliases", "examples")},
+        **{key: raw.get(key) for key in ("supersedes", "superseded_by")},
+        **{key: raw.get(key, False) for key in ("in_place", "owned_inputs", "accepts_fused_activation")},
         fusion=_fusion(raw.get("fusion")),
         defaults=MappingProxyType(raw.get("defaults", {})),
         counts=MappingProxyType({count: CountRule(**rule) for count, rule in raw.get("counts", {}).items()}),
@@ -163,7 +156,6 @@ def _operator(name: str, text: str) -> OperatorSchema:
             )
             for place, entry in enumerate(raw.get("variants", ()))
         ),
-        examples=tuple(raw.get("examples", ())),
     )
 
 

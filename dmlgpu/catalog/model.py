@@ -236,10 +236,6 @@ class EnumSchema:
     values: Mapping[str, int]
     value_levels: Mapping[str, FeatureLevel]
 
-    def level_of(self, member: str) -> FeatureLevel:
-        """Return the level from which a member exists."""
-        return self.value_levels.get(member, self.level)
-
 
 @dataclass(frozen=True)
 class FeatureLevelSchema:

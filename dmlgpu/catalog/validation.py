@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NoReturn
@@ -57,19 +57,6 @@ def validate(desc: OperatorDesc, level: FeatureLevel = FeatureLevel.LEVEL_6_4) -
     _check_scalar_type(check, schema, desc)
     _check_activations(check, schema, desc)
     desc._valid_levels.add(level)
-
-
-def supported_types(operator_name: str, level: FeatureLevel) -> Mapping[str, frozenset[DataType]]:
-    """Return the data types that each tensor of an operator may have at a feature level, by Python field name.
-
-    Empty where the level does not have the operator. For REDUCE the union over its functions.
-
-    Raises:
-        InvalidArgument: If there is no such operator.
-    """
-    schema = operator(operator_name)
-    table = schema.support_at(level)
-    return {schema.field(name).python_name: frozenset(support.types) for name, support in table.items()}
 
 
 @functools.cache  # bounded by the catalog and the levels

@@ -164,7 +164,9 @@ def test_tables_use_only_features_of_their_level(schema):
         limit = 8 if level >= LEVEL("3_0") else 5
         assert 1 <= entry.min_dimensions <= entry.max_dimensions <= limit, (level, name)
         assert entry.types and DataType.UNKNOWN not in entry.types
-        assert all(introduced.level_of(data_type.name) <= level for data_type in entry.types), (level, name)
+        assert all(
+            introduced.value_levels.get(data_type.name, introduced.level) <= level for data_type in entry.types
+        ), (level, name)
 
 
 def test_activations_have_no_fifth_dimension_below_2_0():

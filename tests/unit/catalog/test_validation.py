@@ -7,8 +7,9 @@ import pytest
 from dmlgpu import descs, enums
 from dmlgpu.catalog.descs import ScaleBias, Size2D, TensorDesc
 from dmlgpu.catalog.enums import DataType, FeatureLevel, TensorFlags
-from dmlgpu.catalog.validation import supported_types, validate
-from dmlgpu.common.errors import InvalidArgument, InvalidDescription
+from dmlgpu.catalog.loader import operator
+from dmlgpu.catalog.validation import validate
+from dmlgpu.common.errors import InvalidDescription
 from tests.unit.rejections import NEWEST, table_rejection
 
 LEVEL = FeatureLevel.from_label
@@ -287,9 +288,6 @@ def test_reduce_has_types_per_function():
 def test_scalars_have_the_type_of_the_output():
     validate(fill(255, U8))
     validate(fill(2**63, DataType.UINT64))
-    validate(
-        fill(-8, DataType.INT4) if DataType.INT4 in supported_types("FILL_VALUE_CONSTANT", NEWEST) else fill(0, U8)
-    )
     assert table_rejection(fill(1, I32, F32)) == (
         "FILL_VALUE_CONSTANT: value_data_type must equal output_tensor.data_type (FLOAT32), got INT32"
     )
@@ -353,11 +351,9 @@ def test_owned_inputs():
     )
 
 
-def test_supported_types():
-    types = supported_types("GATHER_ND1", NEWEST)
-    assert set(types) == {"input_tensor", "indices_tensor", "output_tensor"}
-    assert types["indices_tensor"] == {DataType.INT64, DataType.INT32, DataType.UINT64, DataType.UINT32}
-    assert supported_types("SCATTER", LEVEL("2_0"))["indices_tensor"] == {DataType.UINT32}
-    assert supported_types("GATHER_ND1", LEVEL("2_1")) == {}
-    with pytest.raises(InvalidArgument, match=r"^DirectML has no operator 'zzz'$"):
-        supported_types("zzz", NEWEST)
+def test_types_of_a_level():
+    types = {name: set(support.types) for name, support in operator("GATHER_ND1").support_at(NEWEST).items()}
+    assert set(types) == {"InputTensor", "IndicesTensor", "OutputTensor"}
+    assert types["IndicesTensor"] == {DataType.INT64, DataType.INT32, DataType.UINT64, DataType.UINT32}
+    assert operator("SCATTER").support_at(LEVEL("2_0"))["IndicesTensor"].types == (DataType.UINT32,)
+    assert operator("GATHER_ND1").support_at(LEVEL("2_1")) == {}
