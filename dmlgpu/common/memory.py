@@ -62,6 +62,19 @@ def check_host_memory(needed: int, where: str, purpose: str) -> None:
         )
 
 
+def check_budget(label: str, size: int, allocated: int, budget: int | None) -> None:
+    """Check that a new buffer fits into the memory budget of a device.
+
+    Raises:
+        OutOfMemory: It does not.
+    """
+    if budget is not None and allocated + size > budget:
+        raise OutOfMemory(
+            f"buffer {label!r}: {size:,} bytes exceed the memory budget of {budget:,} bytes,"
+            f" of which {allocated:,} are in use"
+        )
+
+
 @functools.cache
 def host_memory() -> int | None:
     """Return the bytes of memory this process may use: the machine's, or its container's if less; None where

@@ -176,14 +176,10 @@ class ChildProcess:
         self._output.seek(0)
         self._output.truncate()
         environment = {**os.environ, **self._environment, "PYTHONSAFEPATH": "1"}  # also for grandchildren
+        options: Any = {"stdin": subprocess.PIPE, "stderr": self._output, "text": True}
         if sys.platform == "win32":  # which inherit only the standard streams
             self._process = process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._output,
-                text=True,
-                env=environment,
+                self._command, stdout=subprocess.PIPE, env=environment, **options
             )
             assert process.stdout is not None
             answers: TextIO = process.stdout  # type: ignore[assignment]
@@ -193,13 +189,11 @@ class ChildProcess:
             try:
                 self._process = process = _ProcessGroup(
                     self._command,
-                    stdin=subprocess.PIPE,
                     stdout=self._output,
-                    stderr=self._output,
-                    text=True,
                     env={**environment, ANSWERS_VARIABLE: str(writing)},
                     pass_fds=(writing,),
                     process_group=0,
+                    **options,
                 )
             except BaseException:
                 answers.close()

@@ -84,14 +84,11 @@ def entry_points(text: str) -> tuple[str, ...]:
 
 def workgroup_size(text: str, entry_point: str) -> tuple[int, int, int] | None:
     """Return the workgroup size of an entry point; None if it depends on overrides or constants."""
-    for header in _STATEMENT.split(text):
-        function = _FUNCTION.search(header)
-        if function is not None and function[1] == entry_point and (match := _WORKGROUP.search(header)) is not None:
-            words = [word.strip().rstrip("ui") for word in match[1].split(",") if word.strip()]
-            if all(word.isdecimal() for word in words):
-                x, y, z = (*map(int, words), 1, 1)[:3]
-                return x, y, z
-    return None
+    words = [word.rstrip("ui") for word in _workgroup_words(text, entry_point)]
+    if not words or not all(word.isdecimal() for word in words):
+        return None
+    x, y, z = (*map(int, words), 1, 1)[:3]
+    return x, y, z
 
 
 def override_declarations(text: str) -> tuple[str, ...]:
@@ -101,11 +98,16 @@ def override_declarations(text: str) -> tuple[str, ...]:
 
 def workgroup_text(text: str, entry_point: str) -> str:
     """Return the source of the workgroup size of an entry point; empty if there is none."""
+    return " x ".join(_workgroup_words(text, entry_point))
+
+
+def _workgroup_words(text: str, entry_point: str) -> list[str]:
+    """Return the expressions in the attribute workgroup_size of an entry point; nothing if it has none."""
     for header in _STATEMENT.split(text):
         function = _FUNCTION.search(header)
         if function is not None and function[1] == entry_point and (match := _WORKGROUP.search(header)) is not None:
-            return " x ".join(word.strip() for word in match[1].split(",") if word.strip())
-    return ""
+            return [word.strip() for word in match[1].split(",") if word.strip()]
+    return []
 
 
 def overrides(text: str) -> tuple[str, ...]:

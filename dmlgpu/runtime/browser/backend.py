@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dmlgpu.common.cache import Cache
 from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidArgument, OutOfMemory
+from dmlgpu.common.memory import check_budget
 from dmlgpu.compiler import aliasing
 from dmlgpu.compiler.program import Program, RenderedKernel, uniform_bytes
 from dmlgpu.compiler.target import AdapterInfo
@@ -155,11 +156,7 @@ class BrowserBackend(RenderedBackend):
         if size > limit:
             raise OutOfMemory(f"buffer {label!r}: {size:,} bytes exceed the {limit:,} that {self.info} allows")
         with self._lock:
-            if self.memory_budget is not None and self._allocated + size > self.memory_budget:
-                raise OutOfMemory(
-                    f"buffer {label!r}: {size:,} bytes exceed the memory budget of {self.memory_budget:,} bytes,"
-                    f" of which {self._allocated:,} are in use"
-                )
+            check_budget(label, size, self._allocated, self.memory_budget)
             self._link.check()
             buffer = PageBuffer(next(self._numbers), size)
             self._held.append(["create", buffer.number, size])

@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection
+from typing import Any
 from urllib.parse import urlencode
 
 import segno
@@ -98,16 +98,8 @@ def _half_blocks(rows: object) -> list[str]:
     return ["".join(signs[int(upper), int(lower)] for upper, lower in zip(*pair, strict=True)) for pair in pairs]
 
 
-def open_page(
-    info: AdapterInfo,
-    *,
-    deterministic: bool = False,
-    precise: bool = False,
-    memory_budget: int | None = None,
-    disabled_features: Collection[str] = (),
-    tell: Callable[[tuple[str, ...]], None] = lambda kernels: None,
-) -> BrowserBackend:
-    """Open a page, waiting a while for a disconnected one. The arguments are those of ``BrowserBackend``.
+def open_page(info: AdapterInfo, **options: Any) -> BrowserBackend:
+    """Open a page, waiting a while for a disconnected one. The options are those of ``BrowserBackend``.
 
     Raises:
         AdapterNotFound: If no page had this adapter.
@@ -126,13 +118,4 @@ def open_page(
         if away >= RETURN_SECONDS:
             raise DeviceRemoved(f"{info}: the page is closed, and did not reconnect within {RETURN_SECONDS:g} s")
         time.sleep(0.1)
-    return BrowserBackend(
-        info,
-        address,
-        numbers[0],
-        deterministic=deterministic,
-        precise=precise,
-        memory_budget=memory_budget,
-        disabled_features=disabled_features,
-        tell=tell,
-    )
+    return BrowserBackend(info, address, numbers[0], **options)

@@ -10,7 +10,7 @@ import numpy as np
 from dmlgpu import reference
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.errors import OperatorNotImplemented, OutOfMemory
-from dmlgpu.common.memory import host_budget
+from dmlgpu.common.memory import check_budget, host_budget
 from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.target import Policies, Profile, Target
 from dmlgpu.runtime.executor import Backend, Reading
@@ -85,11 +85,7 @@ class NumPyBackend(Backend):
         Raises:
             OutOfMemory: Beyond the memory budget, or when the host has no more.
         """
-        if self.memory_budget is not None and self.allocated + size > self.memory_budget:
-            raise OutOfMemory(
-                f"buffer {label!r}: {size:,} bytes exceed the memory budget of {self.memory_budget:,} bytes,"
-                f" of which {self.allocated:,} are in use"
-            )
+        check_budget(label, size, self.allocated, self.memory_budget)
         try:
             memory = np.zeros(-(-size // 8), np.uint64).view(np.uint8)[:size]
         except (MemoryError, ValueError) as error:  # the latter where no address reaches so far

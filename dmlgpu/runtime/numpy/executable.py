@@ -23,7 +23,31 @@ Memory: TypeAlias = NDArray[np.uint8]
 Work: TypeAlias = Callable[[], None]
 
 
-class NumPyExecutable(Executable):
+class _HostExecutable(Executable):
+    """Base of executables that copy OWNED_BY_DML tensors into their persistent resource."""
+
+    def _own(self, tensors: Sequence[TensorDesc | None]) -> None:
+        """Lay out the tensors that the persistent resource holds, by index."""
+        self._owned: dict[int, Range[None]] = {}
+        self.persistent_size = 0
+        for index, tensor in enumerate(tensors):
+            if tensor is not None and tensor.owned_by_dml:
+                self._owned[index] = Range(None, self.persistent_size, tensor.byte_size)
+                self.persistent_size += aligned(tensor.byte_size)
+
+    def bind_initialization(self, resources: Resources) -> Sequence[Work]:
+        work = []
+        for index, owned in self._owned.items():
+            source = resources.inputs[index]
+            assert source is not None
+            work.append(functools.partial(_copy_range, source, self._owned_range(index, resources), owned.size))
+        return work
+
+    def _owned_range(self, index: int, resources: Resources) -> Range[Memory]:
+        return _within(resources.persistent, self._owned[index])
+
+
+class NumPyExecutable(_HostExecutable):
     """One operator, computed by the reference; the persistent resource holds copies of owned inputs.
 
     Args:
@@ -37,12 +61,7 @@ class NumPyExecutable(Executable):
         self._desc, self._room, self._preserve_padding = desc, room, preserve_padding
         self._inputs = tuple(tensor for _, _, tensor in desc.inputs)
         self._outputs = tuple(tensor for _, _, tensor in desc.outputs)
-        self._owned: dict[int, Range[None]] = {}
-        self.persistent_size = 0
-        for index, tensor in enumerate(self._inputs):
-            if tensor is not None and tensor.owned_by_dml:
-                self._owned[index] = Range(None, self.persistent_size, tensor.byte_size)
-                self.persistent_size += aligned(tensor.byte_size)
+        self._own(self._inputs)
 
     def bind(self, resources: Resources) -> Sequence[Work]:
         sources = [
@@ -74,20 +93,6 @@ class NumPyExecutable(Executable):
         copies = sum(tensor.byte_size for tensor in self._outputs if tensor is not None)
         return None if room is None else max(0, room - copies)
 
-    def bind_initialization(self, resources: Resources) -> Sequence[Work]:
-        def copy(index: int) -> None:
-            source = resources.inputs[index]
-            assert source is not None
-            _view(self._owned_range(index, resources))[:] = _view(source)[: self._owned[index].size]
-
-        return tuple(functools.partial(copy, index) for index in self._owned)
-
-    def _owned_range(self, index: int, resources: Resources) -> Range[Memory]:
-        """Return the range of an owned input in the persistent resource."""
-        persistent, owned = resources.persistent, self._owned[index]
-        assert persistent is not None
-        return Range(persistent.buffer, persistent.offset + owned.offset, owned.size)
-
 
 def _decoded(tensors: Sequence[TensorDesc | None], ranges: Sequence[Range[Memory] | None]) -> list[NDArray[Any] | None]:
     return [
@@ -106,7 +111,7 @@ def _view(source: Range[Memory]) -> Memory:
     return source.buffer[source.offset : source.end]
 
 
-class NumPyGraph(Executable):
+class NumPyGraph(_HostExecutable):
     """A network; the persistent resource holds copies of owned inputs, the temporary one intermediate results.
 
     Args:
@@ -118,12 +123,7 @@ class NumPyGraph(Executable):
         self._network = network
         self._constants = [np.frombuffer(data, np.uint8) for data in network.constants]
         self._nodes = [NumPyExecutable(_without_ownership(node.desc), room) for node in network.nodes]
-        self._owned: dict[int, Range[None]] = {}
-        self.persistent_size = 0
-        for index, tensor in enumerate(network.inputs):
-            if tensor is not None and tensor.owned_by_dml:
-                self._owned[index] = Range(None, self.persistent_size, tensor.byte_size)
-                self.persistent_size += aligned(tensor.byte_size)
+        self._own(network.inputs)
         self._results, self.temporary_size = _temporaries(network)
         self._ends: dict[Value, int] = {}  # the first output of the graph that each value is
         for index, value in enumerate(network.outputs):
@@ -147,15 +147,6 @@ class NumPyGraph(Executable):
                 work.append(functools.partial(_copy_range, source, target, size))
         return work
 
-    def bind_initialization(self, resources: Resources) -> Sequence[Work]:
-        """Return the copies of owned inputs into the persistent resource."""
-        work = []
-        for index, owned in self._owned.items():
-            source = resources.inputs[index]
-            assert source is not None
-            work.append(functools.partial(_copy_range, source, self._owned_range(index, resources), owned.size))
-        return work
-
     def _value(self, value: Value, resources: Resources) -> Range[Memory]:
         """Return the memory range of a value."""
         match value:
@@ -174,9 +165,6 @@ class NumPyGraph(Executable):
                 return bound
             case _:
                 return _within(resources.temporary, self._results[value])
-
-    def _owned_range(self, index: int, resources: Resources) -> Range[Memory]:
-        return _within(resources.persistent, self._owned[index])
 
 
 def _temporaries(network: Network) -> tuple[dict[Value, Range[None]], int]:

@@ -8,7 +8,7 @@ from typing import Any
 import wgpu
 
 from dmlgpu.common.errors import InvalidArgument, InvalidState, OutOfMemory
-from dmlgpu.common.memory import host_budget
+from dmlgpu.common.memory import check_budget, host_budget
 from dmlgpu.runtime.executor import WORD_BYTES
 from dmlgpu.runtime.wgpu.context import Context
 
@@ -185,11 +185,8 @@ class Allocator:
             raise OutOfMemory(
                 f"buffer {label!r}: {size:,} bytes exceed the {limit:,} that {self._context.info} allows in one buffer"
             )
-        if charged and self.budget is not None and self.allocated + size > self.budget:
-            raise OutOfMemory(
-                f"buffer {label!r}: {size:,} bytes exceed the memory budget of {self.budget:,} bytes,"
-                f" of which {self.allocated:,} are in use"
-            )
+        if charged:
+            check_budget(label, size, self.allocated, self.budget)
 
 
 def _usage_text(usage: int) -> str:
