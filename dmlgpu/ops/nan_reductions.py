@@ -6,6 +6,7 @@ Integers and masks hold no NaN: the functions are those without "nan" for them.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,12 @@ __all__ = [
 def _without_nan(x: Tensor, number: float) -> Tensor:
     """Return floating-point elements with a number in place of NaN."""
     return directml.element_wise_if(directml.element_wise_is_nan(x), number, x)
+
+
+def _filled_nan(x: Operand, number: float) -> Tensor:
+    """Return an operand with a number in place of NaN."""
+    tensor = tensor_of("x", x)
+    return _without_nan(tensor, number) if tensor.data_type.is_float else tensor
 
 
 def _numbers(x: Tensor, axis: Axes, keepdims: Any) -> Tensor:
@@ -68,9 +75,7 @@ def nansum(
     Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) with SUM, and ELEMENT_WISE_IF
     (`ns-directml-dml_element_wise_if_operator_desc`).
     """
-    tensor = tensor_of("x", x)
-    numbers = _without_nan(tensor, 0) if tensor.data_type.is_float else tensor
-    return reduced(summable(numbers, dtype), ReduceFunction.SUM, axis, keepdims)
+    return reduced(summable(_filled_nan(x, 0), dtype), ReduceFunction.SUM, axis, keepdims)
 
 
 @eager
@@ -103,9 +108,7 @@ def nanprod(
     Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) with MULTIPLY, and ELEMENT_WISE_IF
     (`ns-directml-dml_element_wise_if_operator_desc`).
     """
-    tensor = tensor_of("x", x)
-    numbers = _without_nan(tensor, 1) if tensor.data_type.is_float else tensor
-    return reduced(summable(numbers, dtype), ReduceFunction.MULTIPLY, axis, keepdims)
+    return reduced(summable(_filled_nan(x, 1), dtype), ReduceFunction.MULTIPLY, axis, keepdims)
 
 
 @eager
@@ -177,8 +180,7 @@ def nanvar(
     (`ns-directml-dml_element_wise_if_operator_desc`).
     """
     tensor = tensor_of("x", x)
-    variance = _variance(tensor, axis, keepdims, correction)
-    return variance.astype(_float_type(tensor))
+    return _variance(tensor, axis, keepdims, correction).astype(_float_type(tensor))
 
 
 @eager
@@ -241,6 +243,16 @@ def _float_type(x: Tensor) -> DataType:
 # ---- extremes --------------------------------------------------------------------------------------------------------
 
 
+def _of_numbers(
+    function: Callable[..., Tensor], x: Tensor, axis: Any, keepdims: Any, filler: float, without_numbers: float
+) -> Tensor:
+    """Apply a function along axes with a filler in place of NaN, and return another number where there is only NaN."""
+    if not x.data_type.is_float or not x.size:
+        return function(x, axis, keepdims)
+    result = function(_without_nan(x, filler), axis, keepdims)
+    return result._chosen(_numbers(x, axis, keepdims) > 0, without_numbers)
+
+
 @eager
 def nanmax(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Where = None) -> Array:
     """Return the largest element along axes, ignoring NaN.
@@ -269,11 +281,7 @@ def nanmax(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Whe
     Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) with MAX, and ELEMENT_WISE_IF
     (`ns-directml-dml_element_wise_if_operator_desc`).
     """
-    tensor = tensor_of("x", x)
-    if not tensor.data_type.is_float or not tensor.size:
-        return reductions.max(tensor, axis, keepdims)
-    extremes = reduced(_without_nan(tensor, -math.inf), ReduceFunction.MAX, axis, keepdims)
-    return extremes._chosen(_numbers(tensor, axis, keepdims) > 0, math.nan)
+    return _of_numbers(reductions.max, tensor_of("x", x), axis, keepdims, -math.inf, math.nan)
 
 
 @eager
@@ -304,11 +312,7 @@ def nanmin(x: Operand, axis: Axes = None, keepdims: bool = False, *, device: Whe
     Computed by REDUCE (`ns-directml-dml_reduce_operator_desc`) with MIN, and ELEMENT_WISE_IF
     (`ns-directml-dml_element_wise_if_operator_desc`).
     """
-    tensor = tensor_of("x", x)
-    if not tensor.data_type.is_float or not tensor.size:
-        return reductions.min(tensor, axis, keepdims)
-    extremes = reduced(_without_nan(tensor, math.inf), ReduceFunction.MIN, axis, keepdims)
-    return extremes._chosen(_numbers(tensor, axis, keepdims) > 0, math.nan)
+    return _of_numbers(reductions.min, tensor_of("x", x), axis, keepdims, math.inf, math.nan)
 
 
 @eager
@@ -339,11 +343,7 @@ def nanargmax(x: Operand, axis: int | None = None, keepdims: bool = False, *, de
     Computed by ARGMAX (`ns-directml-dml_argmax_operator_desc`) and ELEMENT_WISE_IF
     (`ns-directml-dml_element_wise_if_operator_desc`).
     """
-    tensor = tensor_of("x", x)
-    if not tensor.data_type.is_float or not tensor.size:
-        return reductions.argmax(tensor, axis, keepdims)
-    places: Tensor = reductions.argmax(_without_nan(tensor, -math.inf), axis, keepdims)
-    return places._chosen(_numbers(tensor, axis, keepdims) > 0, -1)
+    return _of_numbers(reductions.argmax, tensor_of("x", x), axis, keepdims, -math.inf, -1)
 
 
 @eager
@@ -374,11 +374,7 @@ def nanargmin(x: Operand, axis: int | None = None, keepdims: bool = False, *, de
     Computed by ARGMIN (`ns-directml-dml_argmin_operator_desc`) and ELEMENT_WISE_IF
     (`ns-directml-dml_element_wise_if_operator_desc`).
     """
-    tensor = tensor_of("x", x)
-    if not tensor.data_type.is_float or not tensor.size:
-        return reductions.argmin(tensor, axis, keepdims)
-    places: Tensor = reductions.argmin(_without_nan(tensor, math.inf), axis, keepdims)
-    return places._chosen(_numbers(tensor, axis, keepdims) > 0, -1)
+    return _of_numbers(reductions.argmin, tensor_of("x", x), axis, keepdims, math.inf, -1)
 
 
 # ---- running sums, replacement ---------------------------------------------------------------------------------------
@@ -410,9 +406,7 @@ def nancumsum(x: Operand, axis: int | None = None, *, device: Where = None) -> A
     Computed by CUMULATIVE_SUMMATION (`ns-directml-dml_cumulative_summation_operator_desc`) and ELEMENT_WISE_IF
     (`ns-directml-dml_element_wise_if_operator_desc`).
     """
-    tensor = tensor_of("x", x)
-    numbers = _without_nan(tensor, 0) if tensor.data_type.is_float else tensor
-    return running(directml.cumulative_summation, summable(numbers, None), axis)
+    return running(directml.cumulative_summation, summable(_filled_nan(x, 0), None), axis)
 
 
 @eager
@@ -441,9 +435,7 @@ def nancumprod(x: Operand, axis: int | None = None, *, device: Where = None) -> 
     Computed by CUMULATIVE_PRODUCT (`ns-directml-dml_cumulative_product_operator_desc`) and ELEMENT_WISE_IF
     (`ns-directml-dml_element_wise_if_operator_desc`).
     """
-    tensor = tensor_of("x", x)
-    numbers = _without_nan(tensor, 1) if tensor.data_type.is_float else tensor
-    return running(directml.cumulative_product, summable(numbers, None), axis)
+    return running(directml.cumulative_product, summable(_filled_nan(x, 1), None), axis)
 
 
 @eager

@@ -17,14 +17,7 @@ from dmlgpu.ops.conv import Extent, padding_of, per_axis, with_spatial_axes
 from dmlgpu.tensors.calls import Array, Operand, Where, caller, eager, filled, widened
 from dmlgpu.tensors.tensor import Tensor
 
-__all__ = [
-    "avg_pool1d",
-    "avg_pool2d",
-    "avg_pool3d",
-    "max_pool1d",
-    "max_pool2d",
-    "max_pool3d",
-]
+__all__ = ["avg_pool1d", "avg_pool2d", "avg_pool3d", "max_pool1d", "max_pool2d", "max_pool3d"]
 
 Padding: TypeAlias = int | Sequence[int | tuple[int, int]]
 """Padding on both sides of all spatial axes, on both sides of each axis, or before and after each."""

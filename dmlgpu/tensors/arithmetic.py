@@ -103,10 +103,9 @@ class Arithmetic:
 
     def _pair(self, symbol: str, kind: type[OperatorDesc], other: Any, swapped: bool = False) -> Any:
         """Apply an operator on a and b."""
-        if not (isinstance(other, Arithmetic | np.ndarray) or is_number(other)):
-            other = self._array_beside(f"a {symbol} b", other)
-            if other is None:
-                return NotImplemented
+        other = self._readable(f"a {symbol} b", other)
+        if other is None:
+            return NotImplemented
         if self._is_strict:
             scale_bias = self._scale_bias(symbol, other, swapped)
             if scale_bias is not None:
@@ -116,8 +115,10 @@ class Arithmetic:
             return self._operator(f"a {symbol} b", kind, **_named(*self._ordered(other, swapped)))
         return combined(f"a {symbol} b", kind, *self._ordered(other, swapped))
 
-    def _array_beside(self, caller: str, other: Any) -> Any:
-        """Return a list or a foreign array as an array, a list in the tensor's floating-point type; None for others."""
+    def _readable(self, caller: str, other: Any) -> Any:
+        """Return an operand, lists and foreign arrays as arrays, lists in the tensor's float type; None for others."""
+        if isinstance(other, Arithmetic | np.ndarray) or is_number(other):
+            return other
         array = as_operand(caller, "b", other)
         if not isinstance(array, np.ndarray):
             return None
@@ -147,11 +148,8 @@ class Arithmetic:
         """Apply a function of two operands; DirectML's operator if DirectMLX's rules hold."""
         if self._is_strict:
             return self._pair(symbol, strict_kind, other, swapped)
-        if not (isinstance(other, Arithmetic | np.ndarray) or is_number(other)):
-            other = self._array_beside(f"a {symbol} b", other)
-            if other is None:
-                return NotImplemented
-        return function(f"a {symbol} b", *self._ordered(other, swapped))
+        other = self._readable(f"a {symbol} b", other)
+        return NotImplemented if other is None else function(f"a {symbol} b", *self._ordered(other, swapped))
 
     def _divided(self, other: Any, swapped: bool) -> Any:
         kind = descs.ElementWiseDivide

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Literal
 
@@ -52,7 +52,7 @@ def set_float64(mode: Float64Mode) -> None:
 
 def has_float64(values: Mapping[str, Any]) -> bool:
     """Return whether an operand is an array or a tensor of float64."""
-    return any(_is_float64(part) for value in values.values() for part in _parts(value))
+    return any(_is_float64(part) for value in values.values() for part in parts_of(value))
 
 
 def in_float32(caller: str, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,7 +132,8 @@ def as_operand(caller: str, name: str, value: Any, is_sequence: bool = False) ->
     return value
 
 
-def _parts(value: Any) -> Any:
+def parts_of(value: Any) -> Sequence[Any]:
+    """Return the parts of an operand that is a list, or the operand alone."""
     return value if isinstance(value, list | tuple) else (value,)
 
 

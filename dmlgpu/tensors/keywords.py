@@ -12,6 +12,9 @@ Result = TypeVar("Result")
 ALIASES = {"count_include_pad": "include_padding", "ddof": "correction", "dim": "axis", "keepdim": "keepdims"}
 """Names of keywords in PyTorch and NumPy that functions of ``dmlgpu.ops`` and methods of tensors accept as well."""
 
+ALIASED = frozenset(ALIASES.values())
+"""Parameters that have an alias."""
+
 RENAMED = {
     "attn_mask": "mask",
     "data_type": "dtype",

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from dmlgpu.tensors.keywords import takes_aliases
+from dmlgpu.tensors.keywords import ALIASED, takes_aliases
 
 if TYPE_CHECKING:
     from dmlgpu.tensors.calls import Operand
@@ -24,7 +24,6 @@ class Methods:
 
     __slots__ = ()
 
-    @takes_aliases
     def sum(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """Return the sum of elements along axes.
 
@@ -47,7 +46,6 @@ class Methods:
         """
         return ops().sum(self, axis, keepdims)
 
-    @takes_aliases
     def mean(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """Return the mean of elements along axes.
 
@@ -70,7 +68,6 @@ class Methods:
         """
         return ops().mean(self, axis, keepdims)
 
-    @takes_aliases
     def prod(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """Return the product of elements along axes.
 
@@ -93,7 +90,6 @@ class Methods:
         """
         return ops().prod(self, axis, keepdims)
 
-    @takes_aliases
     def max(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """Return the largest element along axes.
 
@@ -116,7 +112,6 @@ class Methods:
         """
         return ops().max(self, axis, keepdims)
 
-    @takes_aliases
     def min(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """Return the smallest element along axes.
 
@@ -139,7 +134,6 @@ class Methods:
         """
         return ops().min(self, axis, keepdims)
 
-    @takes_aliases
     def argmax(self, axis: int | None = None, keepdims: bool = False) -> Tensor:
         """Return the index of the largest element along an axis, the first of equal ones.
 
@@ -162,7 +156,6 @@ class Methods:
         """
         return ops().argmax(self, axis, keepdims)
 
-    @takes_aliases
     def argmin(self, axis: int | None = None, keepdims: bool = False) -> Tensor:
         """Return the index of the smallest element along an axis, the first of equal ones.
 
@@ -185,7 +178,6 @@ class Methods:
         """
         return ops().argmin(self, axis, keepdims)
 
-    @takes_aliases
     def softmax(self, axis: int | Sequence[int] = -1) -> Tensor:
         """Normalize the elements along `axis` so that the exponentials sum to 1.
 
@@ -252,7 +244,6 @@ class Methods:
         """
         return ops().sqrt(self)
 
-    @takes_aliases
     def var(self, axis: int | Sequence[int] | None = None, keepdims: bool = False, correction: float = 0) -> Tensor:
         """Return the variance of elements along axes.
 
@@ -276,7 +267,6 @@ class Methods:
         """
         return ops().var(self, axis, keepdims, correction)
 
-    @takes_aliases
     def std(self, axis: int | Sequence[int] | None = None, keepdims: bool = False, correction: float = 0) -> Tensor:
         """Return the standard deviation of elements along axes.
 
@@ -300,7 +290,6 @@ class Methods:
         """
         return ops().std(self, axis, keepdims, correction)
 
-    @takes_aliases
     def all(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """Return whether all elements along axes are true or not 0.
 
@@ -323,7 +312,6 @@ class Methods:
         """
         return ops().all(self, axis, keepdims)
 
-    @takes_aliases
     def any(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
         """Return whether any element along axes is true or not 0.
 
@@ -346,7 +334,6 @@ class Methods:
         """
         return ops().any(self, axis, keepdims)
 
-    @takes_aliases
     def sort(self, axis: int = -1, descending: bool = False) -> Tensor:
         """Return the elements along an axis in order; the tensor itself stays as it is.
 
@@ -369,7 +356,6 @@ class Methods:
         """
         return ops().sort(self, axis, descending)
 
-    @takes_aliases
     def argsort(self, axis: int = -1, descending: bool = False) -> Tensor:
         """Return the indices that sort the elements along an axis.
 
@@ -392,7 +378,6 @@ class Methods:
         """
         return ops().argsort(self, axis, descending)
 
-    @takes_aliases
     def cumsum(self, axis: int | None = None) -> Tensor:
         """Return the running sum along an axis.
 
@@ -414,7 +399,6 @@ class Methods:
         """
         return ops().cumsum(self, axis)
 
-    @takes_aliases
     def cumprod(self, axis: int | None = None) -> Tensor:
         """Return the running product along an axis.
 
@@ -524,7 +508,6 @@ class Methods:
         """
         return ops().diagonal(self, offset, axis1, axis2)
 
-    @takes_aliases
     def repeat(self, repeats: Any, axis: int | None = None) -> Tensor:
         """Return each element, or slice along an axis, several times in a row.
 
@@ -547,7 +530,6 @@ class Methods:
         """
         return ops().repeat(self, repeats, axis)
 
-    @takes_aliases
     def take(self, indices: Any, axis: int | None = None) -> Tensor:
         """Return the slices along an axis that indices select.
 
@@ -700,6 +682,8 @@ class Methods:
         return ops().flatten(self, start_dim, end_dim)
 
 
-for _name, _method in vars(Methods).items():
+for _name, _method in list(vars(Methods).items()):
     if inspect.isfunction(_method):
-        inspect.unwrap(_method).__qualname__ = f"Tensor.{_name}"  # as Python's messages about arguments name it
+        _method.__qualname__ = f"Tensor.{_name}"  # as Python's messages about arguments name it
+        if not ALIASED.isdisjoint(_method.__code__.co_varnames):
+            setattr(Methods, _name, takes_aliases(_method))

@@ -332,10 +332,6 @@ def _column_stack(tup: Any) -> Any:
     return ops().concatenate([_with_rank(2, [part]).T if part.ndim < 2 else part for part in tup], 1)
 
 
-def _swapaxes(a: Any, axis1: int, axis2: int) -> Any:
-    return ops().moveaxis(a, (axis1, axis2), (axis2, axis1))
-
-
 def _product(axis_of_b: int) -> Callable[[Any, Any], Any]:
     """Return a function that sums products over the last axis of a and an axis of b."""
 
@@ -365,7 +361,6 @@ _COMPOSED: dict[str, Callable[..., Any]] = {
     "inner": _product(-1),
     "ravel": lambda a: a.reshape(-1),
     "real": lambda val: val,
-    "swapaxes": _swapaxes,
     "vdot": lambda a, b: a.reshape(-1) @ b.reshape(-1),
     "vstack": _stacked(2, 0),
     "where": _where,

@@ -68,9 +68,20 @@ def fft(
 
     Computed in float32 by GEMM (`ns-directml-dml_gemm_operator_desc`) with matrices of up to 256 elements.
     """
+    return result_in(result_type(x), _forward(_signal(x, pairs), n, axis, norm))
+
+
+def _signal(x: Operand, pairs: bool | None) -> Tensor:
+    """Return an operand in float32, with an axis of real and imaginary parts or of real ones alone."""
     signal = in_float32("x", x)
-    is_complex = holds_pairs(signal, pairs)
-    return result_in(result_type(x), _forward(with_parts(signal, is_complex), n, axis, norm))
+    return with_parts(signal, pairs is not False and holds_pairs(signal, pairs))
+
+
+def _spectra(x: Operand) -> Tensor:
+    """Return an operand of pairs in float32."""
+    spectra = in_float32("x", x)
+    check_pairs("x", spectra)
+    return spectra
 
 
 def _forward(x: Tensor, n: int | None, axis: int, norm: str | None) -> Tensor:
@@ -109,8 +120,7 @@ def ifft(x: Operand, n: int | None = None, axis: int = -1, norm: str | None = No
 
     Computed in float32 by GEMM (`ns-directml-dml_gemm_operator_desc`) with matrices of up to 256 elements.
     """
-    spectra = in_float32("x", x)
-    check_pairs("x", spectra)
+    spectra = _spectra(x)
     axis = axis_of(axis, spectra)
     length = length_of("n", n, spectra.sizes[axis])
     return result_in(result_type(x), transformed(spectra, axis, length, norm, inverse=True))
@@ -146,7 +156,7 @@ def rfft(x: Operand, n: int | None = None, axis: int = -1, norm: str | None = No
 
     Computed in float32 by GEMM (`ns-directml-dml_gemm_operator_desc`) with matrices of up to 256 elements.
     """
-    return result_in(result_type(x), _real_forward(with_parts(in_float32("x", x), False), n, axis, norm))
+    return result_in(result_type(x), _real_forward(_signal(x, False), n, axis, norm))
 
 
 def _real_forward(x: Tensor, n: int | None, axis: int, norm: str | None) -> Tensor:
@@ -185,8 +195,7 @@ def irfft(x: Operand, n: int | None = None, axis: int = -1, norm: str | None = N
 
     Computed in float32 by GEMM (`ns-directml-dml_gemm_operator_desc`) with matrices of up to 256 elements.
     """
-    spectra = in_float32("x", x)
-    check_pairs("x", spectra)
+    spectra = _spectra(x)
     return result_in(result_type(x), _real_backward(spectra, n, axis, norm))
 
 
@@ -238,9 +247,7 @@ def fftn(
 
     Computed in float32 by GEMM (`ns-directml-dml_gemm_operator_desc`), one axis after the other.
     """
-    signal = in_float32("x", x)
-    is_complex = holds_pairs(signal, pairs)
-    return result_in(result_type(x), _several(with_parts(signal, is_complex), s, axes, norm, False))
+    return result_in(result_type(x), _several(_signal(x, pairs), s, axes, norm, False))
 
 
 def _several(x: Tensor, s: Lengths, axes: Sequence[int] | None, norm: str | None, inverse: bool) -> Tensor:
@@ -287,8 +294,7 @@ def ifftn(
 
     Computed in float32 by GEMM (`ns-directml-dml_gemm_operator_desc`), one axis after the other.
     """
-    spectra = in_float32("x", x)
-    check_pairs("x", spectra)
+    spectra = _spectra(x)
     return result_in(result_type(x), _several(spectra, s, axes, norm, True))
 
 
@@ -329,7 +335,7 @@ def rfftn(
 
     Computed in float32 by GEMM (`ns-directml-dml_gemm_operator_desc`), one axis after the other.
     """
-    return result_in(result_type(x), _several_real(with_parts(in_float32("x", x), False), s, axes, norm))
+    return result_in(result_type(x), _several_real(_signal(x, False), s, axes, norm))
 
 
 def _several_real(x: Tensor, s: Lengths, axes: Sequence[int] | None, norm: str | None) -> Tensor:
@@ -378,8 +384,7 @@ def irfftn(
 
     Computed in float32 by GEMM (`ns-directml-dml_gemm_operator_desc`), one axis after the other.
     """
-    spectra = in_float32("x", x)
-    check_pairs("x", spectra)
+    spectra = _spectra(x)
     return result_in(result_type(x), _several_real_inverse(spectra, s, axes, norm))
 
 
@@ -429,9 +434,7 @@ def fft2(
 
     Computed in float32 by GEMM (`ns-directml-dml_gemm_operator_desc`), one axis after the other.
     """
-    signal = in_float32("x", x)
-    is_complex = holds_pairs(signal, pairs)
-    return result_in(result_type(x), _several(with_parts(signal, is_complex), s, axes, norm, False))
+    return result_in(result_type(x), _several(_signal(x, pairs), s, axes, norm, False))
 
 
 @eager
@@ -471,8 +474,7 @@ def ifft2(
 
     Computed in float32 by GEMM (`ns-directml-dml_gemm_operator_desc`), one axis after the other.
     """
-    spectra = in_float32("x", x)
-    check_pairs("x", spectra)
+    spectra = _spectra(x)
     return result_in(result_type(x), _several(spectra, s, axes, norm, True))
 
 
@@ -512,7 +514,7 @@ def rfft2(
 
     Computed in float32 by GEMM (`ns-directml-dml_gemm_operator_desc`), one axis after the other.
     """
-    return result_in(result_type(x), _several_real(with_parts(in_float32("x", x), False), s, axes, norm))
+    return result_in(result_type(x), _several_real(_signal(x, False), s, axes, norm))
 
 
 @eager
@@ -552,6 +554,5 @@ def irfft2(
 
     Computed in float32 by GEMM (`ns-directml-dml_gemm_operator_desc`), one axis after the other.
     """
-    spectra = in_float32("x", x)
-    check_pairs("x", spectra)
+    spectra = _spectra(x)
     return result_in(result_type(x), _several_real_inverse(spectra, s, axes, norm))

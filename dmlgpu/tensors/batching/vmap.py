@@ -20,6 +20,7 @@ from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
 from dmlgpu.runtime.device import Device, as_device
 from dmlgpu.tensors import layout
+from dmlgpu.tensors.array_like import parts_of
 from dmlgpu.tensors.batching.rules import FOLDED, rule_of
 from dmlgpu.tensors.calls import passed
 from dmlgpu.tensors.execution import BOOLEAN_TYPES, OperatorCall, call_op
@@ -106,7 +107,7 @@ class _BatchTrace(Recorder):
         """Call an operator on the batch, or once if the elements share its inputs."""
         requested = dict.fromkeys(absent, False)
         options: dict[str, Any] = {"types": types, "requested": requested, "name": name, "caller": label}
-        if not any(self.holds(part) for field in kind.input_fields for part in _parts(values.get(field))):
+        if not any(self.holds(part) for field in kind.input_fields for part in parts_of(values.get(field))):
             with self.outside():
                 return call_op(kind, values, sizes=sizes, device=device, **options)
         call = _ElementCall(self, label, kind, values)
@@ -186,7 +187,7 @@ class _ElementCall(OperatorCall):
         self.inputs = {field: values[field] for field in kind.input_fields if values.get(field) is not None}
 
     def is_batched(self, field: str) -> bool:
-        return any(self._batch.holds(part) for part in _parts(self.inputs[field]))
+        return any(self._batch.holds(part) for part in parts_of(self.inputs[field]))
 
     def whole(self, field: str, rank: int | None = None) -> Any:
         value = self.inputs[field]
@@ -199,7 +200,7 @@ class _ElementCall(OperatorCall):
 
     def outputs(self) -> list[tuple[Any, Any]]:
         """Return the output descriptions for one element (None for absent outputs) and their sizes."""
-        described = [part for field in self._kind.output_fields for part in _parts(getattr(self.desc, field))]
+        described = [part for field in self._kind.output_fields for part in parts_of(getattr(self.desc, field))]
         return [
             (part, () if part is None or (self.is_scalar and part.sizes == (1,)) else part.sizes) for part in described
         ]
@@ -217,10 +218,6 @@ class _ElementCall(OperatorCall):
                 f"one, got {tensor.ndim}"
             )
         return tensor.signature
-
-
-def _parts(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list | tuple) else (value,)
 
 
 def _widened(sizes: Any, count: int, is_folded: bool) -> Any:

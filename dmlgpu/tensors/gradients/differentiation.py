@@ -22,6 +22,7 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
 from dmlgpu.runtime.device import Device, as_device
+from dmlgpu.tensors.array_like import parts_of
 from dmlgpu.tensors.calls import filled, passed
 from dmlgpu.tensors.gradients import elementwise, layers, moving, recurrent  # noqa: F401  each registers its rules
 from dmlgpu.tensors.gradients.moving import into_slice
@@ -194,7 +195,7 @@ class Tape:
         if not any(
             isinstance(operand, TensorBase) and id(operand.buffer) in self._followed
             for field in kind.input_fields
-            for operand in _several(values.get(field))
+            for operand in parts_of(values.get(field))
         ):
             return
         floats = [output for output in outputs if isinstance(output, TensorBase) and output.data_type.is_float]
@@ -251,7 +252,7 @@ class Tape:
         for field, compute in rule(record, *parts).items():
             value = record.values.get(field)
             computes = compute if isinstance(compute, list) else [compute]
-            for operand, part in zip(_several(value), computes, strict=True):
+            for operand, part in zip(parts_of(value), computes, strict=True):
                 if (
                     part is not None
                     and isinstance(operand, TensorBase)
@@ -275,10 +276,6 @@ class Tape:
         flat = _in_memory(gradient, tensor, followed, label)
         key = id(tensor.buffer)
         gradients[key] = flat if key not in gradients else gradients[key] + flat
-
-
-def _several(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, list | tuple) else (value,)
 
 
 def _held(value: Any) -> Any:

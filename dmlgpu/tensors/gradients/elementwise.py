@@ -40,24 +40,22 @@ def _power_slope(x: Any, exponent: float) -> Any:
     return x**0.0 if exponent == 1 else exponent * (x if exponent == 2 else x ** (exponent - 1))
 
 
-_directml: Any = directml
-
 _SLOPES: dict[str, Callable[[Any, Any, Any], Any]] = {
-    "ACTIVATION_CELU": lambda x, y, d: where(x >= 0, 1.0, _directml.element_wise_exp(x / d.alpha)),
+    "ACTIVATION_CELU": lambda x, y, d: where(x >= 0, 1.0, directml.element_wise_exp(x / d.alpha)),
     "ACTIVATION_ELU": lambda x, y, d: where(x > 0, 1.0, y + d.alpha),
     "ACTIVATION_GELU": lambda x, y, d: (
-        0.5 * (1 + _directml.element_wise_erf(x * math.sqrt(0.5)))
-        + x * _directml.element_wise_exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi))
+        0.5 * (1 + directml.element_wise_erf(x * math.sqrt(0.5)))
+        + x * directml.element_wise_exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi))
     ),
     "ACTIVATION_HARD_SIGMOID": lambda x, y, d: _hard_sigmoid_slope(x, d),
     "ACTIVATION_HARD_SWISH": lambda x, y, d: (
-        _directml.activation_hard_sigmoid(x, alpha=d.alpha, beta=d.beta) + x * _hard_sigmoid_slope(x, d)
+        directml.activation_hard_sigmoid(x, alpha=d.alpha, beta=d.beta) + x * _hard_sigmoid_slope(x, d)
     ),
     "ACTIVATION_PARAMETRIC_SOFTPLUS": lambda x, y, d: _sigmoid(x * d.beta) * (d.alpha * d.beta),
     "ACTIVATION_SCALED_ELU": lambda x, y, d: where(
-        x > 0, float(d.gamma), _directml.element_wise_exp(x) * (d.alpha * d.gamma)
+        x > 0, float(d.gamma), directml.element_wise_exp(x) * (d.alpha * d.gamma)
     ),
-    "ACTIVATION_SCALED_TANH": lambda x, y, d: (1 - _directml.element_wise_tanh(x * d.beta) ** 2.0) * (d.alpha * d.beta),
+    "ACTIVATION_SCALED_TANH": lambda x, y, d: (1 - directml.element_wise_tanh(x * d.beta) ** 2.0) * (d.alpha * d.beta),
     "ACTIVATION_SHRINK": lambda x, y, d: truth(abs(x) > d.threshold, x),
     "ACTIVATION_SIGMOID": lambda x, y, d: y * (1 - y),
     "ACTIVATION_SOFTPLUS": lambda x, y, d: _sigmoid(x * d.steepness),
@@ -65,22 +63,22 @@ _SLOPES: dict[str, Callable[[Any, Any, Any], Any]] = {
     "ACTIVATION_SWISH": lambda x, y, d: _swish_slope(x, d.sigmoid_input_scale),
     "ACTIVATION_TANH": lambda x, y, d: 1 - y * y,
     "ACTIVATION_THRESHOLDED_RELU": lambda x, y, d: truth(x > d.alpha, x),
-    "ELEMENT_WISE_ABS": lambda x, y, d: _directml.element_wise_sign(x),
-    "ELEMENT_WISE_ACOS": lambda x, y, d: -1 / _directml.element_wise_sqrt(1 - x * x),
-    "ELEMENT_WISE_ACOSH": lambda x, y, d: 1 / _directml.element_wise_sqrt(x * x - 1),
-    "ELEMENT_WISE_ASIN": lambda x, y, d: 1 / _directml.element_wise_sqrt(1 - x * x),
+    "ELEMENT_WISE_ABS": lambda x, y, d: directml.element_wise_sign(x),
+    "ELEMENT_WISE_ACOS": lambda x, y, d: -1 / directml.element_wise_sqrt(1 - x * x),
+    "ELEMENT_WISE_ACOSH": lambda x, y, d: 1 / directml.element_wise_sqrt(x * x - 1),
+    "ELEMENT_WISE_ASIN": lambda x, y, d: 1 / directml.element_wise_sqrt(1 - x * x),
     "ELEMENT_WISE_ASINH": lambda x, y, d: (x * x + 1) ** -0.5,
     "ELEMENT_WISE_ATAN": lambda x, y, d: 1 / (1 + x * x),
     "ELEMENT_WISE_ATANH": lambda x, y, d: 1 / (1 - x * x),
     "ELEMENT_WISE_CONSTANT_POW": lambda x, y, d: _power_slope(x, d.exponent),
-    "ELEMENT_WISE_COS": lambda x, y, d: -_directml.element_wise_sin(x),
-    "ELEMENT_WISE_COSH": lambda x, y, d: _directml.element_wise_sinh(x),
-    "ELEMENT_WISE_ERF": lambda x, y, d: _directml.element_wise_exp(-(x * x)) * (2 / math.sqrt(math.pi)),
+    "ELEMENT_WISE_COS": lambda x, y, d: -directml.element_wise_sin(x),
+    "ELEMENT_WISE_COSH": lambda x, y, d: directml.element_wise_sinh(x),
+    "ELEMENT_WISE_ERF": lambda x, y, d: directml.element_wise_exp(-(x * x)) * (2 / math.sqrt(math.pi)),
     "ELEMENT_WISE_EXP": lambda x, y, d: y,
     "ELEMENT_WISE_LOG": lambda x, y, d: 1 / x,
     "ELEMENT_WISE_RECIP": lambda x, y, d: -(y * y),
-    "ELEMENT_WISE_SIN": lambda x, y, d: _directml.element_wise_cos(x),
-    "ELEMENT_WISE_SINH": lambda x, y, d: _directml.element_wise_cosh(x),
+    "ELEMENT_WISE_SIN": lambda x, y, d: directml.element_wise_cos(x),
+    "ELEMENT_WISE_SINH": lambda x, y, d: directml.element_wise_cosh(x),
     "ELEMENT_WISE_SQRT": lambda x, y, d: 0.5 / y,
     "ELEMENT_WISE_TAN": lambda x, y, d: 1 + y * y,
     "ELEMENT_WISE_TANH": lambda x, y, d: 1 - y * y,
