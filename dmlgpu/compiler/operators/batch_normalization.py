@@ -159,12 +159,6 @@ class BatchNormalizationTraining(Lowering):
     shaders = (NORMALIZE, NUMBER, "normalization/moments", ADD, CONVERT)
 
     @classmethod
-    def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
-        """The input's sizes, and the scale's for the statistics."""
-        statistics = dict.fromkeys(("output_mean_tensor", "output_variance_tensor"), desc.scale_tensor.sizes)
-        return {"output_tensor": desc.input_tensor.sizes, **statistics}
-
-    @classmethod
     def check(cls, desc: descs.BatchNormalizationTraining) -> None:
         check_broadcast(desc, "scale_tensor")
 
@@ -199,12 +193,6 @@ _GRADIENTS = {
 
 class _Gradient(Lowering):
     """Base of both gradients."""
-
-    @classmethod
-    def output_sizes(cls, desc: Any) -> Mapping[str, tuple[int, ...]]:
-        """The input's sizes, and the scale's for its gradient and the bias's."""
-        small = dict.fromkeys(("output_scale_gradient_tensor", "output_bias_gradient_tensor"), desc.scale_tensor.sizes)
-        return {"output_gradient_tensor": desc.input_tensor.sizes, **small}
 
     @classmethod
     def check(cls, desc: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
@@ -231,14 +231,11 @@ class RandomGenerator(Lowering):
 
     desc = descs.RandomGenerator
     shaders = ("random/random_generator", "random/next_state", PLACE)
-    same_sizes: ClassVar[Mapping[str, str]] = {"output_state_tensor": "input_state_tensor"}
 
     @classmethod
     def check(cls, desc: descs.RandomGenerator) -> None:
         state = (1,) * (desc.input_state_tensor.dimension_count - 1) + (STATE_WORDS,)
         check_sizes(desc, "input_state_tensor", state, "four words of counter, two of key")
-        if desc.output_state_tensor is not None:
-            check_sizes(desc, "output_state_tensor", state, "input_state_tensor.sizes")
 
     @classmethod
     def lower(cls, desc: descs.RandomGenerator) -> Plan:

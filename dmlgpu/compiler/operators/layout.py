@@ -14,7 +14,6 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler.operators.lowering import (
     Lowering,
     check_axis,
-    check_length,
     check_positive,
     check_sizes_beside_axis,
     converted,
@@ -86,7 +85,6 @@ class SliceOperator(Lowering):
 
     @classmethod
     def check(cls, desc: descs.Slice) -> None:
-        check_length(desc, "offsets", "input_tensor")
         cls.check_output(desc, "sizes")
         check_positive(desc, "strides")
         for axis, (offset, size, stride) in enumerate(zip(desc.offsets, desc.sizes, desc.strides, strict=True)):
@@ -122,7 +120,6 @@ class Tile(Moving):
 
     @classmethod
     def check(cls, desc: descs.Tile) -> None:
-        check_length(desc, "repeats", "input_tensor")
         check_positive(desc, "repeats")
         cls.check_output(desc, "input_tensor.sizes * repeats")
 
@@ -159,7 +156,6 @@ def check_windows(desc: descs.Slice1 | descs.SliceGrad, whole: str, taken: str) 
         taken: the field of the tensor that holds their elements.
     """
     tensor, part = getattr(desc, whole), getattr(desc, taken)
-    check_length(desc, "input_window_offsets", whole)
     windows = zip(desc.input_window_offsets, desc.input_window_sizes, desc.input_window_strides, strict=True)
     for axis, (offset, window, stride) in enumerate(windows):
         if window < 1:
@@ -389,8 +385,6 @@ class Padding1(Lowering):
 
     @classmethod
     def check(cls, desc: descs.Padding | descs.Padding1) -> None:
-        for field in ("start_padding", "end_padding"):
-            check_length(desc, field, "input_tensor")
         cls.check_output(desc, "start_padding + input_tensor.sizes + end_padding")
 
     @classmethod

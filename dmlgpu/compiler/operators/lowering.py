@@ -200,14 +200,6 @@ def check_positive(desc: Any, *fields: str) -> None:
                 raise invalid(desc, place, f"must be at least 1, got {entry}")
 
 
-def check_length(desc: Any, field: str, tensor: str, lead: int = 0) -> None:
-    """Check that an attribute has one entry per dimension of a tensor after the leading ones."""
-    count, length = getattr(desc, tensor).dimension_count - lead, len(getattr(desc, field))
-    if length != count:
-        dimension = "spatial dimension" if lead else "dimension"
-        raise invalid(desc, field, f"must have one entry per {dimension} of {tensor} ({count}), got {length}")
-
-
 def check_padded(desc: Any, spatial: Sequence[int]) -> None:
     """Check that no spatial dimension with its padding has too many elements for a kernel."""
     for index, ends in enumerate(zip(spatial, desc.start_padding, desc.end_padding, strict=True)):

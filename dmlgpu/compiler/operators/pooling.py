@@ -17,7 +17,6 @@ from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.compiler.operators.elementwise import cast
 from dmlgpu.compiler.operators.lowering import (
     Lowering,
-    check_length,
     check_padded,
     check_positive,
     check_sizes,
@@ -125,11 +124,7 @@ class Pooling(Lowering):
 
 def _checked_windows(desc: Any, whole: str, size: str, padded: str) -> Windows:
     """Return windows over the spatial dimensions of a tensor, whose sizes another field has; check that they fit."""
-    for field in (size, "strides", "dilations", "start_padding", "end_padding"):
-        if hasattr(desc, field):
-            check_length(desc, field, whole, LEAD)
-            if not field.endswith("padding"):
-                check_positive(desc, field)
+    check_positive(desc, *(field for field in (size, "strides", "dilations") if hasattr(desc, field)))
     spatial = getattr(desc, whole).sizes[LEAD:]
     windows = windows_of(desc, spatial, getattr(desc, size))
     for index, axis in enumerate(windows):
@@ -407,11 +402,6 @@ class MaxPoolingGrad(Pooling):
     desc = descs.MaxPoolingGrad
     shaders = ("pooling/max_pooling_grad", "pooling/rank", "window/taken", "window/within")
     pooled = "input_gradient_tensor"
-
-    @classmethod
-    def check(cls, desc: Any) -> None:
-        super().check(desc)
-        check_sizes(desc, "output_gradient_tensor", desc.input_tensor.sizes, "input_tensor.sizes")
 
     @classmethod
     def lower(cls, desc: descs.MaxPoolingGrad) -> Plan:

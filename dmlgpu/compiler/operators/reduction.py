@@ -181,14 +181,12 @@ def _of_integers(function: ReduceFunction, data_type: DataType) -> Reduction:
 class _Cumulative(Lowering):
     """Base of running sums and products."""
 
-    same_sizes: ClassVar[Mapping[str, str]] = {"output_tensor": "input_tensor"}
     lanes: ClassVar[int]
     exclusive: ClassVar[str]
 
     @classmethod
     def check(cls, desc: Any) -> None:
         check_axis(desc, "input_tensor")
-        check_sizes(desc, "output_tensor", desc.input_tensor.sizes, "input_tensor.sizes")
 
     @classmethod
     def lower(cls, desc: Any) -> Plan:

@@ -13,7 +13,7 @@ from dmlgpu.compiler.plan import Pool
 from dmlgpu.compiler.plan.windows import WindowAxis, windows_over
 from dmlgpu.compiler.target import Profile, Target
 from tests.schedules import steps_of
-from tests.unit.rejections import rejection
+from tests.unit.rejections import rejection, table_rejection
 
 FLOAT = DataType.FLOAT32
 FIELDS = {"strides": (2, 1), "window_size": (3, 2), "start_padding": (1, 0), "end_padding": (0, 1)}
@@ -235,7 +235,8 @@ def test_columns_must_fit_the_image():
     desc = descs.Fold(input_tensor=columns, output_tensor=image, **fields)
     assert rejection(desc) == f"FOLD: input_tensor.sizes {message}"
     desc = descs.Fold(input_tensor=columns, output_tensor=image, **(fields | {"strides": (1,)}))
-    assert rejection(desc) == "FOLD: strides must have one entry per spatial dimension of output_tensor (2), got 1"
+    message = "must have 2 entries, one per spatial dimension of output_tensor (4 - 2), got 1"
+    assert table_rejection(desc) == f"FOLD: strides {message}"
 
 
 @pytest.mark.parametrize(

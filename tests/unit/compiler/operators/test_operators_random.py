@@ -8,10 +8,10 @@ from dmlgpu import descs
 from dmlgpu.catalog.enums import DataType, RandomGeneratorType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler import operators
-from dmlgpu.compiler.operators.lowering import lowering
+from dmlgpu.compiler.operators.inference import complete
 from dmlgpu.compiler.target import Target
 from tests.schedules import steps_of
-from tests.unit.rejections import rejection
+from tests.unit.rejections import rejection, table_rejection
 
 UINT32 = DataType.UINT32
 ANY = Target("any")
@@ -27,22 +27,29 @@ def generator(state=(1, 6), output=(8, 4), after=None, strides=None, state_strid
 
 
 @pytest.mark.parametrize(
-    ("state", "after", "message"),
+    ("state", "message"),
     [
-        ((1, 5), None, "input_state_tensor.sizes must be [1, 6] (four words of counter, two of key), got [1, 5]"),
-        ((6, 1), None, "input_state_tensor.sizes must be [1, 6] (four words of counter, two of key), got [6, 1]"),
-        ((2, 3), None, "input_state_tensor.sizes must be [1, 6] (four words of counter, two of key), got [2, 3]"),
-        ((6,), (5,), "output_state_tensor.sizes must be [6] (input_state_tensor.sizes), got [5]"),
+        ((1, 5), "input_state_tensor.sizes must be [1, 6] (four words of counter, two of key), got [1, 5]"),
+        ((6, 1), "input_state_tensor.sizes must be [1, 6] (four words of counter, two of key), got [6, 1]"),
+        ((2, 3), "input_state_tensor.sizes must be [1, 6] (four words of counter, two of key), got [2, 3]"),
     ],
 )
-def test_sizes_of_states(state, after, message):
-    assert rejection(generator(state, after=after)) == f"RANDOM_GENERATOR: {message}"
+def test_sizes_of_states(state, message):
+    assert rejection(generator(state)) == f"RANDOM_GENERATOR: {message}"
+
+
+def test_states_have_equal_sizes():
+    assert table_rejection(generator((6,), after=(5,))) == (
+        "RANDOM_GENERATOR: output_state_tensor.sizes must equal input_state_tensor.sizes ([6]), got [5]"
+    )
 
 
 def test_the_output_has_any_sizes():
     for output in ((1,), (3, 5, 7), (1,) * 8):
         operators.check(generator(output=output))
-    assert lowering("RANDOM_GENERATOR").output_sizes(generator()) == {"output_state_tensor": (1, 6)}
+    values = {"input_state_tensor": TensorDesc(UINT32, (1, 6))}
+    desc = complete(descs.RandomGenerator, values, sizes={"output_tensor": (3, 5)})
+    assert (desc.output_tensor.sizes, desc.output_state_tensor.sizes) == ((3, 5), (1, 6))
 
 
 def test_one_kernel_without_a_next_state_two_with_one():
