@@ -133,13 +133,14 @@ def _operator(name: str, text: str) -> OperatorSchema:
     raw = json.loads(text)
     fields = _fields(raw["fields"])
     order = [field.name for field in fields]
+    lists: dict[str, Any] = {key: tuple(raw.get(key, ())) for key in ("constraints", "aliases", "examples")}
     return OperatorSchema(
         name=name,
         feature_level=FeatureLevel.from_label(raw["feature_level"]),
         **{key: raw[key] for key in ("enum_value", "document", "summary", "formula")},
         notes=raw.get("notes", ""),
         fields=fields,
-        **{key: tuple(raw.get(key, ())) for key in ("constraints", "aliases", "examples")},
+        **lists,
         **{key: raw.get(key) for key in ("supersedes", "superseded_by")},
         **{key: raw.get(key, False) for key in ("in_place", "owned_inputs", "accepts_fused_activation")},
         fusion=_fusion(raw.get("fusion")),
