@@ -92,8 +92,8 @@ def spectrum(
         inverse: Whether to transform spectra into signals, without the division by the length.
         scale: Factor of the results.
     """
-    rows, *given, parts = x.sizes
-    known, length, bins = map(value_of, (*given, length, bins))  # the host computes the rotations
+    rows, known, parts = x.sizes
+    known, length, bins = map(value_of, (known, length, bins))  # the host computes the rotations
     if length <= _DENSE:
         matrix = constant(_matrix(length, known, bins, parts, inverse, scale))
         return matmul(x.reshape(rows, known * parts), matrix).reshape(rows, bins, 2)
