@@ -93,7 +93,7 @@ def spectrum(
         scale: Factor of the results.
     """
     rows, known, parts = x.sizes
-    known, length, bins = map(value_of, (known, length, bins))  # the host computes the rotations
+    known, length, bins, scale = map(value_of, (known, length, bins, scale))  # the host computes the rotations
     if length <= _DENSE:
         matrix = constant(_matrix(length, known, bins, parts, inverse, scale))
         return matmul(x.reshape(rows, known * parts), matrix).reshape(rows, bins, 2)
@@ -140,7 +140,7 @@ def real_signal(x: Tensor, length: int, *, constant: Constant, scale: float = 1.
         constant: Returns arrays as tensors.
         scale: Factor of the results.
     """
-    rows, known, length = x.sizes[0], value_of(x.sizes[1]), value_of(length)
+    rows, known, length, scale = x.sizes[0], value_of(x.sizes[1]), value_of(length), value_of(scale)
     if length <= _DENSE:
         matrix = constant(_real_matrix(length, known, scale))
         return matmul(x.reshape(rows, known * 2), matrix).reshape(rows, length, 1)
