@@ -106,7 +106,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     # endif
     # endfor
     # if summed|length == 2
-    let count = i32({{ "min(last * 4u, %s)" % steps if tail else "last * 4u" }} - first * 4u);
+    let count = i32({{ "min(last * 4u, %su)" % steps if tail else "last * 4u" }} - first * 4u);
     # endif
     # for row in range(tile.rows)
     # if "b" in summed

@@ -29,7 +29,7 @@ fn {{ name }}_fetch(starts: {{ type_of(name ~ "_starts_t") }}, word: u32) -> {{ 
     let words = {{ name }}_unit_t({% for lane in range(4) %}{{ ", " if lane }}{{ read }}(starts[{{ lane }}], {{ "word * 4u" if unaligned else word_digits }}){% endfor %});
     # else
     # for lane in range(4)
-    let step{{ lane }} = {{ "min(word * 4u + %du, %s)" % (lane, last_step) if tail and lane else "word * 4u + %du" % lane }};
+    let step{{ lane }} = {{ "min(word * 4u + %du, %su)" % (lane, last_step) if tail and lane else "word * 4u + %du" % lane }};
     # endfor
     # if layout == "across"
     let words = transposed_bytes({{ name }}_unit_t({% for lane in range(4) %}{{ ", " if lane }}{{ read }}(starts[0], {{ step_digits[lane] }}){% endfor %}));
@@ -43,7 +43,7 @@ fn {{ name }}_fetch(starts: {{ type_of(name ~ "_starts_t") }}, word: u32) -> {{ 
     # endif
     # set flipped = "(words ^ %s_unit_t(%su))" % (name, flip) if flip and not has_nibbles else "words"
     # if tail
-    return {{ flipped }} & {{ name }}_unit_t(select(0xffffffffu, {{ tail }}u, word == {{ last_word }}));
+    return {{ flipped }} & {{ name }}_unit_t(select(0xffffffffu, {{ tail }}u, word == {{ last_word }}u));
     # else
     return {{ flipped }};
     # endif

@@ -42,7 +42,7 @@ fn handle(number: u32) {
     # if rows
     let here = at[{{ rows.dimension }}];
     # for neighbor in rows.neighbors
-    taken[{{ rows.dimension }}] = {{ ["max(here, 1u) - 1u", "here", "min(here + 1u, %su)" % (rows.size - 1)][neighbor + 1] }};
+    taken[{{ rows.dimension }}] = {{ "max(here, 1u) - 1u" if neighbor < 0 else "min(here + 1u, %su)" % (rows.size - 1) if neighbor else "here" }};
     let row{{ neighbor + 1 }} = row({{ arguments }});
     # endfor
     # else

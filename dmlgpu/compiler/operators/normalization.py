@@ -216,14 +216,11 @@ class LpNormalization(Lowering):
     def lower(cls, desc: descs.LpNormalization) -> Plan:
         """Lower to one kernel if rows are short enough, else to a reduction and a map."""
         body, stage, form, exponent = cls.shaders[0], *cls._norm(desc)
-        values = constants(
-            compute=FLOAT32,
-            form=form,
-            exponent=exponent,
-            epsilon=float(desc.epsilon),
-            epsilon_of_unit=math.ldexp(desc.epsilon, -exponent),
-            of_unit=math.ldexp(1, -exponent),
-        )
+        values = constants(compute=FLOAT32, form=form, exponent=exponent)
+        if form != "scaled":
+            values += constants(epsilon=float(desc.epsilon))
+        if form != "plain":
+            values += constants(epsilon_of_unit=math.ldexp(desc.epsilon, -exponent), of_unit=math.ldexp(1, -exponent))
 
         def divided(data_type: DataType, sources: Mapping[str, Source]) -> Body:
             return apply(body, data_type, sources["input"].sizes, portable=True, values=values, **sources)

@@ -30,6 +30,7 @@ from dmlgpu.compiler.target import Division, Float16Conversions, Float16Encoding
 from dmlgpu.compiler.wgsl import library, templates
 from dmlgpu.compiler.wgsl.expressions import TypedValue
 from dmlgpu.compiler.wgsl.names import Names, use
+from dmlgpu.compiler.wgsl.parameters import is_size
 from dmlgpu.compiler.wgsl.types import (
     LANE_NAMES,
     PAIR,
@@ -403,7 +404,8 @@ class ShaderWriter:
         output = BodyOutput(body.data_type, body.portable, (), self.target)
         literals = self._literals(body)
         types = tuple((name, kind, data_types[name]) for name, kind in kinds.items())
-        texts = tuple((name, str(value)) for name, value in literals.items())
+        # A size is itself: its text would name it, which the function may not.
+        texts = tuple((name, id(value) if is_size(value) else str(value)) for name, value in literals.items())
         key = body.file, types, output.data_type, output.kind, output.portable, texts
         namespace, new = self._namespace(key, "apply")
         if new:

@@ -31,10 +31,10 @@ def _packed(step: ScheduledPackedContract, writer: ShaderWriter, values: dict[st
     values |= {
         "dot_t": vector(Scalar.U32 if step.is_unsigned else Scalar.I32, UNIT),
         "inner": (step.words,),
-        "steps": f"{steps}u",
+        "steps": steps,
         "tail": next((bits for rest, bits in _TAILS.items() if steps % UNIT == rest), ""),
-        "last_step": f"{steps - 1}u",
-        "last_word": f"{step.words - 1}u",
+        "last_step": steps - 1,
+        "last_word": step.words - 1,
         "operands": tuple(
             (name, Fetch(1, operand.fetch.inner_fastest), units)
             for (name, operand, _), units in zip(
@@ -81,7 +81,7 @@ def _words_in_blocks(
     words = operand_values(name, operand, "vec4<u32>", UNIT)
     words |= {
         "inner_steps": [f"k{dimension}" for dimension in range(operand.inner)],
-        "word_digits": ", ".join(spread("word / 2u" if lanes > UNIT else "word", (blocks, block // lanes))),
+        "word_digits": spread("word / 2u" if lanes > UNIT else "word", (blocks, block // lanes)),
         "layout": OperandLayout.ALONG,
         "has_nibbles": lanes > UNIT,
         "unaligned": False,
@@ -107,8 +107,8 @@ def _operand(
     words |= {each: values[each] for each in ("tail", "last_step", "last_word")}
     words |= {
         "inner_steps": [f"k{dimension}" for dimension in range(operand.inner)],
-        "word_digits": ", ".join(spread("word", (*inner[:-1], inner[-1] // UNIT))),
-        "step_digits": [", ".join(spread(f"step{lane}", inner)) for lane in range(UNIT)],
+        "word_digits": spread("word", (*inner[:-1], inner[-1] // UNIT)),
+        "step_digits": [spread(f"step{lane}", inner) for lane in range(UNIT)],
         "middle": step.middle(integers),
         "is_shifted": step.is_shifted(integers),
         "has_nibbles": False,

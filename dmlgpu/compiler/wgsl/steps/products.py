@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from dmlgpu.catalog.enums import DataType
@@ -95,14 +97,34 @@ def _places(unit: str, width: int, apart: int) -> list[str]:
     return [f"{first} + {lane * apart}u" for lane in range(width)]
 
 
-def spread(index: str, sizes: Sequence[int]) -> list[str]:
+@dataclass(frozen=True)
+class Coordinate:
+    """Coordinate of a flat index along a dimension. Its text names sizes, so it is made where a template writes it."""
+
+    index: str
+    sizes: tuple[int, ...]
+    dimension: int
+
+    @functools.cached_property
+    def _text(self) -> str:
+        rest = math.prod(self.sizes[self.dimension + 1 :])
+        text = self.index if rest == 1 else quotient(self.index, rest)
+        return remainder(text, self.sizes[self.dimension]) if self.dimension else text
+
+    def __str__(self) -> str:
+        return self._text
+
+
+class Coordinates(list[Coordinate]):
+    """Coordinates, which are arguments of a function as text."""
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self))
+
+
+def spread(index: str, sizes: Sequence[int]) -> Coordinates:
     """Return WGSL expressions of the coordinates of a flat index over dimensions of these sizes."""
-    digits, rest = [], 1
-    for position in reversed(range(len(sizes))):
-        text = index if rest == 1 else quotient(index, rest)
-        digits.append(text if position == 0 else remainder(text, sizes[position]))
-        rest *= sizes[position]
-    return digits[::-1]
+    return Coordinates(Coordinate(index, tuple(sizes), dimension) for dimension in range(len(sizes)))
 
 
 def tiled(step: ScheduledContract, writer: ShaderWriter, values: dict[str, Any]) -> str:
@@ -142,8 +164,8 @@ def _contract(step: ScheduledContract, writer: ShaderWriter, values: dict[str, A
         "turns": math.prod(inner[1:]) // step.steps,
         "turn_digits": spread("turn", (*inner[:-1], inner[-1] // step.steps)),
         "inner_names": ", ".join(f"k{dimension}" for dimension in range(len(inner))),
-        "a_digits": ", ".join(spread("step", inner if step.a.inner > 1 else (1,))),
-        "b_digits": ", ".join(spread("step", inner if step.b.inner > 1 else (1,))),
+        "a_digits": spread("step", inner if step.a.inner > 1 else (1,)),
+        "b_digits": spread("step", inner if step.b.inner > 1 else (1,)),
         "operands": (
             ("a", step.a.fetch, tile.down * tile.rows // UNIT),
             ("b", step.b.fetch, tile.across * tile.units),
@@ -167,7 +189,7 @@ def coordinates(space: Space) -> dict[str, Any]:
     }
 
 
-def output_digits(space: Space, lanes: int, interleaved: int = 1, parts: int = 1) -> list[str]:
+def output_digits(space: Space, lanes: int, interleaved: int = 1, parts: int = 1) -> list[str | Coordinate]:
     """Return the coordinates of an output of units of ``lanes``, without those of interleaved rows."""
     rows = space.rows if interleaved == 1 else space.rows[:-1]
     columns = (*space.columns[:-1], space.columns[-1] * interleaved // lanes)
@@ -200,12 +222,12 @@ def _attend(step: ScheduledAttend, writer: ShaderWriter, values: dict[str, Any])
     return text + keep(output, values)
 
 
-def _operands(step: ScheduledAttend, writer: ShaderWriter, digits: dict[str, list[str]]) -> str:
+def _operands(step: ScheduledAttend, writer: ShaderWriter, digits: dict[str, Coordinates]) -> str:
     """Return the accessors of queries, keys, values and the number of keys that a row attends to."""
     transposes = step.tile.depth == 0 and not step.tile.is_streamed
     text = operand(writer, "query", step.query, step.tile.width, transposes=transposes)
     text += operand(writer, "key", step.key, UNIT, transposes=transposes)
-    along = {"value": ["row"], "visible": digits["row"]}
+    along: dict[str, Sequence[str | Coordinate]] = {"value": ["row"], "visible": digits["row"]}
     for name, source in (("value", step.value), ("visible", step.visible)):
         if source is not None:
             text += writer.source(name, source, raw=False, portable=True)
@@ -214,7 +236,7 @@ def _operands(step: ScheduledAttend, writer: ShaderWriter, digits: dict[str, lis
     return text
 
 
-def _scores(step: ScheduledAttend, writer: ShaderWriter, digits: dict[str, list[str]]) -> str:
+def _scores(step: ScheduledAttend, writer: ShaderWriter, digits: dict[str, Coordinates]) -> str:
     """Return ``score_finish``, which computes a score from its position and the product of query and key."""
     with writer.names.within("score_"):
         text = templates.render("access/types", name="score_output", rank=step.score.rank, scalar="f32", unit="f32")

@@ -62,7 +62,7 @@ class TestBodies:
         for name, kernel, body in kernels(profile):
             interface = kernel.source.interface
             used = {*map(int, _SIZE.findall(body)), *map(int, _DIVISION.findall(body))}
-            assert used <= set(range(interface.sizes)), name
+            assert used == set(range(interface.sizes)), name
             assert len(re.findall(r"\bsizes\b", body)) == len(_SIZE.findall(body)), name
             assert len(kernel.parameters) == interface.sizes + 2 * len(interface.divisors), name
 
@@ -70,7 +70,7 @@ class TestBodies:
         divided = 0
         for name, kernel, body in kernels(profile):
             assert not _BY_SIZE.search(body), name
-            assert set(map(int, _DIVISION.findall(body))) <= set(kernel.source.interface.divisors), name
+            assert set(map(int, _DIVISION.findall(body))) == set(kernel.source.interface.divisors), name
             divided += bool(kernel.source.interface.divisors)
         assert divided > 100
 
