@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from dmlgpu.common.errors import NotSupported
 from dmlgpu.common.timings import Timings
 from dmlgpu.compiler.linker import WORDS, Bindings, Interface, link
 from dmlgpu.compiler.plan import Role
@@ -108,7 +109,6 @@ class RenderedKernel:
         parameters: sizes, strides, counts that the text reads by name (see ``wgsl.parameters``).
         copy: all that it does, where that is a copy; executors may copy instead.
         is_special: its parameters are constants, not read from a uniform.
-        keeps_uniform: the uniform is bound even so, by work that was bound before.
     """
 
     label: str
@@ -119,7 +119,6 @@ class RenderedKernel:
     parameters: tuple[int, ...] = ()
     copy: Copy | None = None
     is_special: bool = False
-    keeps_uniform: bool = False
 
     @functools.cached_property
     def wgsl(self) -> str:
@@ -130,9 +129,12 @@ class RenderedKernel:
         """Return the text.
 
         Raises:
-            NotSupported: If slots with incompatible blocks of a resource share a binding.
+            NotSupported: If slots with incompatible blocks of a resource share a binding, or any of a kernel without an
+                interface.
         """
         if self.source.interface is None:
+            if self.bindings:
+                raise NotSupported("overlapping ranges need an interface, by which the kernel is linked for them")
             return self.source.body
         whole = _whole(self.slots, self.bindings) if self.bindings else frozenset()
         return _linked(self.source, self.bindings, whole, self.parameters if self.is_special else None)
@@ -189,7 +191,7 @@ class RenderedKernel:
     @property
     def given(self) -> tuple[int, ...]:
         """Parameters that it reads from a uniform."""
-        return () if self.is_special and not self.keeps_uniform else self.parameters
+        return () if self.is_special else self.parameters
 
     @property
     def binding_count(self) -> int:

@@ -18,9 +18,11 @@ import numpy as np
 import pytest
 
 import dmlgpu
-from dmlgpu import Device
+from dmlgpu import DataType, Device, TensorDesc, descs
 from dmlgpu.common.errors import DeviceRemoved, OutOfMemory, ShaderError
+from dmlgpu.compiler.aliasing import with_bindings
 from dmlgpu.compiler.program import RenderedKernel
+from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.runtime.specialization import Specialize, Specializer
 from dmlgpu.runtime.wgpu import GpuBackend, tiers
 from dmlgpu.runtime.wgpu.pipelines import GpuPipelines
@@ -130,6 +132,19 @@ def test_a_failed_specialization_is_reported_once(
             wait_for_constants()
     messages = [str(warning.message) for warning in caught if "parameters" in str(warning.message)]
     assert len(tried) == len(set(tried)) == len(messages) > 0
+
+
+def test_kernels_whose_slots_share_a_binding_get_constants(hot: GpuBackend) -> None:
+    tensor = TensorDesc(DataType.FLOAT32, (3, 5))
+    program = compile_operator(
+        descs.ElementWiseAdd(a_tensor=tensor, b_tensor=tensor, output_tensor=tensor), hot.target.general
+    )
+    shared = with_bindings(program.operator, program.kernels[0], (0, 0, 1))
+    tier = hot.tiers.of(program.operator, shared, program.immediates)
+    assert tier is not None
+    hot.tiers.request([tier])
+    wait_for_constants()
+    assert tier.pipeline is not None and not tier.is_rejected
 
 
 def test_kernels_that_are_no_faster_with_constants_get_none(hot: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:

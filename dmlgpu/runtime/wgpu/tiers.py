@@ -136,8 +136,10 @@ class Tiers:
         translate = self._translate()
         if tier.pipeline is None and not tier.is_rejected and not _ending.is_set() and translate is not None:
             try:
-                # With the binding of the uniform, which the pipeline does not use.
-                kernel = replace(tier.kernel.with_constants, keeps_uniform=True)
+                # Bound as the general kernel, with a uniform that this text does not read.
+                general = tier.kernel
+                source = replace(general.source, body=general.with_constants.wgsl, interface=None)
+                kernel = replace(general, source=source, slots=general.slots[: general.binding_count], bindings=())
                 pipeline = self._pipelines.get(tier.operator, kernel, tier.immediates)
                 translate(tier.operator, [kernel], tier.immediates)
                 tier.pipeline = pipeline

@@ -111,6 +111,14 @@ def test_blocks_without_common_size_are_rejected():
     assert str(caught.value) == "TEST: kernel 'k': overlapping ranges must have accessors of one type, got f64 and u32"
 
 
+def test_slots_of_a_kernel_without_an_interface_are_rejected():
+    with_interface = kernel("u32", "u32")
+    handwritten = replace(with_interface, source=KernelSource(with_interface.wgsl))
+    assert with_bindings("TEST", handwritten, ()) is handwritten
+    with pytest.raises(NotSupported, match=r"^TEST: kernel 'k': overlapping ranges need an interface, by which"):
+        with_bindings("TEST", handwritten, (0, 0))
+
+
 def test_slots_whose_ranges_always_overlap_share():
     first, second = kernel("u32", "u32"), kernel("u32", "u32")
     same = replace(first, slots=(Slot(INPUT, 0, 0, 64), Slot(INPUT, 0, 16, 64)))
