@@ -14,7 +14,6 @@ MAY_IMPORT_RE = {
     "compiler/cards.py": "searches names of adapters for names of graphics cards",
     "compiler/quirks.py": "compares names and versions of drivers with patterns",
     "compiler/tuned_files.py": "makes file names of names of adapters",
-    "compiler/wgsl/library.py": "splits the files of the library into declarations, once",
     "compiler/wgsl/templates.py": "finds identifiers in templates as they are loaded",
     "runtime/adapters.py": "reads indices of adapters in arguments",
     "runtime/browser/facts.py": "cleans strings that browsers report",

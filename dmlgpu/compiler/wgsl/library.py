@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import functools
-import re
+import itertools
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from dmlgpu.compiler.wgsl import templates
-
-_DECLARATION = re.compile(r"^(?:fn|const|struct|alias)\s+(\w+)")
-_IDENTIFIER = re.compile(r"(?<![\w.])[A-Za-z_]\w*")
-_COMMENT = re.compile(r"//[^\n]*")
 
 
 @functools.cache
@@ -19,11 +15,11 @@ def declarations() -> dict[str, str]:
     """Return every declaration of ``shaders/lib``, by name."""
     result: dict[str, str] = {}
     for file in templates.files("lib"):
-        for chunk in re.split(r"^(?=(?:fn|const|struct|alias)\s)", templates.source(file), flags=re.MULTILINE):
-            match = _DECLARATION.match(chunk)
-            if match:
-                assert match[1] not in result, f"{match[1]} stands twice in shaders/lib"
-                result[match[1]] = _strip_trailing_comments(chunk)
+        text = templates.source(file)
+        starts = [(match[1], match.start()) for match in templates.DECLARATION.finditer(text)]
+        for (name, start), (_, end) in itertools.pairwise([*starts, ("", len(text))]):
+            assert name not in result, f"{name} stands twice in shaders/lib"
+            result[name] = _strip_trailing_comments(text[start:end])
     return result
 
 
@@ -38,13 +34,12 @@ def _strip_trailing_comments(chunk: str) -> str:
 @functools.cache  # bounded by the declarations in shaders/lib
 def uses(name: str) -> frozenset[str]:
     """Return the declarations and the identifiers of WGSL (``templates.NOTED``) that a declaration uses."""
-    identifiers = set(_IDENTIFIER.findall(_COMMENT.sub("", declarations()[name]))) - {name}
-    return frozenset(identifier for identifier in identifiers if identifier in templates.NOTED | declarations().keys())
+    return templates.identifiers(declarations()[name]) & (templates.NOTED | declarations().keys()) - {name}
 
 
 def mentioned(text: str) -> frozenset[str]:
     """Return the functions of the library that a hand-written text uses."""
-    return frozenset(_IDENTIFIER.findall(_COMMENT.sub("", text))) & declarations().keys()
+    return templates.identifiers(text) & declarations().keys()
 
 
 def with_needs(used: Iterable[str], instead: Mapping[str, str] = MappingProxyType({})) -> set[str]:

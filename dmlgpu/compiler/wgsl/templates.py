@@ -90,16 +90,23 @@ def _load(name: str) -> tuple[str, None, Callable[[], bool]] | None:
 
 # ---- identifiers
 
-_DECLARATION = re.compile(r"(?:^|%\})(?:fn|alias|const|struct|var(?:<\w+>)?)\s+(\w+)(\{\{)?", re.MULTILINE)
+DECLARATION = re.compile(r"(?:^|%\})(?:fn|alias|const|struct|var(?:<\w+>)?)\s+(\w+)(\{\{)?", re.MULTILINE)
+"""A declaration at module level; an expression may end its name."""
+
 _ACCESSOR = re.compile(r"\w+_(?:load|at|s|t|unit|base|index|bits|words\d*|doubles|of)")
 _IDENTIFIER = re.compile(r"//[^\n]*|(?<![\w.])[A-Za-z_]\w*")
 NOTED = frozenset(["for", "while", "loop", "workgroup", "workgroupBarrier", "storageBarrier", "f16", "coop_mat16x16"])
 """Identifiers of WGSL of which the linker has to know that a text uses them."""
 
 
+def identifiers(text: str) -> frozenset[str]:
+    """Return the identifiers in a text without those in its comments."""
+    return frozenset(name for name in _IDENTIFIER.findall(text) if not name.startswith("//"))
+
+
 def declared(file: str) -> frozenset[str]:
     """Return the names that a shader file declares at module level."""
-    return frozenset(name for name, _ in _DECLARATION.findall(original(file)))
+    return frozenset(name for name, _ in DECLARATION.findall(original(file)))
 
 
 @functools.cache
@@ -152,7 +159,7 @@ def _family(file: str) -> frozenset[str]:
 @functools.cache  # bounded by the files
 def _names_of(file: str) -> _Declared:
     """Return the names that a file and its family declare."""
-    matches = [match for each in _family(file) for match in _DECLARATION.findall(original(each))]
+    matches = [match for each in _family(file) for match in DECLARATION.findall(original(each))]
     names = frozenset(name for name, is_open in matches if not is_open)
     return _Declared(names, tuple({name for name, is_open in matches if is_open}))
 
