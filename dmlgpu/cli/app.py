@@ -145,6 +145,9 @@ def show(
     timings: Annotated[bool, typer.Option("--timings", help="Also compile, and print the time of each stage.")] = False,
     full: Annotated[bool, typer.Option("--full", help="For graphs, also print plan, schedule and program.")] = False,
     schedules: Annotated[str | None, schedules_option("Show CPU or GPU schedules, for any adapter.")] = None,
+    schedule: Annotated[
+        str, typer.Option("--schedule", metavar="NAME", help="Take this schedule for every step that has it.")
+    ] = "",
     precise: Precise = False,
     no_quirks: NoQuirks = False,
     without: Without = None,
@@ -164,6 +167,7 @@ def show(
     Examples:
       dmlgpu show gather_nd1
       dmlgpu show gemm --schedules gpu --why
+      dmlgpu show gemm --schedule streamed
       dmlgpu show graph-float32-16-s0 --full
       dmlgpu show model.py:outputs --without element-wise
       dmlgpu show model.onnx --shape x=1x3x48x192
@@ -184,6 +188,7 @@ def show(
         timings=timings,
         full=full,
         schedules=schedules,
+        schedule=schedule,
         precise=precise,
         without=tuple(without or ()),
         shapes=tuple(shapes or ()),

@@ -64,6 +64,7 @@ def show(
     timings: bool = False,
     full: bool = False,
     schedules: str | None = None,
+    schedule: str = "",
     precise: bool = False,
     without: Sequence[str] = (),
     shapes: Sequence[str] = (),
@@ -81,12 +82,14 @@ def show(
         timings: Also compile on a device, and print the time of each stage.
         full: For graphs, also print plan, schedule and program.
         schedules: ``cpu`` or ``gpu``, instead of the adapter's own schedules.
+        schedule: Name of the schedule that steps take if their list has it; empty for the usual choice.
         precise: As on ``Device(precise=True)``.
         without: Disabled passes of the graph compiler.
         shapes: Shapes of an ONNX model's inputs, each ``name=1x3``.
 
     Raises:
-        InvalidArgument, ModelError: If `what` names nothing, or is malformed.
+        InvalidArgument, ModelError: If `what` names nothing, or is malformed; or if `schedule` does, or cannot compute
+            a step.
         AdapterNotFound: If no adapter matches.
         NotSupported: If the adapter lacks a feature, or kernels are requested of an adapter that runs none.
         OSError: If a file cannot be read or written.
@@ -95,14 +98,15 @@ def show(
         raise InvalidArgument(f"--schedules must be one of {', '.join(FAMILIES)}, got {schedules!r}")
     _reject(wgsl and (timings or not as_text), "--wgsl cannot be combined with --json or --timings")
     _reject(why and (wgsl or timings), "--why cannot be combined with --wgsl or --timings")
+    _reject(schedule and timings, "--schedule cannot be combined with --timings")
+    others = bool(wgsl or dump or timings or full or schedules or schedule or without)
     if isa is not None:
         _reject(
-            adapter or wgsl or why or dump or timings or full or schedules or precise or without or not as_text,
+            others or adapter or why or precise or not as_text,
             "--isa can be combined with --shape only; it compiles with the schedules of a discrete GPU",
         )
         show_isa(what, isa, shapes)
         return
-    others = bool(wgsl or dump or timings or full or schedules or without)
     if what.lower().endswith(".onnx"):
         _reject(others, "for an ONNX model, show takes only --adapter, --precise, --shape, --why and --json")
         show_onnx(Path(what), adapter, shapes, as_text=as_text, precise=precise, why=why)
@@ -117,14 +121,15 @@ def show(
         return
     subjects = find_subjects(what)
     info = choose_adapter(adapter)
-    if _target(info, schedules, half_precision=False, precise=precise) is None:
-        if wgsl or why or dump is not None or timings:
+    if _target(info, schedules, schedule, half_precision=False, precise=precise) is None:
+        if wgsl or why or schedule or dump is not None or timings:
             raise NotSupported(
                 f"{info} runs no kernels; --schedules {'|'.join(FAMILIES)} shows kernels of other adapters"
             )
         _show_reference(subjects, info, as_text=as_text)
         return
-    explained = [_explained(subject, info, schedules, without, precise=precise) for subject in subjects]
+    explained = [_explained(subject, info, schedules, schedule, without, precise=precise) for subject in subjects]
+    _check_taken(schedule, explained)
     taken = [_timings(subject, info, without, precise=precise) if timings else {} for subject in subjects]
     if dump is not None:
         _dump(explained, dump)
@@ -184,19 +189,32 @@ def _reject(options: object, text: str) -> None:
         raise InvalidArgument(text)
 
 
-def _target(info: AdapterInfo, schedules: str | None, *, half_precision: bool, precise: bool) -> Target | None:
+def _target(
+    info: AdapterInfo, schedules: str | None, schedule: str, *, half_precision: bool, precise: bool
+) -> Target | None:
     """Return the target to compile for; None if the adapter runs no kernels."""
     target = target_of(info, half_precision, precise)
-    if schedules is None:
-        return target
-    target = target or Target("an adapter with WebGPU's default limits", policies=Policies(precise=precise))
-    return replace(target, profile=FAMILIES[schedules])
+    if schedules is not None:
+        target = target or Target("an adapter with WebGPU's default limits", policies=Policies(precise=precise))
+        target = replace(target, profile=FAMILIES[schedules])
+    return target and target.with_overrides(schedule=schedule)
+
+
+def _check_taken(schedule: str, explained: Sequence[Explanation]) -> None:
+    """Raise InvalidArgument if a schedule is requested, and no step has one of this name."""
+    if not schedule:
+        return
+    choices = [choice for explanation in explained for _, choice in explanation.choices]
+    kinds = {choice.kind: [tried.name for tried in choice.tried] for choice in choices}
+    if not any(schedule in (name, f"{kind}/{name}") for kind, names in kinds.items() for name in names):
+        lists = "; ".join(f"{', '.join(names)} ({kind})" for kind, names in kinds.items())
+        raise InvalidArgument(f"no step has the schedule {schedule!r}; the steps have {lists or 'none'}")
 
 
 def _explained(
-    subject: Subject, info: AdapterInfo, schedules: str | None, without: Sequence[str], *, precise: bool
+    subject: Subject, info: AdapterInfo, schedules: str | None, schedule: str, without: Sequence[str], *, precise: bool
 ) -> Explanation:
-    target = _target(info, schedules, half_precision=subject.half_precision, precise=precise)
+    target = _target(info, schedules, schedule, half_precision=subject.half_precision, precise=precise)
     assert target is not None
     if isinstance(subject.desc, GraphDesc):
         return explain_graph(subject.title, subject.desc, target, without)

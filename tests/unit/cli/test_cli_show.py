@@ -391,6 +391,7 @@ def test_kernels_of_the_initialization_are_dumped_first(tmp_path: Path) -> None:
 # ---- the choice of schedules
 
 POOLING = "max_pooling-int32-8x32x1x15-broadcast-s0"
+SUM = "cumulative_summation-float32-70001-packed-s0"
 
 
 def test_why_lists_the_schedules_of_each_step() -> None:
@@ -426,6 +427,45 @@ def test_why_adds_choices_to_json(file: Path) -> None:
 )
 def test_why_is_not_combined(options: tuple[str, ...], expected: str) -> None:
     assert refused("gemm", "--why", *options).startswith(expected)
+
+
+def test_a_schedule_is_taken_by_name() -> None:
+    def kernels(*options: str) -> list[str]:
+        (entry,) = json.loads(shown(SUM, *options, "--json"))["shown"]
+        return [kernel["label"] for kernel in entry["kernels"]]
+
+    trees = kernels("--schedule", "tree")
+    assert "cumulative_summation totals tree" in trees and trees == kernels("--schedule", "scan/tree")
+    assert "cumulative_summation totals serial" in kernels() and kernels() == kernels("--schedule", "serial")
+    lines = shown(SUM, "--schedule", "tree", "--why").splitlines()
+    assert lines[2:] == ["scan", "  tree    taken: 'tree' is requested", "  serial  not requested"]
+    assert "fn main" in shown(SUM, "--schedule", "tree", "--wgsl")
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (("trees",), "a schedule must be one of "),
+        (("words",), "no step has the schedule 'words'; the steps have tree, serial (scan)"),
+        (("map/tree",), "a schedule must be one of "),
+        (("tree", "--timings"), "--schedule cannot be combined with --timings"),
+        (("tree", "--isa", "navi31"), "--isa can be combined with --shape only"),
+    ],
+)
+def test_schedules_that_cannot_be_taken_are_rejected(options: tuple[str, ...], expected: str) -> None:
+    rejected = refused(SUM, "--adapter", "numpy", "--schedules", "cpu", "--schedule", *options)
+    assert rejected.startswith(expected)
+    assert rejected.endswith("got 'trees'; did you mean 'tree'?") is (options == ("trees",))
+
+
+def test_a_schedule_that_does_not_fit_is_rejected() -> None:
+    error = refused("activation_relu", *WITHOUT_ADAPTER, "--schedule", "map/transpose")
+    assert error.startswith("the schedule 'map/transpose' cannot compute the step 'map': does not fit, ")
+
+
+@pytest.mark.parametrize("what", ["model.onnx", "kernel.wgsl"])
+def test_a_schedule_is_that_of_an_operator_or_a_graph(what: str) -> None:
+    assert "show takes only --adapter" in refused(what, "--schedule", "tree")
 
 
 # ---- adapters
