@@ -245,11 +245,6 @@ class Facts:
         return self.profile is Profile.CPU
 
     @property
-    def has_workgroup_memory(self) -> bool:
-        """Whether workgroup memory is faster than other memory, as on GPUs; on CPU adapters both are in caches."""
-        return self.profile is not Profile.CPU
-
-    @property
     def vectorizes_loads(self) -> bool:
         """Whether the lanes of a subgroup load memory together, as on GPUs. CPU adapters load lane by lane, and check
         each index: loads cost more than arithmetic, and those of whole units less than those of elements."""

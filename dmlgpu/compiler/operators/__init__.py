@@ -13,7 +13,6 @@ from dmlgpu.catalog.enums import FeatureLevel
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.compiler.operators.lowering import lowering, registered
 from dmlgpu.compiler.plan import Plan
-from dmlgpu.compiler.rewrites.moves import Move
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
@@ -54,16 +53,6 @@ def upgrade(desc: OperatorDesc) -> OperatorDesc:
     """Return an equivalent description of the newest operator of its line."""
     newer = lowering(desc.operator).upgrade(desc)
     return desc if newer is None else upgrade(newer)
-
-
-def moves(desc: OperatorDesc) -> tuple[Move, ...]:
-    """Return the parts of a checked description's outputs that are copies of elements of its inputs.
-
-    The graph compiler can eliminate these copies: see ``dmlgpu.compiler.rewrites.moves``. Other output elements (a
-    border, for example) are computed. Most operators have no moves.
-    """
-    newest = upgrade(desc)
-    return lowering(newest.operator).moves(newest)
 
 
 def lower(desc: OperatorDesc) -> Plan:

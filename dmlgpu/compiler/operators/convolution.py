@@ -8,12 +8,11 @@ kernel.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import ConvolutionDirection, ConvolutionMode, DataType, FeatureLevel
-from dmlgpu.compiler.operators.elementwise import activated, cast, check_activation_level
+from dmlgpu.compiler.operators.elementwise import activated, check_activation_level
 from dmlgpu.compiler.operators.lowering import (
     Lowering,
     check_padded,
@@ -48,7 +47,7 @@ from dmlgpu.compiler.plan import (
     portable,
 )
 from dmlgpu.compiler.plan.windows import Sizes, WindowAxis, Windows, positions_of
-from dmlgpu.compiler.rewrites.sources import CONVERT, permuted, stepped
+from dmlgpu.compiler.rewrites.sources import CONVERT, cast, permuted, split, stepped
 
 FLOAT32, INT32 = DataType.FLOAT32, DataType.INT32
 QUANTIZED_PRODUCT = "quantization/quantized_product"
@@ -133,10 +132,7 @@ def _check_filter(desc: Any, dimension: int, expected: int, why: str) -> None:
 
 def _grouped(tensor: PlanTensor, dimension: int, groups: int) -> PlanTensor:
     """Split one of a tensor's dimensions into groups and the channels of each."""
-    count, stride = tensor.sizes[dimension] // groups, tensor.strides[dimension]
-    sizes = (*tensor.sizes[:dimension], groups, count, *tensor.sizes[dimension + 1 :])
-    strides = (*tensor.strides[:dimension], count * stride, stride, *tensor.strides[dimension + 1 :])
-    return replace(tensor, sizes=sizes, strides=strides)
+    return split(tensor, dimension, tensor.sizes[dimension] // groups)
 
 
 def _grouped_output(desc: Any) -> PlanTensor:

@@ -14,7 +14,7 @@ from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias
 from dmlgpu.common.errors import InvalidDescription
 from dmlgpu.compiler.operators.lowering import Lowering, input_tensor, invalid, lowering, output_tensor
 from dmlgpu.compiler.plan import Body, Constants, Map, Plan, PlanTensor, Source, View, apply, constants, portable
-from dmlgpu.compiler.rewrites.sources import CONVERT, IDENTITY, identity
+from dmlgpu.compiler.rewrites.sources import IDENTITY, identity
 
 SCALE_BIAS = "elementwise/scale_bias"
 ADD, MULTIPLY = "elementwise/element_wise_add", "elementwise/element_wise_multiply"
@@ -80,11 +80,6 @@ def scaled(source: Source, scale_bias: ScaleBias, data_type: DataType | None = N
         bias=float(scale_bias.bias),
     )
     return apply(SCALE_BIAS, result, source.sizes, portable=not is_double, values=values, input=source)
-
-
-def cast(source: Source, data_type: DataType) -> Body:
-    """Return the elements of a source converted to another type as CAST does."""
-    return apply(CONVERT, data_type, source.sizes, portable=True, input=source)
 
 
 class ElementWiseIdentity(Lowering):

@@ -32,6 +32,11 @@ class Moving(Lowering):
     shaders = ("layout/slice1",)
 
     @classmethod
+    def moves(cls, desc: Any) -> tuple[Move, ...]:
+        """Return the parts of the outputs, as copies of elements of the inputs."""
+        raise NotImplementedError
+
+    @classmethod
     def lower(cls, desc: Any) -> Plan:
         moves = cls.moves(desc)
         pieces = Counter(move.output for move in moves)
@@ -388,11 +393,6 @@ class Padding1(Lowering):
         cls.check_output(desc, "start_padding + input_tensor.sizes + end_padding")
 
     @classmethod
-    def moves(cls, desc: descs.Padding1) -> tuple[Move, ...]:
-        sizes = desc.input_tensor.sizes
-        return (Move(sizes, Affine.box((0,) * len(sizes)), Affine.box(desc.start_padding)),)
-
-    @classmethod
     def lower(cls, desc: descs.Padding1) -> Plan:
         source, output = input_tensor(desc, "input_tensor", View.RAW), output_tensor(desc)
         whole_rows = desc.padding_mode in (PaddingMode.CONSTANT, PaddingMode.WRAP)
@@ -444,12 +444,6 @@ class SliceGrad(Lowering):
     def check(cls, desc: descs.SliceGrad) -> None:
         """Check as SLICE1 does, whose input has the output gradient's sizes."""
         check_windows(desc, "output_gradient_tensor", "input_gradient_tensor")
-
-    @classmethod
-    def moves(cls, desc: descs.SliceGrad) -> tuple[Move, ...]:
-        sizes = desc.input_gradient_tensor.sizes
-        window = Affine.box(window_start(desc), desc.input_window_strides)
-        return (Move(sizes, Affine.box((0,) * len(sizes)), window),)
 
     @classmethod
     def lower(cls, desc: descs.SliceGrad) -> Plan:

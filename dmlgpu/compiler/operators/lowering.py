@@ -16,7 +16,6 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import InvalidDescription, OperatorNotImplemented
 from dmlgpu.compiler.plan import Plan, PlanTensor, Role, View
 from dmlgpu.compiler.plan.windows import Sizes, Windows, windows_over
-from dmlgpu.compiler.rewrites.moves import Move
 
 MAX_PADDED = 2**31 - 1
 """Maximum size of a spatial dimension with its padding: shaders use signed 32-bit integers."""
@@ -111,11 +110,6 @@ class Lowering:
     def upgrade(cls, desc: Any) -> OperatorDesc | None:
         """Return an equivalent description of a newer operator, or None if this is the newest of its line."""
         return None if cls.newer is None else cls.newer(**desc.values, **cls.filled)
-
-    @classmethod
-    def moves(cls, desc: Any) -> tuple[Move, ...]:
-        """Return the parts of the outputs that are copies of elements of the inputs; none if everything is computed."""
-        return ()
 
     @classmethod
     def lower(cls, desc: Any) -> Plan:

@@ -17,7 +17,7 @@ from dmlgpu.catalog.enums import DataType, FeatureLevel, MatrixTransform
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.errors import InvalidDescription
 from dmlgpu.compiler.operators.activation import ActivationSoftmax, ActivationSoftmax1
-from dmlgpu.compiler.operators.elementwise import activated, cast, check_activation_level
+from dmlgpu.compiler.operators.elementwise import activated, check_activation_level
 from dmlgpu.compiler.operators.lowering import Lowering, check_sizes, input_tensor, invalid, lowering, output_tensor
 from dmlgpu.compiler.operators.quantization import (
     DIFFERENCE,
@@ -43,7 +43,7 @@ from dmlgpu.compiler.plan import (
     constants,
     portable,
 )
-from dmlgpu.compiler.rewrites.sources import CONVERT
+from dmlgpu.compiler.rewrites.sources import CONVERT, cast
 
 FLOAT32, INT32 = DataType.FLOAT32, DataType.INT32
 QUANTIZED_PRODUCT = "quantization/quantized_product"

@@ -14,7 +14,6 @@ from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import packed_strides
-from dmlgpu.compiler.operators.elementwise import cast
 from dmlgpu.compiler.operators.lowering import (
     Lowering,
     check_padded,
@@ -53,6 +52,7 @@ from dmlgpu.compiler.plan import (
     portable,
 )
 from dmlgpu.compiler.plan.windows import Sizes, Windows, positions_of, sizes_of
+from dmlgpu.compiler.rewrites.sources import cast
 from dmlgpu.compiler.rewrites.windows import (
     MAX_POOLING,
     covering,

@@ -11,7 +11,6 @@ from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import AxisDirection, DataType, FeatureLevel, ReduceFunction
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import packed_strides
-from dmlgpu.compiler.operators.elementwise import cast
 from dmlgpu.compiler.operators.lowering import (
     Lowering,
     check_axes,
@@ -36,6 +35,7 @@ from dmlgpu.compiler.plan import (
     element,
     record_lanes,
 )
+from dmlgpu.compiler.rewrites.sources import cast
 
 
 class _AlongAxes(Lowering):

@@ -1,12 +1,10 @@
 """Moves: the parts of an operator's result that are copies of elements of its inputs, as pairs of views.
 
 A move is a coordinate space and two affine maps out of it: to the coordinates of the input, and to those of the output.
-Both can be strided views (sizes, strides, offset), so a move is one strided copy, or no copy if the consumer of the
-output reads the view instead, or the producer of the input writes through it.
+Both can be strided views (sizes, strides, offset), so a move is one strided copy.
 
     SLICE1           the output's coordinates; in the input they start at the window and take its strides
     SPLIT, JOIN      the coordinates of one piece; in the larger tensor they start where the piece begins
-    PADDING1         the coordinates of the input; in the output they start after the padding
     TILE             each repeated dimension in two, repetitions and elements; repetitions do not move in the input
     SPACE_TO_DEPTH1  blocks and elements within them apart; each side joins these digits in its own order
 """
@@ -14,13 +12,12 @@ output reads the view instead, or the producer of the input writes through it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dmlgpu.compiler.plan import Affine, AffineView, Map, PlanTensor
 from dmlgpu.compiler.rewrites.collapse import merge_tensor, mergeable
 from dmlgpu.compiler.rewrites.packing import WIDEST_UNIT_BITS, running_dimension
-from dmlgpu.compiler.rewrites.sources import identity
+from dmlgpu.compiler.rewrites.sources import identity, split
 
 
 @dataclass(frozen=True)
@@ -40,11 +37,6 @@ class Move:
     input: int = 0
     output: int = 0
 
-    @property
-    def reverse(self) -> Move:
-        """The reverse move, from the output to the input."""
-        return Move(self.sizes, self.destination, self.source, self.output, self.input)
-
 
 def copy(
     move: Move, source: PlanTensor, output: PlanTensor, *, label: str = "copy", keeps_neighbors: bool = False
@@ -59,39 +51,6 @@ def copy(
     """
     moved = AffineView(source, move.sizes, move.source)
     return Map(label, identity(moved), move.destination.of(output, move.sizes), keeps_neighbors)
-
-
-def result_view(move: Move, source: PlanTensor, sizes: tuple[int, ...]) -> PlanTensor | None:
-    """Return the output of a move as a view of its input, in the output's own dimensions.
-
-    A graph reads this view instead of the copy. It writes through ``result_view(move.reverse, output, input_sizes)`` if
-    the producer of the input computes nothing else.
-
-    Args:
-        move: The move.
-        source: The input in memory.
-        sizes: Sizes of the output.
-
-    Returns:
-        The view, or None if the move does not fill the output, or the view is not expressible by strides.
-    """
-    if any(move.destination.start) or math.prod(move.sizes) != math.prod(sizes):
-        return None
-    digits = move.source.of(source, move.sizes)
-    strides = [_joined_stride(row, digits) for row in move.destination.steps]
-    if any(stride is None for stride in strides):
-        return None
-    return replace(digits, sizes=sizes, strides=tuple(stride for stride in strides if stride is not None))
-
-
-def _joined_stride(weights: Sequence[int], digits: PlanTensor) -> int | None:
-    """Return the stride of the coordinate composed of digits with these weights; None if they are not evenly spaced."""
-    moving = [d for d, weight in enumerate(weights) if weight and digits.sizes[d] > 1]
-    if not moving:
-        return 0
-    unit = min(moving, key=lambda d: weights[d])  # a digit that spans a whole dimension has weight 1
-    even = all(digits.strides[d] == digits.strides[unit] * weights[d] for d in moving)
-    return digits.strides[unit] if even else None
 
 
 @dataclass(frozen=True)
@@ -159,18 +118,8 @@ def _cut_into_units(frame: Frame) -> Frame:
         return frame
     start = frame.start[running] // unit
     return Frame(
-        _cut(frame.input, running, unit),
-        _cut(frame.output, running, unit),
+        split(frame.input, running, unit),
+        split(frame.output, running, unit),
         (*frame.start[:running], start, 0, *frame.start[running + 1 :]),
         (*frame.step[:running], 1, 1, *frame.step[running + 1 :]),
-    )
-
-
-def _cut(tensor: PlanTensor, dimension: int, unit: int) -> PlanTensor:
-    """Split a dimension of stride 1 of a tensor in two, the inner one of ``unit`` elements."""
-    sizes, strides = tensor.sizes, tensor.strides
-    return replace(
-        tensor,
-        sizes=(*sizes[:dimension], sizes[dimension] // unit, unit, *sizes[dimension + 1 :]),
-        strides=(*strides[:dimension], unit, 1, *strides[dimension + 1 :]),
     )

@@ -145,11 +145,16 @@ def number(value: int, sizes: tuple[int, ...]) -> Body:
     return apply(NUMBER, DataType.FLOAT32, sizes, portable=True, values=constants(value=f"{value}.0f"))
 
 
-def as_type(source: PlanTensor, data_type: DataType) -> Body:
-    """Return a tensor converted to a data type, or unchanged if it has that type."""
-    if source.data_type is data_type:
-        return identity(replace(source, view=View.RAW))
+def cast(source: Source, data_type: DataType) -> Body:
+    """Return the elements of a source converted to a data type as CAST does."""
     return apply(CONVERT, data_type, source.sizes, portable=True, input=source)
+
+
+def as_type(source: Source, data_type: DataType) -> Body:
+    """Return a source converted to a data type, or its bits if it has that type."""
+    if isinstance(source, PlanTensor) and source.data_type is data_type:
+        return identity(replace(source, view=View.RAW))
+    return source if isinstance(source, Body) and source.data_type is data_type else cast(source, data_type)
 
 
 def fold_views(root: AnySource) -> AnySource:

@@ -31,9 +31,9 @@ from dataclasses import replace
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.compiler.cards import card_of
-from dmlgpu.compiler.plan import Attend, Body, Map, PlanTensor, RegisterValue, Source, View, apply, constants, element
+from dmlgpu.compiler.plan import Attend, Body, Map, PlanTensor, RegisterValue, Source, constants, element
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_source, pack_tensor, packs_source
-from dmlgpu.compiler.rewrites.sources import CONVERT, identity
+from dmlgpu.compiler.rewrites.sources import as_type, cast
 from dmlgpu.compiler.schedule.gemm_choice import power_of_two
 from dmlgpu.compiler.schedule.launch import Launch, fold, shuffling_lanes
 from dmlgpu.compiler.schedule.operands import pack_output
@@ -289,7 +289,7 @@ class _AttentionScheduler:
     def _epilogue(self, output: PlanTensor) -> Body:
         """Return the step that stores a row's columns."""
         held = RegisterValue.product(FLOAT32, output.sizes)
-        return apply(CONVERT, output.data_type, output.sizes, portable=True, input=held)
+        return cast(held, output.data_type)
 
     def _kernels(self, epilogue: Body, output: PlanTensor, parts: int, share: int) -> ScheduledSteps:
         attention, tile = self.attention, self.tile
@@ -382,10 +382,7 @@ class _AttentionScheduler:
 
     def _lay_out(self, source: Source, room: PlanTensor, what: str) -> None:
         """Copy an operand in float32, in another layout; elements of its padding are undefined."""
-        if isinstance(source, PlanTensor) and source.data_type is FLOAT32:
-            body: Body = identity(replace(source, view=View.RAW))
-        else:
-            body = apply(CONVERT, FLOAT32, room.sizes, portable=True, input=source)
+        body = as_type(source, FLOAT32) if isinstance(source, PlanTensor) else cast(source, FLOAT32)
         copied = schedule_step(Map(f"lay out {what}", body, room), self.target)
         self.before += copied.because(f"workgroups read {what} repeatedly, faster from float32 units of four")
 

@@ -36,8 +36,6 @@ from dmlgpu.compiler.schedule.winograd import fits_winograd, pays_winograd, wino
 from dmlgpu.compiler.target import Target
 
 DEPTHWISE = "depthwise"
-WINOGRAD = ("winograd-2", "winograd-4")
-"""Names of Winograd's filtering, by outputs of a tile along each dimension."""
 
 ConvolutionProblem: TypeAlias = StepProblem[Convolve]
 

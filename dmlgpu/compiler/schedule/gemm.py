@@ -38,13 +38,12 @@ from dmlgpu.compiler.plan import (
     RegisterValue,
     Sizes,
     Space,
-    apply,
     constants,
     element,
 )
 from dmlgpu.compiler.rewrites.collapse import merge_sizes, merge_tree, mergeable
 from dmlgpu.compiler.rewrites.packing import UNIT, in_pairs, running_dimension
-from dmlgpu.compiler.rewrites.sources import CONVERT, MERGE, AnySource, is_plain, leaves, permuted, rewrite
+from dmlgpu.compiler.rewrites.sources import MERGE, AnySource, cast, is_plain, leaves, permuted, rewrite
 from dmlgpu.compiler.schedule import gemm_choice
 from dmlgpu.compiler.schedule.cooperative import cooperative_steps, fits_matrix_units
 from dmlgpu.compiler.schedule.gemm_choice import CHUNK, SPLIT, TILED, ProductChoice, Shape, ShapeProblem
@@ -298,7 +297,7 @@ class _ProductPlanner:
         else:
             partials = PlanTensor.temporary("partial sums", accumulator, (parts, *step.output.sizes))
             held = RegisterValue.product(accumulator, step.output.sizes)
-            sums = apply(CONVERT, accumulator, step.output.sizes, portable=True, input=held)
+            sums = cast(held, accumulator)
             total = _with_sum(step.epilogue, _merged(partials))
             merge = Map("sum of parts", total, step.output, step.keeps_neighbors)
             merged = schedule_step(merge, self.target).because(f"combines the {parts} parts of each sum")

@@ -8,15 +8,15 @@ from dataclasses import replace
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.common.errors import NotSupported
-from dmlgpu.compiler.plan import Body, Map, PlanTensor, View, apply, constants, element
+from dmlgpu.compiler.plan import Body, Map, PlanTensor, View, constants, element
 from dmlgpu.compiler.rewrites.collapse import collapse
 from dmlgpu.compiler.rewrites.packing import UNIT, WIDEST_UNIT_BITS, pack
 from dmlgpu.compiler.rewrites.resampling import split_repeats
 from dmlgpu.compiler.rewrites.sources import (
-    CONVERT,
     HARDMAX,
     HARDMAX_FLAT,
     MERGE,
+    cast,
     computed,
     fold_views,
     is_cheap,
@@ -263,7 +263,7 @@ def _flat_hardmax(body: Body, output: PlanTensor) -> tuple[Body, PlanTensor]:
     flat = replace(output, sizes=(rows * columns,), strides=(1,))
     values = constants(columns=columns)
     ones = element(HARDMAX_FLAT, DataType.UINT32, flat.sizes, portable=True, values=values, first=places)
-    return apply(CONVERT, output.data_type, flat.sizes, portable=True, input=ones), flat
+    return cast(ones, output.data_type), flat
 
 
 def _units(problem: MapProblem, launch: Launch, *, by_words: bool = False) -> ScheduledMap:

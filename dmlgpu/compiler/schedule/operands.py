@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import WORD_BITS, packed_strides
-from dmlgpu.compiler.plan import Body, Map, PlanTensor, Product, Sizes, Source, Space, View, apply
+from dmlgpu.compiler.plan import Body, Map, PlanTensor, Product, Sizes, Source, Space
 from dmlgpu.compiler.plan.windows import Windows
 from dmlgpu.compiler.rewrites.collapse import merge_tree, mergeable
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_source, pack_tensor, packs_source, packs_tensor
-from dmlgpu.compiler.rewrites.sources import CONVERT, identity, is_elementwise, is_plain, leaves, rewrite, split
+from dmlgpu.compiler.rewrites.sources import as_type, is_elementwise, is_plain, leaves, rewrite, split
 from dmlgpu.compiler.rewrites.windows import seen_by
 from dmlgpu.compiler.schedule.gemm_choice import ProductChoice, Shape
 from dmlgpu.compiler.schedule.scheduling import schedule_step
@@ -242,12 +242,7 @@ class ProductOperands:
 
     def _copied(self, operand: Operand, written: PlanTensor) -> Body:
         """Return the elements to write: bits if the type is unchanged, else converted elements."""
-        source = _narrowed(operand.source, written.sizes)
-        if isinstance(source, PlanTensor) and source.data_type is written.data_type:
-            return identity(replace(source, view=View.RAW))
-        if isinstance(source, Body) and source.data_type is written.data_type:
-            return source
-        return apply(CONVERT, written.data_type, written.sizes, portable=True, input=source)
+        return as_type(_narrowed(operand.source, written.sizes), written.data_type)
 
 
 def flat(operand: Operand) -> Operand:

@@ -107,9 +107,7 @@ class TypedValue:
         if not self.kind.is_words:
             left = self
             if operator in "*/" and self.kind is Scalar.F32 and self.is_hidden != right.is_hidden:
-                left, right = (
-                    side if side.is_hidden else side._with(f"{use('opaque')}({side})") for side in (left, right)
-                )
+                left, right = (side if side.is_hidden else side._hidden for side in (left, right))
             if operator == "/" and self.kind is Scalar.F32:
                 return self._with(f"{use('divide_f32')}({left}, {right})")
             return self._with(f"({left} {operator} {right})")

@@ -267,32 +267,20 @@ class ShaderWriter:
         if isinstance(source, RegisterValue):
             raise TypeError(f"{source.name} is held in registers, where only element-wise bodies find it")
         own = (isinstance(source, Body) and source.portable) or (portable and not isinstance(source, Apply))
-        kind, lanes = self._kind(source, raw, own), source.lanes
         value = f"{self._virtual(source, raw, own)}element(at)"
-        if raw:
-            block = _raw_block(source)
-            return templates.render(
-                "access/virtual",
-                name=self.names.scoped(name),
-                rank=len(source.sizes),
-                scalar=block,
-                unit=block,
-                value=value,
-            )
-        value = edge(source.data_type, kind, lanes, value)
-        requested = scalar_of(source.data_type, self.target, portable)
-        value = self.between(value, kind, requested, lanes)
-        return templates.render(
-            "access/virtual",
-            name=self.names.scoped(name),
-            rank=len(source.sizes),
-            scalar=requested.wgsl,
-            unit=vector(requested, lanes),
-            value=value,
-        )
+        scalar, unit = self._types(source, raw, portable)
+        if not raw:
+            kind, requested = (scalar_of(source.data_type, self.target, choice) for choice in (own, portable))
+            value = self.between(edge(source.data_type, kind, source.lanes, value), kind, requested, source.lanes)
+        values = {"name": self.names.scoped(name), "rank": len(source.sizes), "scalar": scalar, "unit": unit}
+        return templates.render("access/virtual", value=value, **values)
 
-    def _kind(self, body: Virtual, raw: bool, portable: bool) -> Scalar:
-        return Scalar.U32 if raw else scalar_of(body.data_type, self.target, portable)
+    def _types(self, body: Virtual, raw: bool, portable: bool) -> tuple[str, str]:
+        """Return the WGSL types of an element and of a unit of a virtual tensor."""
+        if raw:
+            return (block_of(body.data_type.bits * body.lanes),) * 2
+        kind = scalar_of(body.data_type, self.target, portable)
+        return kind.wgsl, vector(kind, body.lanes)
 
     def _namespace(self, key: object, letter: str) -> tuple[str, bool]:
         """Return a prefix for an object, and whether it is new."""
@@ -308,15 +296,10 @@ class ShaderWriter:
         """
         namespace, new = self._namespace((id(body), portable), "virtual")
         if new:
-            kind = self._kind(body, raw, portable)
-            block = _raw_block(body) if raw else None
+            scalar, unit = self._types(body, raw, portable)
             with self.names.within(namespace):
                 types = templates.render(
-                    "access/types",
-                    name=self.names.scoped("output"),
-                    rank=len(body.sizes),
-                    scalar=block or kind.wgsl,
-                    unit=block or vector(kind, body.lanes),
+                    "access/types", name=self.names.scoped("output"), rank=len(body.sizes), scalar=scalar, unit=unit
                 )
                 self._functions.append(types + self._defined(body, raw, portable))
         return namespace
@@ -350,11 +333,7 @@ class ShaderWriter:
 
     def _region(self, root: Body, raw: bool) -> str:
         """Return straight-line values, each computed once: nested calls would double with every level of sharing."""
-        region = _RegionWriter(self, raw)
-        result = region.value(root, root.portable, is_root=True)
-        return "".join(region.accessors) + templates.render(
-            "access/region", parameters=(), values=region.values, result=result
-        )
+        return _RegionWriter(self, raw).rendered("access/region", root, parameters=())
 
     def epilogue(
         self,
@@ -366,28 +345,21 @@ class ShaderWriter:
         """Return text that defines ``finish(at, product)``: an elementwise tree with a ``RegisterValue`` of a type, or
         with several, which are the components of a vector. Variables of the kernel, by these names, hold the units of
         ``arguments``."""
-        region = _RegionWriter(self, raw=False, arguments=arguments)
-        result = region.value(body, body.portable, is_root=True)
         product = vector(scalar_of(held, self.target, portable=True), body.lanes * count)
-        text = templates.render("access/epilogue", values=region.values, result=result, product=product)
-        return "".join(region.accessors) + text
+        return _RegionWriter(self, raw=False, arguments=arguments).rendered("access/epilogue", body, product=product)
 
     def element_of(self, body: Body, arguments: Mapping[PlanTensor | RegisterValue, str]) -> str:
         """Return text that defines ``element(at, ...)`` for an element-wise tree, with more arguments: the units, in
         float32, of some of its leaves, under these names."""
-        region = _RegionWriter(self, raw=False, arguments=arguments)
-        result = region.value(body, body.portable, is_root=True)
         parameters = self._parameters(arguments, body.lanes)
-        text = templates.render("access/region", parameters=parameters, values=region.values, result=result)
-        return "".join(region.accessors) + text
+        region = _RegionWriter(self, raw=False, arguments=arguments)
+        return region.rendered("access/region", body, parameters=parameters)
 
     def elements(self, bodies: Sequence[Body], arguments: Mapping[PlanTensor | RegisterValue, str]) -> str:
         """Return text that defines ``elements(at, ...)`` for several trees at once, with an array of their units."""
-        region = _RegionWriter(self, raw=False, arguments=arguments)
-        results = [region.value(body, body.portable, is_root=True) for body in bodies]
         parameters = self._parameters(arguments, bodies[0].lanes)
-        text = templates.render("access/elements", parameters=parameters, values=region.values, results=results)
-        return "".join(region.accessors) + text
+        region = _RegionWriter(self, raw=False, arguments=arguments)
+        return region.rendered("access/elements", *bodies, parameters=parameters)
 
     def _parameters(self, arguments: Mapping[PlanTensor | RegisterValue, str], lanes: int) -> list[tuple[str, str]]:
         """Return names and types of the units of ``lanes`` that a region has as arguments."""
@@ -437,6 +409,12 @@ class _RegionWriter:
         self.values: list[tuple[str, str]] = []
         self._memo: dict[tuple[int, bool], str] = {}
 
+    def rendered(self, file: str, *roots: Body, **values: Any) -> str:
+        """Return a template with the values of trees, after the accessors that they need."""
+        results = [self.value(root, root.portable, is_root=True) for root in roots]
+        text = templates.render(file, values=self.values, result=results[0], results=results, **values)
+        return "".join(self.accessors) + text
+
     def value(self, source: Source, portable: bool, is_root: bool = False) -> str:
         """Return the name of the variable that holds a source's unit, in a consumer's choice of types."""
         key = (id(source), portable)
@@ -454,13 +432,9 @@ class _RegionWriter:
         return self._memo[key]
 
     def _loaded(self, source: Source, portable: bool) -> str:
-        argument = (
-            source.name
-            if isinstance(source, RegisterValue)
-            else self.arguments.get(source)
-            if isinstance(source, PlanTensor)
-            else None
-        )
+        argument = self.arguments.get(source) if isinstance(source, PlanTensor) else None
+        if isinstance(source, RegisterValue):
+            argument = source.name
         if argument is not None:
             target = self.writer.target
             own, requested = (scalar_of(source.data_type, target, choice) for choice in (True, portable))
@@ -481,11 +455,6 @@ class _RegionWriter:
             lanes = (", ".join(f"{name}.{LANE_NAMES[lane]}" for name in names) for lane in range(body.lanes))
             call = f"{vector(kind, body.lanes)}({', '.join(f'{function}({arguments})' for arguments in lanes)})"
         return call if is_root else edge(body.data_type, kind, body.lanes, call)
-
-
-def _raw_block(body: Virtual) -> str:
-    """Return the block of a virtual tensor that only copies bits."""
-    return block_of(body.data_type.bits * body.lanes)
 
 
 def render_step(step: KernelStep, writer: ShaderWriter) -> str:

@@ -74,7 +74,7 @@ def test_the_older_operators_put_the_channel_last():
     [(DEPTH, (1, 2, 2, 3, 2, 5), (0, 6, 3, 1, 0, 0)), (COLUMN, (1, 3, 2, 2, 2, 5), (0, 4, 2, 1, 0, 0))],
 )
 def test_coordinates_are_digits_of_blocks_and_offsets(order, sizes, depth):
-    (move,) = operators.moves(to_depth(descs.SpaceToDepth1, order=order))
+    (move,) = lowering("SPACE_TO_DEPTH1").moves(to_depth(descs.SpaceToDepth1, order=order))
     assert move.sizes == sizes
     assert move.destination.steps[1] == depth
     down, across = (1, 2) if order is DEPTH else (2, 3)
@@ -83,8 +83,8 @@ def test_coordinates_are_digits_of_blocks_and_offsets(order, sizes, depth):
 
 
 def test_both_directions_have_the_same_digits():
-    (there,) = operators.moves(to_depth(descs.SpaceToDepth1, order=COLUMN))
-    (back,) = operators.moves(to_space(descs.DepthToSpace1, order=COLUMN))
+    (there,) = lowering("SPACE_TO_DEPTH1").moves(to_depth(descs.SpaceToDepth1, order=COLUMN))
+    (back,) = lowering("DEPTH_TO_SPACE1").moves(to_space(descs.DepthToSpace1, order=COLUMN))
     for side, other in ((there.source, back.destination), (there.destination, back.source)):
         columns = [
             sorted(zip(move.sizes, *affine.steps, strict=True)) for move, affine in ((there, side), (back, other))

@@ -11,7 +11,7 @@ from dmlgpu.compiler import operators
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.operators.lowering import lowering
 from dmlgpu.compiler.plan import PlanTensor, Role
-from dmlgpu.compiler.rewrites.moves import Affine, Move, result_view
+from dmlgpu.compiler.rewrites.moves import Affine, Move
 from dmlgpu.compiler.target import Target
 from tests.unit.rejections import rejection
 
@@ -61,17 +61,17 @@ def test_the_size_of_a_join():
 
 def test_a_split_moves_a_box_to_each_output():
     whole = Affine.box((0, 0))
-    assert operators.moves(split((2, 1), (2, 5))) == (
+    assert lowering("SPLIT").moves(split((2, 1), (2, 5))) == (
         Move((2, 1), Affine.box((0, 0)), whole, output=0),
         Move((2, 5), Affine.box((0, 1)), whole, output=1),
     )
 
 
 def test_a_join_moves_each_input_to_a_box():
-    moves = operators.moves(join((2, 1), (2, 5)))
+    moves = lowering("JOIN").moves(join((2, 1), (2, 5)))
     assert [move.destination.start for move in moves] == [(0, 0), (0, 1)]
     output = PlanTensor.of(Role.OUTPUT, 0, TensorDesc(F32, (2, 6)))
-    view = result_view(moves[1].reverse, output, (2, 5))
+    view = moves[1].destination.of(output, (2, 5))
     assert (view.sizes, view.strides, view.offset) == ((2, 5), (6, 1), 1)
 
 

@@ -13,7 +13,7 @@ from dmlgpu.compiler import operators
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.operators.lowering import lowering
 from dmlgpu.compiler.plan import PlanTensor, Role
-from dmlgpu.compiler.rewrites.moves import Affine, Move, result_view
+from dmlgpu.compiler.rewrites.moves import Affine, Move
 from dmlgpu.compiler.target import Target
 from tests.unit.rejections import rejection
 
@@ -105,25 +105,20 @@ def test_slice_is_a_slice1_whose_window_ends_at_the_last_element():
 
 
 def test_a_slice_moves_its_window():
-    (move,) = operators.moves(slice_())
+    (move,) = lowering("SLICE1").moves(operators.upgrade(slice_()))
     assert move == Move((2, 8), Affine.box((1, 0), (3, 1)), Affine.box((0, 0)))
     source = PlanTensor.of(Role.INPUT, 0, TensorDesc(F32, (5, 8)))
-    assert result_view(move, source, (2, 8)) == replace(source, sizes=(2, 8), strides=(24, 1), offset=8)
+    assert move.source.of(source, (2, 8)) == replace(source, sizes=(2, 8), strides=(24, 1), offset=8)
 
 
 def test_a_mirrored_window_starts_at_its_end():
-    assert operators.moves(slice1()) == (Move((2, 8), Affine.box((4, 0), (-2, 1)), Affine.box((0, 0))),)
-
-
-def test_operators_that_compute_have_no_moves():
-    x = TensorDesc(F32, (4,))
-    assert operators.moves(descs.ElementWiseSubtract(a_tensor=x, b_tensor=x, output_tensor=x)) == ()
+    assert lowering("SLICE1").moves(slice1()) == (Move((2, 8), Affine.box((4, 0), (-2, 1)), Affine.box((0, 0))),)
 
 
 def test_a_tile_is_a_copy_over_repetitions_and_places():
     desc = tile()
     assert lowering("TILE").output_sizes(desc) == {"output_tensor": (6, 8)}
-    (move,) = operators.moves(desc)
+    (move,) = lowering("TILE").moves(desc)
     assert move.sizes == (3, 2, 2, 4)
     source, output = (PlanTensor.of(Role.INPUT, 0, tensor) for tensor in (desc.input_tensor, desc.output_tensor))
     assert move.source.of(source, move.sizes).strides == (0, 4, 0, 1)

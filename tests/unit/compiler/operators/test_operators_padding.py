@@ -10,7 +10,6 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler import operators
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.operators.lowering import lowering
-from dmlgpu.compiler.rewrites.moves import Affine, Move
 from dmlgpu.compiler.target import Target
 from tests.unit.rejections import rejection
 
@@ -131,9 +130,3 @@ def test_padding_converts_its_constant(data_type, value, converted):
 def test_units_are_as_wide_as_the_frame_allows(desc, label):
     (kernel,) = compiler.compile_operator(desc, ANY).kernels
     assert kernel.label == label
-
-
-def test_the_interior_is_a_move():
-    assert operators.moves(padding1(start=(1, 2))) == (Move((2, 4), Affine.box((0, 0)), Affine.box((1, 2))),)
-    assert operators.moves(padding()) == (Move((2, 4), Affine.box((0, 0)), Affine.box((1, 0))),)
-    assert operators.moves(slice_grad()) == (Move((2, 8), Affine.box((0, 0)), Affine.box((4, 0), (-2, 1))),)
