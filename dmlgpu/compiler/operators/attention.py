@@ -25,7 +25,6 @@ from dmlgpu.compiler.plan import (
     RegisterValue,
     Scatter,
     Sizes,
-    Source,
     Step,
     View,
     constants,
@@ -33,7 +32,7 @@ from dmlgpu.compiler.plan import (
     in_float32,
     portable,
 )
-from dmlgpu.compiler.rewrites.sources import identity, rewrite
+from dmlgpu.compiler.rewrites.sources import AnySource, identity, split
 
 MaskType = MultiheadAttentionMaskType
 SOURCES: Mapping[str, Mapping[str, int]] = {
@@ -243,17 +242,9 @@ def bias_part(desc: Any, part: str, heads: Heads) -> PlanTensor:
     return replace(tensor, sizes=sizes, strides=strides, offset=tensor.offset + before[part] * step)
 
 
-def grouped(source: Source, group: int) -> Source:
-    """View bodies over {batch, head, ..} as bodies over {batch, shared head, query head of the group, ..}."""
-
-    def split(node: Source) -> Source:
-        sizes = (node.sizes[0], node.sizes[1] // group, group, *node.sizes[2:])
-        if not isinstance(node, PlanTensor):
-            return replace(node, sizes=sizes)
-        batch, head, *rest = node.strides
-        return replace(node, sizes=sizes, strides=(batch, group * head, head, *rest))
-
-    return rewrite(source, split)
+def grouped(source: AnySource, group: int) -> AnySource:
+    """View a source over {batch, head, ..} as one over {batch, shared head, query head of the group, ..}."""
+    return split(source, 1, group)
 
 
 def per_batch(tensor: PlanTensor, sizes: Sizes, first: int = 0) -> PlanTensor:
@@ -486,10 +477,7 @@ class _AttentionLowering:
 
     def output(self) -> PlanTensor:
         """Return the output as {batch, shared head, query head of the group, query, value head size}."""
-        output = of_heads(last_dimensions(output_tensor(self.desc), 3), self.heads.heads)
-        tensor = grouped(output, self.heads.group)
-        assert isinstance(tensor, PlanTensor)
-        return tensor
+        return grouped(of_heads(last_dimensions(output_tensor(self.desc), 3), self.heads.heads), self.heads.group)
 
 
 def _numbers(**values: float) -> Any:

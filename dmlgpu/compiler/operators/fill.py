@@ -10,7 +10,6 @@ from typing import Any
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
-from dmlgpu.compiler.operators.elementwise import as_bits
 from dmlgpu.compiler.operators.indexing import check_single_along_axis, merged_around_axis
 from dmlgpu.compiler.operators.lowering import (
     Lowering,
@@ -25,6 +24,7 @@ from dmlgpu.compiler.operators.lowering import (
 )
 from dmlgpu.compiler.plan import Body, Element, Map, Plan, PlanTensor, Source, View, apply, constants, element, portable
 from dmlgpu.compiler.rewrites.collapse import merge_dimensions
+from dmlgpu.compiler.rewrites.sources import as_bits
 
 FLOAT32 = DataType.FLOAT32
 
@@ -111,7 +111,9 @@ class OneHot(Lowering):
             strides=tuple(0 if d == axis else stride for d, stride in enumerate(indices.strides)),
         )
         steps = tuple(int(dimension == axis) for dimension in range(output.rank))
-        off, on = (_splat(as_bits(input_tensor(desc, "values_tensor")), index, output) for index in (0, 1))
+        values = as_bits(input_tensor(desc, "values_tensor"))
+        running = max(dimension for dimension, size in enumerate(values.sizes) if size > 1)
+        off, on = (everywhere(values, output.sizes, index * values.strides[running]) for index in (0, 1))
         body = portable(
             cls.shaders[0],
             output,
@@ -127,13 +129,6 @@ class OneHot(Lowering):
             off=off,
         )
         return Plan(desc.operator, (Map("one hot", body, output),))
-
-
-def _splat(values: PlanTensor, index: int, output: PlanTensor) -> PlanTensor:
-    """Repeat element 0 or 1 of a tensor, in row-major order, over the output."""
-    running = max(dimension for dimension, size in enumerate(values.sizes) if size > 1)
-    offset = values.offset + index * values.strides[running]
-    return replace(values, sizes=output.sizes, strides=(0,) * output.rank, offset=offset)
 
 
 class DiagonalMatrix1(Lowering):

@@ -39,7 +39,6 @@ from dmlgpu.compiler.plan import (
     Plan,
     PlanTensor,
     Pool,
-    Reduce,
     Reduction,
     RegisterValue,
     Scatter,
@@ -509,7 +508,4 @@ class Fold(Lowering):
         windows = windows_of(desc, desc.output_tensor.sizes[LEAD:], desc.window_sizes)
         output = output_tensor(desc)
         shares = covering(_columns(input_tensor(desc, "input_tensor"), windows), windows, placed=True)
-        axes = tuple(range(output.rank, shares.rank))
-        ones, zeros = (1,) * len(axes), (0,) * len(axes)
-        sums = replace(output, sizes=output.sizes + ones, strides=output.strides + zeros)
-        return Plan(desc.operator, (Reduce("", SUM, shares, axes, sums),))
+        return Plan(desc.operator, (reduced(SUM, shares, output, shares.rank - output.rank),))

@@ -130,9 +130,7 @@ def equations(step: Step) -> list[str]:
 
 @equations.register
 def _map(step: Map) -> list[str]:
-    expressions = _Equations(step.body)
-    result = expressions.of(step.body)
-    return [*expressions.lines, f"{step.output.binding} = {result}"]
+    return _stored(step.body, step.output)
 
 
 @equations.register
@@ -143,7 +141,7 @@ def _repeat(step: Repeat) -> list[str]:
 
 @equations.register
 def _contract(step: Contract | PairedContract) -> list[str]:
-    return [*_product(step.product), *_of_sum(step.epilogue, step.output)]
+    return [*_product(step.product), *_stored(step.epilogue, step.output)]
 
 
 def _product(product: Product) -> list[str]:
@@ -166,7 +164,7 @@ def _convolve(step: Convolve) -> list[str]:
     return [
         *expressions.lines,
         f"product = sum over {over}{how} of {source} * {filters}",
-        *_of_sum(step.epilogue, step.output),
+        *_stored(step.epilogue, step.output),
     ]
 
 
@@ -184,9 +182,9 @@ def _pool(step: Pool) -> list[str]:
     return [f"{step.output.binding} = largest of windows of {window} of {step.input.binding}"]
 
 
-def _of_sum(epilogue: Body, output: PlanTensor) -> list[str]:
-    expressions = _Equations(epilogue)
-    result = expressions.of(epilogue)
+def _stored(body: Body, output: PlanTensor) -> list[str]:
+    expressions = _Equations(body)
+    result = expressions.of(body)
     return [*expressions.lines, f"{output.binding} = {result}"]
 
 
@@ -243,7 +241,7 @@ def _reduce(step: Reduce) -> list[str]:
     result = f"{_stem(step.reduction.file)} of {source} along axes {list(step.axes)}"
     if step.epilogue is None:
         return [*expressions.lines, f"{step.output.binding} = {result}"]
-    return [*expressions.lines, f"product = {result}", *_of_sum(step.epilogue, step.output)]
+    return [*expressions.lines, f"product = {result}", *_stored(step.epilogue, step.output)]
 
 
 @equations.register

@@ -132,6 +132,15 @@ def identity(source: Source) -> Element:
     return Element(IDENTITY, source.data_type, source.sizes, (("input", source),), follows=(follows,))
 
 
+UNSIGNED = {8: DataType.UINT8, 16: DataType.UINT16, 32: DataType.UINT32, 64: DataType.UINT64}
+"""Unsigned integers by their bits."""
+
+
+def as_bits(tensor: PlanTensor) -> PlanTensor:
+    """Return the same elements as unsigned integers of their width."""
+    return replace(tensor, data_type=UNSIGNED[tensor.data_type.bits])
+
+
 def joined(source: Source) -> Element:
     """Return a source with its last two dimensions merged."""
     *outer, blocks, block = source.sizes
@@ -207,14 +216,16 @@ def stepped(source: AnySource, sizes: Sizes, start: Sequence[int], strides: Sequ
 
 
 def split(source: AnySource, dimension: int, width: int) -> AnySource:
-    """Return a plain tree with a dimension split in two: the index of a run of ``width`` elements, and the index within
-    it."""
+    """Return an elementwise tree with a dimension split in two: the index of a run of ``width`` elements, and the index
+    within it."""
     after = dimension + 1
 
     def split_sizes(sizes: Sizes) -> Sizes:
         return (*sizes[:dimension], sizes[dimension] // width, width, *sizes[after:])
 
     def split_node(node: Source) -> Source:
+        if isinstance(node, Element):  # an identity, since all other bodies keep their coordinates
+            return replace(node, sizes=split_sizes(node.sizes), follows=(tuple(range(len(node.sizes) + 1)),))
         if not isinstance(node, PlanTensor):
             return replace(node, sizes=split_sizes(node.sizes))
         stride = node.strides[dimension]

@@ -92,8 +92,8 @@ def _body(file: str, source: Source, sizes: Sizes, windows: Windows) -> Element:
 # ---- pooling
 
 
-def reduced(reduction: Reduction, seen: Body, output: PlanTensor, axes: int) -> Reduce:
-    """Return the step that reduces the elements of windows, along the last dimensions, to one number per position."""
+def reduced(reduction: Reduction, seen: PlanTensor | Body, output: PlanTensor, axes: int) -> Reduce:
+    """Return the step that reduces a source along the last dimensions, which the output lacks."""
     numbers = replace(output, sizes=output.sizes + (1,) * axes, strides=output.strides + (0,) * axes)
     return Reduce("", reduction, seen, tuple(range(seen.rank - axes, seen.rank)), numbers)
 

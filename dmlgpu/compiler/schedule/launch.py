@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
@@ -71,10 +72,15 @@ class LaunchSizes:
 _SIZES = by_profile(cpu=LaunchSizes(4, 64, 8, 32), gpus=LaunchSizes(1, 256, 64, 64))
 
 
+def _in_workgroups(workgroup: int, total: int, target: Target, items: int = 1, strided: bool = False) -> Launch:
+    """Return one invocation per some items, in workgroups of a size, or the largest that the adapter has."""
+    workgroup = min(workgroup, target.max_workgroup_invocations)
+    return Launch(workgroup, items, fold(-(-total // (workgroup * items)), target), total, strided=strided)
+
+
 def map_launch(total: int, target: Target) -> Launch:
     """Return one invocation per few items: several adjacent ones on CPU adapters, one on GPUs."""
-    items, workgroup = _SIZES[target.profile].adjacent, min(256, target.max_workgroup_invocations)
-    return Launch(workgroup, items, fold(-(-total // (workgroup * items)), target), total)
+    return _in_workgroups(256, total, target, _SIZES[target.profile].adjacent)
 
 
 FULL_CARD = 1 << 18
@@ -83,33 +89,28 @@ FULL_CARD = 1 << 18
 
 def strided_launch(total: int, items: int, target: Target) -> Launch:
     """Return one invocation for several items, a workgroup apart."""
-    workgroup = min(256, target.max_workgroup_invocations)
-    return Launch(workgroup, items, fold(-(-total // (workgroup * items)), target), total, strided=True)
+    return _in_workgroups(256, total, target, items, strided=True)
 
 
 def item_launch(total: int, target: Target) -> Launch:
     """Return one invocation per item, on all adapters."""
-    workgroup = min(_SIZES[target.profile].item, target.max_workgroup_invocations)
-    return Launch(workgroup, 1, fold(-(-total // workgroup), target), total)
+    return _in_workgroups(_SIZES[target.profile].item, total, target)
 
 
 def loop_launch(total: int, target: Target) -> Launch:
     """Return one invocation per item for bodies with loops, in small workgroups on CPU adapters, which run a workgroup
     in lockstep."""
-    workgroup = _SIZES[target.profile].loop
-    return Launch(workgroup, 1, fold(-(-total // workgroup), target), total)
+    return _in_workgroups(_SIZES[target.profile].loop, total, target)
 
 
 def tile_launch(total: int, target: Target) -> Launch:
     """Return one invocation per item for bodies that use many registers."""
-    workgroup = _SIZES[target.profile].tile
-    return Launch(workgroup, 1, fold(-(-total // workgroup), target), total)
+    return _in_workgroups(_SIZES[target.profile].tile, total, target)
 
 
 def light_tile_launch(total: int, target: Target) -> Launch:
     """Return one invocation per item for tiles that use few registers, in workgroups as large as those of maps."""
-    workgroup = min(256, target.max_workgroup_invocations)
-    return Launch(workgroup, 1, fold(-(-total // workgroup), target), total)
+    return _in_workgroups(256, total, target)
 
 
 NARROWEST = 32
@@ -197,10 +198,7 @@ def choose_walk(output: PlanTensor, keeps_neighbors: bool = False, walked: Colle
     if output.unit_bits >= WORD_BITS:
         return _dense(output, walked=walked)
     nested = _nested(output)
-    units = 1
-    for size in output.sizes:
-        units *= size
-    if nested is None or nested.count > SPARSE * units:
+    if nested is None or nested.count > SPARSE * math.prod(output.sizes):
         return _dense(output, exchange=True)
     word, first = divmod(output.offset, WORD_BITS // output.unit_bits)
     return replace(nested, word=word, first=first, keeps_neighbors=keeps_neighbors)

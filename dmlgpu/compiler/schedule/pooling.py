@@ -8,9 +8,10 @@ from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import WORD_BITS
-from dmlgpu.compiler.plan import PlanTensor, Pool, Step, constants, element
+from dmlgpu.compiler.plan import Pool, Step, constants, element
 from dmlgpu.compiler.plan.windows import Windows
 from dmlgpu.compiler.rewrites.packing import UNIT, packs_tensor
+from dmlgpu.compiler.rewrites.sources import as_bits
 from dmlgpu.compiler.rewrites.windows import largest_places, taken_from_places
 from dmlgpu.compiler.schedule.launch import light_tile_launch, tile_launch
 from dmlgpu.compiler.schedule.registry import YES, Condition, Schedule, at_most, choose, only_if, register
@@ -29,8 +30,6 @@ the additional registers cost."""
 
 MAX_TAPS_ON_GPU = 64
 """Maximum size of a window that an invocation of a GPU reads as a whole."""
-
-_UNSIGNED = {8: DataType.UINT8, 16: DataType.UINT16, 32: DataType.UINT32}
 
 
 @plain_steps.register
@@ -74,14 +73,14 @@ def _by_places(step: Pool) -> tuple[Step, Step]:
 @schedule_step.register
 def _in_tiles(step: Pool, target: Target) -> ScheduledSteps:
     """Return a single kernel, which treats elements as unsigned integers. Plans keep only pools in tiles."""
-    windows, output = step.windows, _bits(step.output)
+    windows, output = step.windows, as_bits(step.output)
     is_light = _is_light(windows)
     if is_light:
         rows, columns = min(len(windows) - 1, 1), min(UNIT, windows[-1].positions)
     else:
         columns = tile_columns(windows[-1].positions, target)
         rows = tile_rows(windows, columns, target)
-    source, across = packed_patch(_bits(step.input), windows[-1], columns, target)
+    source, across = packed_patch(as_bits(step.input), windows[-1], columns, target)
     looped = windows[: -2 if rows else -1]
     values = constants(
         looped=looped,
@@ -124,7 +123,3 @@ def _is_light(windows: Windows) -> bool:
     """Return whether windows are small and disjoint."""
     share_none = all(axis.stride >= axis.reach for axis in windows)
     return share_none and math.prod(axis.size for axis in windows) <= FEW_PLACES
-
-
-def _bits(tensor: PlanTensor) -> PlanTensor:
-    return replace(tensor, data_type=_UNSIGNED[tensor.data_type.bits])

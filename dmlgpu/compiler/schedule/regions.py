@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import NotSupported
@@ -14,7 +14,6 @@ from dmlgpu.compiler.plan import (
     Loop,
     Map,
     PlanTensor,
-    Reduce,
     Reduction,
     RegionAxis,
     RegionGradient,
@@ -23,6 +22,7 @@ from dmlgpu.compiler.plan import (
     constants,
     element,
 )
+from dmlgpu.compiler.rewrites.windows import reduced
 from dmlgpu.compiler.schedule.registry import by_profile
 from dmlgpu.compiler.schedule.scheduling import schedule_in_parts, schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
@@ -193,9 +193,7 @@ class _Gradients:
 
     def sum(self, source: PlanTensor, output: PlanTensor) -> None:
         """Add the sum over a tensor's dimensions that the output lacks."""
-        axes = tuple(range(output.rank, source.rank))
-        results = replace(output, sizes=output.sizes + (1,) * len(axes), strides=output.strides + (0,) * len(axes))
-        self.steps += schedule_step(Reduce("", SUM, source, axes, results), self.target)
+        self.steps += schedule_step(reduced(SUM, source, output, source.rank - output.rank), self.target)
 
     @functools.cached_property
     def winner(self) -> dict[str, Source]:

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dmlgpu.catalog.tensor_desc import WORD_BITS
-from dmlgpu.compiler.plan import Apply, Body, Element, PlanTensor, Source, View, row_sizes
-from dmlgpu.compiler.rewrites.sources import is_elementwise, leaves, rewrite
+from dmlgpu.compiler.plan import Apply, Body, PlanTensor, View, row_sizes
+from dmlgpu.compiler.rewrites.sources import is_elementwise, leaves, split
 from dmlgpu.compiler.schedule.launch import choose_walk, loop_launch
 from dmlgpu.compiler.schedule.registry import Condition, no, only_if
 from dmlgpu.compiler.schedule.steps.maps import ScheduledRuns
@@ -71,7 +71,9 @@ def schedule_runs(label: str, body: Body, output: PlanTensor, target: Target) ->
     if axis is None or parts is None:
         return no("no run of {} units in the loops that the driver runs to their end", SHORTEST_RUN)
     read, saved = len(set(leaves(body))), len(fixed_leaves(body, [axis]))
-    body, output, axis = (body, output, axis) if parts == 1 else _split(body, output, axis, parts)
+    if parts > 1:
+        length = output.sizes[axis] // parts
+        body, output, axis = split(body, axis, length), split(output, axis, length), axis + 1
     walk = choose_walk(replace(output, sizes=row_sizes(output.sizes, (axis,))))
     shared = f"{saved} of {read} tensors are the same along {output.sizes[axis]} units: read once"
     reason = f"on a CPU adapter, {shared if read else 'an invocation writes whole runs and reads no tensor'}"
@@ -96,27 +98,3 @@ def _divisor(units: int, count: int, longest: int) -> int:
     small = [divisor for divisor in range(1, math.isqrt(units) + 1) if units % divisor == 0]
     divisors = [divisor for divisor in (*small, *(units // divisor for divisor in small)) if divisor <= max_parts]
     return min((divisor for divisor in divisors if divisor >= min_parts), default=max(divisors))
-
-
-def _split(body: Body, output: PlanTensor, axis: int, parts: int) -> tuple[Body, PlanTensor, int]:
-    """Split the run's dimension in two: the index of a part, and the index within it; also return the latter
-    dimension."""
-    length = output.sizes[axis] // parts
-
-    def split_sizes(sizes: tuple[int, ...]) -> tuple[int, ...]:
-        return (*sizes[:axis], parts, length, *sizes[axis + 1 :])
-
-    def split_tensor(tensor: PlanTensor) -> PlanTensor:
-        stride = tensor.strides[axis]
-        strides = (*tensor.strides[:axis], stride * length, stride, *tensor.strides[axis + 1 :])
-        return replace(tensor, sizes=split_sizes(tensor.sizes), strides=strides)
-
-    def split(source: Source) -> Source:
-        if isinstance(source, PlanTensor):
-            return split_tensor(source)
-        sizes = split_sizes(source.sizes)
-        if isinstance(source, Element):  # an identity, since all other bodies keep their coordinates
-            return replace(source, sizes=sizes, follows=(tuple(range(len(sizes))),))
-        return replace(source, sizes=sizes)
-
-    return rewrite(body, split), split_tensor(output), axis + 1

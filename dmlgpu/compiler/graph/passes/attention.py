@@ -14,7 +14,6 @@ from dmlgpu.compiler.plan import (
     Map,
     PlanTensor,
     RegisterValue,
-    Role,
     Rows,
     Sizes,
     Source,
@@ -41,7 +40,7 @@ def _fuse(rewriting: Rewriting, index: int, weighted: Contract) -> None:
     weights = weighted.product.a
     if not isinstance(weights, PlanTensor) or not _is_plain(weighted):
         return
-    place = _only_producer(rewriting, index, weights)
+    place = rewriting.only_producer(index, memory_of(weights))
     rows = None if place is None else rewriting.step(place)
     if place is None or not isinstance(rows, Rows) or not _is_softmax(rows) or not _is_whole(weights, rows.output):
         return
@@ -58,17 +57,9 @@ def _fuse(rewriting: Rewriting, index: int, weighted: Contract) -> None:
     rewriting.note(weighted.label, f"with {scores.label} and {rows.label}: scores are never stored")
 
 
-def _only_producer(rewriting: Rewriting, reader: int, tensor: PlanTensor) -> int | None:
-    """Return the step that computes a tensor, if a single step reads it."""
-    memory = memory_of(tensor)
-    if memory[0] is not Role.TEMPORARY or rewriting.readers(memory) != {reader}:
-        return None
-    return rewriting.producer(memory)
-
-
 def _scores(rewriting: Rewriting, reader: int, tensor: PlanTensor) -> tuple[Contract, tuple[int, ...]] | None:
     """Return the product that computes the scores, scaled and masked, and the steps that it replaces."""
-    place = _only_producer(rewriting, reader, tensor)
+    place = rewriting.only_producer(reader, memory_of(tensor))
     if place is None:
         return None
     producer = rewriting.step(place)
@@ -77,7 +68,7 @@ def _scores(rewriting: Rewriting, reader: int, tensor: PlanTensor) -> tuple[Cont
     if not isinstance(producer, Map):
         return None
     for leaf in element_wise_leaves(producer.body):
-        before = _only_producer(rewriting, place, leaf)
+        before = rewriting.only_producer(place, memory_of(leaf))
         product = None if before is None else rewriting.step(before)
         if before is None or not isinstance(product, Contract):
             continue
@@ -115,38 +106,23 @@ def _attention(weighted: Contract, scores: Contract) -> Attend | None:
     batch = (1, *query.batch)[-2:]
     lead = len(query.batch)
     rows, keys, head = *query.rows, *query.columns, *query.inner
-    score = _with_heads(scores.epilogue, batch, (rows, keys), lead)
-    assert isinstance(score, Body)
+    score = _matrices(scores.epilogue, (*batch, 1, rows, keys), lead, 3, 4)
+    output = _matrices(weighted.output, (*batch, 1, rows, *value.columns), lead, 3, 4)
+    assert isinstance(score, Body) and isinstance(output, PlanTensor)
     return Attend(
         weighted.label,
-        _with_heads(scores.product.a, batch, (rows, head), lead),
-        _of_keys(scores.product.b, (*batch, keys, head), lead, turned=True),
-        _of_keys(weighted.product.b, (*batch, keys, *value.columns), lead, turned=False),
+        _matrices(scores.product.a, (*batch, 1, rows, head), lead, 3, 4),
+        _matrices(scores.product.b, (*batch, keys, head), lead, 3, 2),
+        _matrices(weighted.product.b, (*batch, keys, *value.columns), lead, 2, 3),
         score,
         None,
-        _tensor(_with_heads(weighted.output, batch, (rows, *value.columns), lead)),
+        output,
     )
 
 
-def _with_heads(source: Source, batch: Sizes, matrix: Sizes, lead: int) -> Source:
-    """Return matrices over {batch, shared heads, 1, rows, columns}."""
-    sizes = (*batch, 1, *matrix)
-    columns = (*range(2 - lead, 2), 3, 4)
-    return reindex(source, sizes, _picking(columns, 5))
-
-
-def _of_keys(source: Source, sizes: Sizes, lead: int, *, turned: bool) -> Source:
-    """Return matrices over {batch, shared heads, keys, head}."""
-    columns = (*range(2 - lead, 2), *((3, 2) if turned else (2, 3)))
-    return reindex(source, sizes, _picking(columns, 4))
-
-
-def _picking(columns: Sizes, rank: int) -> Affine:
-    """Return the affine map from a space to a tensor whose dimensions are a subsequence of the space's."""
-    steps = tuple(tuple(int(dimension == column) for dimension in range(rank)) for column in columns)
-    return Affine((0,) * len(columns), steps)
-
-
-def _tensor(source: Source) -> PlanTensor:
-    assert isinstance(source, PlanTensor)
-    return source
+def _matrices(source: Source, sizes: Sizes, lead: int, rows: int, columns: int) -> Source:
+    """Return matrices with ``lead`` dimensions of batches over a space of two, whose dimensions ``rows`` and
+    ``columns`` are theirs."""
+    picked = (*range(2 - lead, 2), rows, columns)
+    steps = tuple(tuple(int(dimension == column) for dimension in range(len(sizes))) for column in picked)
+    return reindex(source, sizes, Affine((0,) * len(picked), steps))

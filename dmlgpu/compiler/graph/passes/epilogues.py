@@ -17,7 +17,6 @@ from dmlgpu.compiler.plan import (
     PlanTensor,
     Reduce,
     RegisterValue,
-    Role,
     Rows,
     Source,
     Step,
@@ -51,14 +50,11 @@ def _fuse_into_producer(rewriting: Rewriting, index: int, step: Map) -> None:
     if not is_fusable(step.body):
         return
     for leaf in element_wise_leaves(step.body):
-        memory = memory_of(leaf)
-        if leaf.binding.role is not Role.TEMPORARY or rewriting.readers(memory) != {index}:
+        producer = rewriting.only_producer(index, memory_of(leaf))
+        writer = None if producer is None else rewriting.step(producer)
+        if producer is None or not isinstance(writer, Contract | Convolve | Rows | Reduce):
             continue
-        producer = rewriting.producer(memory)
-        if producer is None or producer >= index:
-            continue
-        writer = rewriting.step(producer)
-        if not isinstance(writer, Contract | Convolve | Rows | Reduce) or not _takes_epilogue(writer):
+        if not _takes_epilogue(writer):
             continue
         fused = with_epilogue(writer, step, leaf)
         if fused is not None and rewriting.fits(fused):
@@ -74,9 +70,8 @@ def _fuse_inside_border(rewriting: Rewriting, index: int, step: Map) -> None:
     leaf, border = inputs.get("input"), inputs.get("border")
     if step.body.file != SURROUNDED or not isinstance(leaf, PlanTensor) or not isinstance(border, Body):
         return
-    producer = rewriting.producer(memory_of(leaf)) if leaf.binding.role is Role.TEMPORARY else None
-    is_read_elsewhere = rewriting.readers(memory_of(leaf)) != {index}
-    if producer is None or is_read_elsewhere or any(stride != 1 for stride in values["step"]):
+    producer = rewriting.only_producer(index, memory_of(leaf))
+    if producer is None or any(stride != 1 for stride in values["step"]):
         return
     writer = rewriting.step(producer)
     if not isinstance(writer, Contract | Convolve | Rows) or border.children:

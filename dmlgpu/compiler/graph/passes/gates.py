@@ -15,7 +15,6 @@ from dmlgpu.compiler.plan import (
     PairedContract,
     PlanTensor,
     RegisterValue,
-    Role,
     Source,
     View,
 )
@@ -29,8 +28,8 @@ def fuse_gates(rewriting: Rewriting) -> None:
     for index, step in rewriting.indexed():
         if isinstance(step, Map) and is_fusable(step.body) and not is_costly(step.body) and not step.keeps_neighbors:
             for memory in dict.fromkeys(memory_of(leaf) for leaf in element_wise_leaves(step.body)):
-                producer = rewriting.producer(memory)
-                if memory[0] is not Role.TEMPORARY or producer is None or rewriting.readers(memory) != {index}:
+                producer = rewriting.only_producer(index, memory)
+                if producer is None:
                     continue
                 writer = rewriting.step(producer)
                 fused = _paired(writer, step) if isinstance(writer, Contract) and pairs(writer) else None

@@ -191,6 +191,13 @@ class Rewriting:
         settled = all(last < index for tensor in read(self.step(index)) for last in self._writers[memory_of(tensor)])
         return index if settled else None
 
+    def only_producer(self, reader: int, memory: Memory) -> int | None:
+        """Return the index of the step before ``reader`` that writes a temporary resource, if nothing else reads it."""
+        if memory[0] is not Role.TEMPORARY or self.readers(memory) != {reader}:
+            return None
+        producer = self.producer(memory)
+        return producer if producer is not None and producer < reader else None
+
     def drop(self, index: int, where: str) -> None:
         """Remove a step that is computed elsewhere, unless its output is still used."""
         step = self.step(index)
