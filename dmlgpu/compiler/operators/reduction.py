@@ -111,12 +111,8 @@ _FLOATS: Mapping[ReduceFunction, Reduction] = {
 }
 
 _INTEGERS: Mapping[ReduceFunction, str] = {
-    ReduceFunction.L1: "reduction/reduce_l1",
-    ReduceFunction.MAX: "reduction/reduce_max",
-    ReduceFunction.MIN: "reduction/reduce_min",
-    ReduceFunction.MULTIPLY: "reduction/reduce_multiply",
-    ReduceFunction.SUM: "reduction/reduce_sum",
-    ReduceFunction.SUM_SQUARE: "reduction/reduce_sum_square",
+    ReduceFunction[name.upper()]: f"reduction/reduce_{name}"
+    for name in ("l1", "max", "min", "multiply", "sum", "sum_square")
 }
 
 

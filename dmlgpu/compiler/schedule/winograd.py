@@ -28,6 +28,7 @@ from fractions import Fraction
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.plan import Body, Contract, Convolution, PlanTensor, Product, Sizes, Space, constants, element
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_tensor, packs_tensor
+from dmlgpu.compiler.rewrites.sources import permuted
 from dmlgpu.compiler.schedule.gemm_choice import Shape, expected_cost
 from dmlgpu.compiler.schedule.registry import Condition, at_least, at_most, no
 from dmlgpu.compiler.schedule.scheduling import schedule_step
@@ -267,10 +268,7 @@ def _is_turned(target: Target, batch: int, outputs: int, count: int, channels: i
 
 def _turned(matrices: PlanTensor) -> PlanTensor:
     """Return a tensor of transposed matrices."""
-    first, second, rows, columns = range(4)
-    order = (first, second, columns, rows)
-    sizes, strides = (tuple(values[axis] for axis in order) for values in (matrices.sizes, matrices.strides))
-    return replace(matrices, sizes=sizes, strides=strides)
+    return permuted(matrices, (0, 1, 3, 2))
 
 
 def _results(sides: _Sides, results: PlanTensor, epilogue: Body, output: PlanTensor, target: Target) -> ScheduledSteps:

@@ -39,19 +39,6 @@ class Scalar(enum.StrEnum):
         return self.value.endswith("words")
 
 
-_NARROW = {
-    DataType.FLOAT32: Scalar.F32,
-    DataType.FLOAT16: Scalar.F32,
-    DataType.INT32: Scalar.I32,
-    DataType.INT16: Scalar.I32,
-    DataType.INT8: Scalar.I32,
-    DataType.INT4: Scalar.I32,
-    DataType.UINT32: Scalar.U32,
-    DataType.UINT16: Scalar.U32,
-    DataType.UINT8: Scalar.U32,
-    DataType.UINT4: Scalar.U32,
-}
-
 _WIDE = {
     DataType.INT64: (Scalar.I64, Scalar.I64_WORDS, "shader-int64"),
     DataType.UINT64: (Scalar.U64, Scalar.U64_WORDS, "shader-int64"),
@@ -72,8 +59,8 @@ def scalar_of(data_type: DataType, target: Target, portable: bool) -> Scalar:
     """
     if data_type is DataType.FLOAT16 and target.has("shader-f16") and not portable:
         return Scalar(use("f16"))
-    if data_type in _NARROW:
-        return _NARROW[data_type]
+    if data_type.bits <= 32:
+        return Scalar.F32 if data_type.is_float else Scalar.I32 if data_type.is_signed else Scalar.U32
     native, pair, feature = _WIDE[data_type]
     if portable:
         return pair

@@ -53,16 +53,6 @@ EXTENSIONS = {"f16": "f16", "coop_mat16x16": "wgpu_cooperative_matrix"}
 """WGSL extensions that a text must enable, by the type that needs them."""
 
 
-_BETWEEN = {
-    (Scalar.I64, Scalar.I64_WORDS): "words_of_i64",
-    (Scalar.U64, Scalar.U64_WORDS): "words_of_u64",
-    (Scalar.F64, Scalar.F64_WORDS): "words_of_f64",
-    (Scalar.I64_WORDS, Scalar.I64): "i64_of_words",
-    (Scalar.U64_WORDS, Scalar.U64): "u64_of_words",
-    (Scalar.F64_WORDS, Scalar.F64): "f64_of_words",
-}
-
-
 @dataclass
 class BoundBuffer:
     """A buffer of a kernel, and the names by which templates access it.
@@ -327,7 +317,8 @@ class ShaderWriter:
                 "FLOAT64 arithmetic fused with a conversion needs the adapter feature shader-int64,"
                 f" which {self.target.name!r} lacks"
             )
-        return f"{use(_BETWEEN[own, requested])}({expression})"
+        function = f"words_of_{own}" if requested.is_words else f"{requested}_of_words"
+        return f"{use(function)}({expression})"
 
     # ---- regions of element-wise bodies
 

@@ -11,22 +11,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.compiler.graph.passes.rewriting import Rewriting, StepPass
 from dmlgpu.compiler.plan import Apply, Body, PlanTensor, Role, Source, View, apply, constants
 from dmlgpu.compiler.plan.parts import replace_parts
 from dmlgpu.compiler.rewrites.sources import rewrite
 
 NUMBER = "elementwise/number"
-
-_TYPES = frozenset(
-    {
-        *(DataType.FLOAT32, DataType.FLOAT16),
-        *(DataType.UINT32, DataType.UINT16, DataType.UINT8),
-        *(DataType.INT32, DataType.INT16, DataType.INT8),
-        *(DataType.UINT4, DataType.INT4),
-    }
-)
-"""Data types of WGSL, and those that it computes in a wider type."""
 
 
 def write_numbers(rewriting: Rewriting) -> None:
@@ -41,7 +32,7 @@ def write_numbers(rewriting: Rewriting) -> None:
         if not isinstance(source, PlanTensor) or source.binding.role is not Role.CONSTANT:
             return source
         repeats = all(size == 1 or stride == 0 for size, stride in zip(source.sizes, source.strides, strict=True))
-        if not repeats or source.view is not View.COMPUTE or source.data_type not in _TYPES:
+        if not repeats or source.view is not View.COMPUTE or source.data_type.bits > WORD_BITS:
             return source
         value = _value(source, data)
         if _is_subnormal(value, source.data_type):

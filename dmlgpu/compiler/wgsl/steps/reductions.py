@@ -20,12 +20,11 @@ from dmlgpu.compiler.wgsl.expressions import TypedValue
 from dmlgpu.compiler.wgsl.types import LANE_NAMES, Scalar, block_of, scalar_of, vector
 from dmlgpu.compiler.wgsl.writer import BodyOutput, ShaderWriter, special
 
-_CARRIED = {Scalar.I64: ("words_of_i64", "i64_of_words"), Scalar.U64: ("words_of_u64", "u64_of_words")}
-"""Conversions of accumulators to types of subgroup operations, and back, by type."""
-
 
 def _carried(element: DataType, writer: ShaderWriter, portable: bool) -> tuple[str, str]:
-    return _CARRIED.get(scalar_of(element, writer.target, portable), ("", ""))
+    """Return the conversions of accumulators to types of subgroup operations, and back; empty if they have one."""
+    kind = scalar_of(element, writer.target, portable)
+    return (f"words_of_{kind}", f"{kind}_of_words") if kind in (Scalar.I64, Scalar.U64) else ("", "")
 
 
 @special.register
