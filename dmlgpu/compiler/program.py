@@ -109,6 +109,7 @@ class RenderedKernel:
         parameters: sizes, strides, counts that the text reads by name (see ``wgsl.parameters``).
         copy: all that it does, where that is a copy; executors may copy instead.
         is_special: its parameters are constants, not read from a uniform.
+        varies: its sizes depend on some that other runs are known to change, such as a declared batch.
     """
 
     label: str
@@ -119,6 +120,7 @@ class RenderedKernel:
     parameters: tuple[int, ...] = ()
     copy: Copy | None = None
     is_special: bool = False
+    varies: bool = field(default=False, compare=False)
 
     @functools.cached_property
     def wgsl(self) -> str:

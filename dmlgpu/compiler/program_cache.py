@@ -206,6 +206,7 @@ def encode_program(program: Program) -> dict[str, Any]:
                 kernel.parameters,
                 None if kernel.copy is None else dataclasses.astuple(kernel.copy),
                 kernel.is_special,
+                kernel.varies,
             ]
             for kernel in some
         ]
@@ -229,7 +230,7 @@ def decode_program(record: dict[str, Any]) -> Program:
         return tuple([kernel(*values) for values in some])
 
     def kernel(*values: Any) -> RenderedKernel:
-        label, source, slots, grid, bindings, parameters, copy, is_special = values
+        label, source, slots, grid, bindings, parameters, copy, is_special, varies = values
         x, y, z = _numbers(grid)
         if not 0 <= source < len(sources):
             raise ValueError(f"no source {source}")
@@ -243,6 +244,7 @@ def decode_program(record: dict[str, Any]) -> Program:
             _numbers(parameters),
             None if copy is None else copied(*copy),
             _of(bool, is_special),
+            varies=_of(bool, varies),
         )
 
     def copied(*values: Any) -> Copy:

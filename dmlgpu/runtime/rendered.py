@@ -70,8 +70,9 @@ class RenderedBackend(Backend):
         return self.prepare(self.specializer.specialized(programs.of_network(network, target, disabled), network))
 
     def compile_sized(self, sized: SizedNetwork) -> Executable:
-        """Compile a network with known sizes to kernels that all sizes share. Raises as ``prepare``."""
-        return self.prepare(programs.of_sized(sized, self._compile_target.for_operators(False)))
+        """Compile a network that is given by its sizes. Raises as ``prepare``."""
+        program = programs.of_sized(sized, self._compile_target.for_operators(False))
+        return self.prepare(self.specializer.specialized(program))
 
     def prepare(self, program: Program) -> Executable:
         """Compile a rendered program.

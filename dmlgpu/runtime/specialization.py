@@ -1,9 +1,10 @@
 """Specialization: which kernels have tensor sizes as constants, and which are shared by all sizes.
 
 A kernel whose sizes are constants runs a few percent faster on CPUs; one that reads them from its parameters (see
-``compiler.wgsl.parameters``) is compiled once for all sizes. Under ``auto``, constants never cost a pipeline more: a
-source that one program uses with several sizes, or that was used with other sizes before, is shared, and so are all
-sources of a network from its second shape on. Shared kernels get constants once they have proved hot (``wgpu.tiers``).
+``compiler.wgsl.parameters``) is compiled once for all sizes. Under ``auto``, constants never cost a pipeline more. A
+source is shared if its sizes are known to vary (a model declares them as symbolic, or a network of the kind had
+others), if one program uses it with several sizes, or if it was used with other sizes before. Shared kernels get
+constants once they have proved hot (``wgpu.tiers``).
 """
 
 from __future__ import annotations
@@ -66,11 +67,14 @@ class Specializer:
             program: As compiled. Kernels that run at initialization stay as they are.
             network: The network that it is compiled from; None for an operator.
         """
-        if self.policy is not Specialize.AUTO or (network is not None and self._is_other_shape(network)):
+        if self.policy is not Specialize.AUTO:
             return program
-        by_source: dict[KernelSource, set[tuple[int, ...]]] = {}
+        varying = {kernel.source for kernel in program.kernels if kernel.varies}
+        if network is not None and self._is_other_shape(network) and not varying:
+            return program
+        by_source: dict[KernelSource, set[tuple[int, ...]]] = {source: set() for source in varying}
         for kernel in program.kernels:
-            if kernel.parameters:
+            if kernel.parameters and kernel.source not in varying:
                 by_source.setdefault(kernel.source, set()).add(kernel.parameters)
         special = {source for source, parameters in by_source.items() if self._is_special(hash(source), parameters)}
         kernels = [kernel.with_constants if kernel.source in special else kernel for kernel in program.kernels]
@@ -84,9 +88,10 @@ class Specializer:
         return self._first_sizes.get_or_make(tuple(map(_kinds, descs)), lambda: sizes, lambda _: 1) != sizes
 
     def _is_special(self, source: int, parameters: set[tuple[int, ...]]) -> bool:
-        """Return whether these are the first and only parameters seen for a source; remember the first ones."""
+        """Return whether these are the first and only parameters seen for a source; remember the first ones, or that
+        there were several."""
         own = next(iter(parameters)) if len(parameters) == 1 else ()
-        return own != () and self._first_parameters.get_or_make(source, lambda: own, lambda _: 1) == own
+        return self._first_parameters.get_or_make(source, lambda: own, lambda _: 1) == own != ()
 
 
 def _kinds(desc: OperatorDesc) -> Hashable:

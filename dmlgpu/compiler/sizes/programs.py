@@ -14,7 +14,7 @@ from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.schedule.memory import Use
 from dmlgpu.compiler.schedule.scheduling import check_count, copy_of_owned, memory_layout
 from dmlgpu.compiler.sizes.steps import Abstract, Group, KnownSteps, StepRecordings, abstract
-from dmlgpu.compiler.sizes.symbols import Recording
+from dmlgpu.compiler.sizes.symbols import Recording, Symbol
 from dmlgpu.compiler.target import Target
 
 _TARGETS: Final = CacheLimits(entries=8, size=8)
@@ -49,14 +49,15 @@ class PlannedNetwork:
             for index, desc in enumerate(network.inputs)
             if desc is not None and desc.owned_by_dml
         }
-        self._steps: list[tuple[Abstract, bool]] = []
+        self._steps: list[tuple[Abstract, bool, bool]] = []
         numbers: list[list[Any]] = []
         keys: dict[Hashable, Hashable] = {}  # equal ones are one, which is compared by identity
         for is_initial, steps_of_plan in ((True, plan.initialization), (False, plan.steps)):
             for step in steps_of_plan:
                 each, own = abstract(step)
                 each.key = keys.setdefault(each.key, each.key)
-                self._steps.append((each, is_initial))
+                varies = any(isinstance(number, Symbol) for number in own)
+                self._steps.append((each, is_initial, varies))
                 numbers.append(own)
         self._replay = recording.replay(numbers)
         self._operator, self._constants = plan.operator, network.bound_constants
@@ -74,9 +75,9 @@ class PlannedNetwork:
         executed: list[Group] = []
         initial: list[Group] = []
         known: KnownSteps = {}
-        for (step, is_initial), own in zip(self._steps, numbers, strict=True):
+        for (step, is_initial, varies), own in zip(self._steps, numbers, strict=True):
             groups = self._recorded.groups(step, is_initial, own, known)
-            executed += groups[0]
+            executed += [group._replace(varies=varies) for group in groups[0]]
             initial += groups[1]
         return self._assembled(executed, initial)
 

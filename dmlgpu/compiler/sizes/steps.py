@@ -278,10 +278,12 @@ class Group(NamedTuple):
     Attributes:
         kernels: With the resource of each slot.
         bound: The resources that they bind, and up to which byte.
+        varies: Whether numbers of the step depend on symbols.
     """
 
     kernels: list[tuple[RenderedKernel, list[int | Allocation]]]
     bound: list[tuple[Role, int | Allocation, int]]
+    varies: bool = False
 
     def placed(self, memory: MemoryLayout, owned: Mapping[Any, Allocation], operator: str) -> Iterator[RenderedKernel]:
         """Yield the kernels with their allocations where a layout has them.
@@ -302,7 +304,8 @@ class Group(NamedTuple):
                     slots.append(Slot(role, 0, arena.offsets[index] + slot.offset, slot.size, slot.is_continued))
                 else:
                     slots.append(Slot(role, index, slot.offset, slot.size, slot.is_continued))
-            yield replace(kernel, label=f"{operator} {kernel.label}", slots=tuple(slots))
+            label = f"{operator} {kernel.label}"
+            yield replace(kernel, label=label, slots=tuple(slots), varies=self.varies)
 
 
 KnownSteps: TypeAlias = "dict[Hashable, tuple[int, list[tuple[ScheduledEntry, UnboundGroup]]]]"

@@ -1,11 +1,11 @@
 """Runs of a graph for inputs that differ in sizes alone: it is translated once on symbols, other sizes follow.
 
-The first input shapes of a kind (the same ranks and types) are translated as they are. From the second shapes on, the
-sizes in which they differ are symbols (``compiler.sizes``): a ``StageRecording`` has the graph of a run with
-expressions for sizes, and guards that say for which sizes it is right. For other input shapes of the kind, the
-expressions are evaluated; the stage equals that of a translation. If the host reads elements, the integers among them
-are symbols of the stages that follow, such as the number of boxes that were found. On devices whose kernels never have
-sizes in their source, these and the sizes that the model declares as symbolic are symbols from the start.
+The sizes that a model declares as symbolic are symbols (``compiler.sizes``); if it declares none, the first input
+shapes of a kind (the same ranks and types) are translated as they are, and the sizes in which later ones differ are
+symbols. A ``StageRecording`` has the graph of a run with expressions for sizes, and guards that say for which sizes it
+is right. For other input shapes of the kind, the expressions are evaluated; the stage equals that of a translation. If
+the host reads elements, the integers among them are symbols of the stages that follow, such as the number of boxes that
+were found. On devices whose kernels always have sizes in their source, no size is a symbol from the start.
 """
 
 from __future__ import annotations

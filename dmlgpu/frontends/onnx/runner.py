@@ -69,9 +69,10 @@ class Runner:
         self._is_body, self._strict = is_body, strict
         self.stages: Cache[StageKey, RunStage] = Cache(CacheLimits(MAX_STAGES, STAGE_BYTES))
         self._bodies: Cache[Hashable, tuple[Runner, NodeProto]] = Cache(CacheLimits(MAX_BODIES, MAX_BODIES))
-        # If kernels never have constants, sharing them with all shapes costs the first shape little.
-        shares_all = device._state.backend.specializer.policy is Specialize.NEVER
-        shapes = graph.shapes if shares_all else ()
+        # A model that declares sizes as symbolic will meet others: the first run compiles kernels that these share.
+        policy = device._state.backend.specializer.policy
+        varies = any(not isinstance(size, int) for shape in graph.shapes for size in shape or (None,))
+        shapes = graph.shapes if policy is Specialize.NEVER or (policy is Specialize.AUTO and varies) else ()
         self.recorded: RecordedRuns | None = RecordedRuns(_weakly(self.translate), shapes or None)
         self.last_stages: tuple[RunStage, ...] = ()
 
