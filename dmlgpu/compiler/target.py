@@ -263,6 +263,8 @@ class Policies:
             (``runtime.wgpu.checks``).
         preserves_padding: Whether operators may only change the elements of their outputs.
         specialized: Whether kernels have sizes in their source; if False, sizes are parameters (``wgsl.parameters``).
+        varying: Whether sizes are known to vary: kernels that many sizes share are preferred to those that are a
+            little faster for some.
     """
 
     deterministic: bool = False
@@ -270,6 +272,7 @@ class Policies:
     checked: bool = True
     preserves_padding: bool = False
     specialized: bool = True
+    varying: bool = False
 
 
 @dataclass(frozen=True)
@@ -309,6 +312,12 @@ class Target(Facts):
         return replace(self, overrides=replace(self.overrides, **overrides))
 
     @property
+    def moves_pairs(self) -> bool:
+        """Whether kernels access eight elements at once if sizes allow it. Kernels of sizes that vary access at most
+        four, so that multiples of eight share the kernels of others."""
+        return self.moves_doubles and not self.policies.varying
+
+    @property
     def keeps_digits(self) -> bool:
         """Return whether schedules that trade accuracy for speed are excluded."""
         return self.policies.precise or self.policies.deterministic
@@ -327,6 +336,11 @@ class Target(Facts):
     def general(self) -> Target:
         """Return the target for kernels that read sizes from their parameters."""
         return self.with_policies(specialized=False)
+
+    @functools.cached_property
+    def varying(self) -> Target:
+        """Return the target for kernels of a network whose sizes vary."""
+        return self.with_policies(specialized=False, varying=True)
 
     @functools.cached_property
     def exact(self) -> Target:

@@ -64,8 +64,8 @@ class Device(DmlObject):
             environment variable DMLGPU_MEMORY_BUDGET (bytes), else half of the host's memory.
         disabled_features: Adapter features not to use, by their WebGPU names (``"shader-int64"``).
         specialize: When to compile kernels for the sizes of their tensors: ``"always"``; ``"never"``, all sizes share
-            kernels that read sizes from parameters; or ``"auto"``, if it costs no pipeline more, and in the background
-            for work that has proved hot.
+            kernels that read sizes from parameters; or ``"auto"``, unless sizes are known to vary or it costs one
+            pipeline more, and in the background for work that has proved hot.
             Both kinds of kernels agree within the operator's tolerance, but not always in every bit, so ``"auto"`` is
             ``"always"`` on a deterministic device. None takes the environment variable DMLGPU_SPECIALIZE, else
             ``"auto"``.

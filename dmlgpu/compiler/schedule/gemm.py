@@ -46,7 +46,7 @@ from dmlgpu.compiler.rewrites.packing import UNIT, in_pairs, running_dimension
 from dmlgpu.compiler.rewrites.sources import MERGE, AnySource, cast, is_plain, leaves, permuted, rewrite
 from dmlgpu.compiler.schedule import gemm_choice
 from dmlgpu.compiler.schedule.cooperative import cooperative_steps, fits_matrix_units
-from dmlgpu.compiler.schedule.gemm_choice import CHUNK, SPLIT, TILED, ProductChoice, Shape, ShapeProblem
+from dmlgpu.compiler.schedule.gemm_choice import CHUNK, FEW_ROWS, SPLIT, TILED, ProductChoice, Shape, ShapeProblem
 from dmlgpu.compiler.schedule.launch import Launch, choose_walk, fold, loop_launch
 from dmlgpu.compiler.schedule.operands import (
     ProductOperands,
@@ -159,10 +159,27 @@ def multiplies_integers(step: Contract, target: Target) -> bool:
     return name == ProductSchedule.PACKED or bool(of_few_rows)
 
 
+def _reads_single(product: Product, shape: Shape, target: Target) -> bool:
+    """Return whether a product of sizes that vary has so few activations that its kernel reads single elements, as all
+    sizes allow. Few rows wait for memory, and read units."""
+    if not target.policies.varying or target.vectorizes_loads or shape.rows <= FEW_ROWS:
+        return False
+    activations = [
+        size
+        for size, owned in ((shape.rows, product.a_owned), (shape.columns, product.b_owned or product.integers_owned))
+        if not owned
+    ]
+    return all(size <= gemm_choice.FEW for size in activations) and shape.work <= gemm_choice.SPARED
+
+
 def _shape(product: Product, target: Target) -> Shape:
+    packed = packed_operands(product)
+    element = element_bytes(product.b)
+    plain = Shape.of(product.space, element=element)
+    if packed is None and _reads_single(product, plain, target):
+        return replace(plain, single=True)
     columns = window_of(product, target)
     taps = columns.window.axis.size if columns and columns.window else 0
-    packed = packed_operands(product)
     return Shape.of(
         product.space,
         along=packs_along(product),
@@ -170,7 +187,7 @@ def _shape(product: Product, target: Target) -> Shape:
         packs=packed is not None,
         block=packed.block if packed else 0,
         streams=streams(product),
-        element=element_bytes(product.b),
+        element=element,
     )
 
 
@@ -331,7 +348,7 @@ class _ProductPlanner:
             launch = loop_launch(walk.items(output), target)
             return ScheduledSteps((ScheduledMap(label, launch, output, body, walk, reason=choice.reason),))
         apart = self._apart(b, output)
-        if apart == 1:
+        if apart == 1 and not choice.shape.single:
             epilogue, output = pack_output(epilogue, output)
         if self._takes_pairs:
             output = in_pairs(output)
@@ -436,7 +453,7 @@ class _ProductPlanner:
     def _takes_pairs(self) -> bool:
         """Return whether invocations have units of columns in pairs, and gain if two are read or written at once."""
         in_registers = self.choice.schedule is ProductSchedule.REGISTER
-        return in_registers and self.choice.tile.units % 2 == 0 and self.target.moves_doubles
+        return in_registers and self.choice.tile.units % 2 == 0 and self.target.moves_pairs
 
     def _steps(self, a: Operand, b: Operand, share: int, chunk: int) -> int:
         """Return the steps along the last inner dimension per iteration of the loop."""

@@ -63,6 +63,7 @@ class Shape:
         block: words of a block whose sum is scaled, of quantized operands; else 0.
         streams: whether columns can be read in units of four, either way, and sums have fours of steps.
         element: bytes of an element of the columns.
+        single: whether kernels read and write single elements, as all sizes allow.
     """
 
     batch: int
@@ -75,6 +76,7 @@ class Shape:
     streams: bool = False
     element: int = WORD
     block: int = 0
+    single: bool = False
 
     @classmethod
     def of(cls, space: Space, **more: Any) -> Shape:
@@ -173,19 +175,37 @@ def _chosen(target: Target, name: str, *fields: Any) -> ProductChoice:
 NEARLY_BEST = 1.1
 """Maximum ratio to the best tile's cost at which a compiled tile is reused: estimates are not more accurate."""
 
+SPARED = 1 << 23
+"""Multiplications whose time a run may lose so that shapes share a kernel: half a millisecond on two cores, which take
+half a second to compile another."""
+
+COMMON_TILES = ((16, 2), (32, 2), (32, 1), (8, 4))
+"""Rows and units of the tiles that most shapes share, if sizes vary; the one that drivers compile fastest is first."""
+
+FEW = 64
+"""Rows or columns of activations up to which single elements are read, if sizes vary."""
+
+
+def _tolerance(shape: Shape) -> float:
+    """Return the maximum ratio to the best tile's cost at which shapes share a tile."""
+    return max(NEARLY_BEST, 1 + SPARED / shape.work)
+
 
 def serves(choice: ProductChoice, target: Target, name: str, *fields: Any) -> bool:
     """Return whether a product may reuse the existing kernel of another shape: its tile must be about as good as the
     best one, or not much worse if there is little work."""
     best, shape = _chosen(target, name, *fields), Shape(*fields)
+    if choice.shape.single != shape.single:
+        return False
     if choice == best:
         return True
-    is_alike = (choice.schedule, choice.parts) == (ProductSchedule.REGISTER, best.parts)
+    is_split = choice.parts == best.parts or min(choice.parts, best.parts) > 1
+    is_alike = choice.schedule == best.schedule == ProductSchedule.REGISTER and is_split
+    is_alike = is_alike and choice.parts >= -(-shape.inner // longest(target))
     if name or not is_alike or best != _built_in(shape, target):
         return False
     costs = _register_costs(shape, target)
-    ratio = TOO_SLOW if shape.work <= MAX_SMALL else NEARLY_BEST
-    return choice.tile in costs and costs[choice.tile] <= ratio * min(costs.values())
+    return choice.tile in costs and costs[choice.tile] <= _tolerance(shape) * min(costs.values())
 
 
 @functools.lru_cache(maxsize=4096)  # of some numbers each
@@ -213,7 +233,7 @@ def _in_parts(
         needed = max(needed, -(-shape.inner // (CHUNK * tile.slices)))
     if name.endswith(SPLIT):
         return ProductChoice(schedule, tile, max(needed, _most_parts(shape), 2), shape, reason)
-    stays_whole = name or f"{tiled.full_name}{SPLIT}" in target.overrides.excluded
+    stays_whole = name or f"{tiled.full_name}{SPLIT}" in target.overrides.excluded or shape.single
     useful = 1 if stays_whole else _useful_parts(shape, schedule, tile, target)
     if needed > 1:
         reason += f"; the driver stops an invocation before it has summed {shape.inner:,} products"
@@ -442,9 +462,14 @@ _REGISTERS = by_profile(
 
 
 def _in_registers(problem: ShapeProblem) -> ProductTile:
-    """Return the tile with the lowest estimated time."""
+    """Return the tile with the lowest estimated time; if sizes vary, a common one that is not much slower."""
     costs = _register_costs(problem.shape, problem.target)
-    return min(costs, key=costs.__getitem__)
+    best = min(costs, key=costs.__getitem__)
+    if not problem.target.policies.varying:
+        return best
+    limit = _tolerance(problem.shape) * costs[best]
+    serving = {(tile.rows, tile.units): tile for tile, cost in costs.items() if cost <= limit}
+    return next((serving[size] for size in COMMON_TILES if size in serving), best)
 
 
 @functools.lru_cache(maxsize=256)  # a dozen tiles each

@@ -134,7 +134,11 @@ class ProductOperands:
     def _window(self) -> Operand | None:
         """Return the columns as windows that are read row by row, if they are windows, on CPU adapters, which would
         check each element separately."""
-        if self.choice.schedule is not ProductSchedule.REGISTER or self.target.vectorizes_loads:
+        if (
+            self.choice.schedule is not ProductSchedule.REGISTER
+            or self.target.vectorizes_loads
+            or self.choice.shape.single
+        ):
             return None
         return window_of(self.product, self.target)
 
@@ -150,6 +154,8 @@ class ProductOperands:
     def _operand(self, source: Source, own: Sizes, own_first: bool, owned: bool) -> Operand:
         """Return an operand in the fastest layout that the schedule can read, repacked if that pays off."""
         operand = Operand(source, OperandLayout.SINGLE, self.space.batch, own, own_first)
+        if self.choice.shape.single and not owned:
+            return operand
         if self.choice.schedule in (ProductSchedule.SHARED, ProductSchedule.STREAMED):
             operand = flat(operand)
         layouts = self._layouts(own_first)
@@ -199,8 +205,8 @@ class ProductOperands:
         """
         inner, batch = self.space.inner, _varying(operand)
         panels, width = self._panels(operand)
-        is_whole = operand.own == (width,) and is_plain(operand.source)
-        in_panels = panels > 1 or (owned and is_whole)  # kernels that run once are shared by one and several panels
+        # Kernels that run once are shared by one and several panels.
+        in_panels = panels > 1 or (owned and operand.own == (width,) and is_plain(operand.source))
         if in_panels:
             operand = _split(operand, width)
         laid = (*batch, panels, *inner, width)
@@ -236,7 +242,9 @@ class ProductOperands:
         split."""
         tile, count = self.choice.tile, math.prod(operand.own)
         width = tile.down * tile.rows if operand.own_first else tile.across * tile.units * UNIT
-        if len(operand.own) == 1 and count % width == 0 and width % UNIT == 0 and is_plain(operand.source):
+        owned = self.product.a_owned if operand.own_first else self.product.b_owned
+        is_fixed = owned or not (operand.own_first and self.target.policies.varying)
+        if is_fixed and len(operand.own) == 1 and count % width == 0 and width % UNIT == 0 and is_plain(operand.source):
             return count // width, width
         return 1, -(-count // UNIT) * UNIT
 

@@ -66,7 +66,7 @@ def panel_steps(problem: QuantizedProduct) -> ScheduledSteps:
     kernel = ScheduledPanels(
         "quantized panels",
         Launch(LANES, 1, fold(groups, target), groups),
-        in_pairs(output) if target.moves_doubles else output,
+        in_pairs(output) if target.moves_pairs else output,
         space,
         pack_source(step.product.a, last, UNIT),
         panels,
@@ -108,7 +108,7 @@ def _laid_out(columns: QuantizedColumns, lead: int, target: Target) -> tuple[Qua
         repeated = tuple(stride if size > 1 else 0 for size, stride in zip(distinct, packed, strict=False))
         seen = replace(room, sizes=(*sizes[:lead], *split[lead:]), strides=(*repeated, *packed[lead:]))
         tensor = pack_tensor(seen, seen.rank - 1, UNIT)
-        return in_pairs(tensor) if target.moves_doubles else tensor
+        return in_pairs(tensor) if target.moves_pairs else tensor
 
     integers = columns.in_words(lead + 1)
     words = PlanTensor(

@@ -14,7 +14,7 @@ from dmlgpu.compiler.rewrites.sources import is_elementwise, leaves, split
 from dmlgpu.compiler.schedule.launch import choose_walk, loop_launch
 from dmlgpu.compiler.schedule.registry import Condition, no, only_if
 from dmlgpu.compiler.schedule.steps.maps import ScheduledRuns
-from dmlgpu.compiler.sizes import computed, smallest
+from dmlgpu.compiler.sizes import computed, is_many, smallest
 from dmlgpu.compiler.target import Target
 
 SHORTEST_RUN = 16
@@ -71,7 +71,7 @@ def schedule_runs(label: str, body: Body, output: PlanTensor, target: Target) ->
     if axis is None or parts is None:
         return no("no run of {} units in the loops that the driver runs to their end", SHORTEST_RUN)
     read, saved = len(set(leaves(body))), len(fixed_leaves(body, [axis]))
-    if parts > 1:
+    if is_many(parts):
         length = output.sizes[axis] // parts
         body, output, axis = split(body, axis, length), split(output, axis, length), axis + 1
     walk = choose_walk(replace(output, sizes=row_sizes(output.sizes, (axis,))))

@@ -65,7 +65,7 @@ def tiles(
     last = output.rank - 1
     if tile[last] % UNIT == 0 and packs_tensor(output, last, UNIT) and packs_source(epilogue, last, UNIT):
         epilogue, output = pack_source(epilogue, last, UNIT), pack_tensor(output, last, UNIT)
-        if target.moves_doubles and tile[last] % (2 * UNIT) == 0:
+        if target.moves_pairs and tile[last] % (2 * UNIT) == 0:
             output = in_pairs(output)
     # A row of one tile shares the kernel of others; unrolled tiles would lose more than that gains.
     walk = _walk((*tile[:-2], rows or tile[-2], tile[-1]), output, first, walked=(last,) if rows else ())
@@ -103,15 +103,22 @@ def packed_patch(source: Source, axis: WindowAxis, tile: int, target: Target) ->
     if not packs:
         return source, Patch(axis, tile)
     units = pack_source(source, last, UNIT)
-    if target.moves_doubles and tile * axis.stride % (2 * UNIT) == 0:
+    if target.moves_pairs and tile * axis.stride % (2 * UNIT) == 0:
         units = in_pairs(units)
     return units, Patch(axis, tile, UNIT, is_paired(units))
 
 
+MIN_SHARED = 12
+"""Columns beyond which tiles of two units waste at most a third."""
+
+
 def tile_columns(positions: int, target: Target) -> int:
-    """Return the columns of a tile: one unit, or two on a CPU adapter if no tile is then less than half full."""
-    two = not target.needs_many_invocations and not 0 < positions % (2 * UNIT) <= UNIT
-    return 2 * UNIT if two else min(UNIT, positions)
+    """Return the columns of a tile: one unit, or two on a CPU adapter if no tile is then less than half full. Many
+    columns have two if sizes vary, so that their kernel is one."""
+    if target.needs_many_invocations:
+        return min(UNIT, positions)
+    is_shared = target.policies.varying and positions > MIN_SHARED
+    return 2 * UNIT if is_shared or not 0 < positions % (2 * UNIT) <= UNIT else min(UNIT, positions)
 
 
 def tile_rows(windows: Windows, columns: int, target: Target) -> int:

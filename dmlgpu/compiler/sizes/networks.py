@@ -69,6 +69,7 @@ class RecordedNetwork:
         """
         from dmlgpu.compiler.sizes.programs import PlannedNetwork  # noqa: PLC0415 - slow, and cached programs need none
 
+        target = target.varying
         with _lock:
             plans = self._plans.setdefault((target, frozenset(disabled)), [])
             for index, plan in enumerate(plans):

@@ -131,10 +131,11 @@ def test_one_recording_cuts_runs_of_all_sizes():
             assert replay([count, units]) == runs.output.sizes
 
 
-def test_runs_that_are_not_cut_are_recorded_apart():
+def test_runs_that_are_not_cut_share_the_recording_of_cut_ones():
+    """They are one part, since the kernel for many parts is right for one."""
     recording = Recording([24, 288])
     with recording.active():
-        find_runs(*added(recording.symbols, (1, 0)), CPU)
-        replay = recording.replay([])
-    assert [replay([24, units]) for units in (31, 97)] == [None, None]
-    assert replay([RUNS_IN_FLIGHT, 288]) is None
+        runs = find_runs(*added(recording.symbols, (1, 0)), CPU)
+        replay = recording.replay(runs.output.sizes)
+    assert [replay([24, units]) for units in (31, 97)] == [(24, 1, 31), (24, 1, 97)]
+    assert replay([RUNS_IN_FLIGHT, 288]) == (RUNS_IN_FLIGHT, 1, 288)

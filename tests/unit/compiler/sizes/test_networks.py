@@ -19,13 +19,15 @@ from dmlgpu.compiler.sizes.programs import PlannedNetwork, step_recordings
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.conformance.suites.graphs import GraphPair, GraphSuite
+from dmlgpu.runtime.device import Device
+from dmlgpu.tensors.graphs.graph import Graph
 from tests.kernel_sources import with_values
 
 SHAPES = [(2, 4, 6, 8), (4, 4, 6, 12), (2, 8, 10, 16), (5, 3, 7, 9), (2, 4, 6, 24)]
 FEATURES = frozenset({"shader-int64", "shader-f16", "immediates"})
 TARGETS = {
-    "cpu": Target("CPU", Profile.CPU, FEATURES).general,
-    "gpu": Target("GPU", Profile.DISCRETE, frozenset({"shader-f16"})).general,
+    "cpu": Target("CPU", Profile.CPU, FEATURES).varying,
+    "gpu": Target("GPU", Profile.DISCRETE, frozenset({"shader-f16"})).varying,
 }
 
 
@@ -133,6 +135,15 @@ def test_a_hundred_shapes_take_few_recordings(monkeypatch: pytest.MonkeyPatch) -
     del recordings[:]
     assert [compiler.program(each, target) for each in shapes[1:]] == programs[1:]
     assert not recordings
+
+
+@pytest.mark.parametrize(("varying", "stored"), [(True, "lanes"), (False, "unit")])
+def test_few_activations_of_sizes_that_vary_are_read_one_by_one(*, varying: bool, stored: str) -> None:
+    graph = Graph(Device("numpy"))
+    product = graph.input((48, 24)) @ graph.input((24, 20))  # multiples of four
+    target = TARGETS["cpu"].with_policies(varying=varying)
+    (kernel,) = compile_network(resolve(graph.desc([product])), target).program.kernels
+    assert f"schedules/gemm_keep_{stored}" in kernel.shaders
 
 
 @pytest.mark.usefixtures("exact")
