@@ -76,22 +76,22 @@ def shapes(count: int, adapter: str | None, limits: CacheLimits | None) -> Itera
 
 
 def small_caches(device: Device) -> tuple[Cache[Any, Any], ...]:
-    """Caches of thousands of small entries, each some KiB of the process: uniforms, and places of results."""
-    return device.backend.binder.uniforms, session_of(device)._written
+    """Caches of thousands of small entries, each some KiB of the process: uniforms, and work on some memory."""
+    return device.backend.binder.uniforms, session_of(device).recorded
 
 
 def calls(count: int, adapter: str | None, limits: CacheLimits | None) -> Iterator[bool]:
     """Call operators with ever larger tensors; says each time whether the caches are full."""
     device = Device(adapter)
     session = session_of(device)
-    caches = {"pipelines": device.pipeline_cache, "operators": session.compiled, "recordings": session.recorded}
+    caches = {"pipelines": device.pipeline_cache, "operators": session.calls, "recordings": session.recorded}
     for cache in (*caches.values(), *small_caches(device)) if limits else ():
         cache.limits = limits
     for number in range(count):
         x = np.ones((2 + number, 4), np.float32)
         result = ops.softmax(dmlgpu.Tensor(x, device=device)).numpy()
         assert np.allclose(result, 0.25), f"softmax of {x.shape} is wrong"
-        yield session.compiled.info.evictions > 0
+        yield session.calls.info.evictions > 0
     for name, cache in caches.items():
         print(name, cache.info)
 

@@ -87,8 +87,13 @@ class Executable(Protocol):
         """Record the total time of compilation; time that no other stage measured counts as planning."""
         return None  # nothing is compiled
 
-    def bind(self, resources: Resources) -> Sequence[Dispatch]:
-        """Return the work of one execution on these resources."""
+    def bind(self, resources: Resources, earlier: Sequence[Sequence[Dispatch]] = ()) -> Sequence[Dispatch]:
+        """Return the work of one execution on these resources.
+
+        Args:
+            resources: The resources.
+            earlier: Results of earlier calls; work that is the same on these resources may be reused.
+        """
 
     def bind_initialization(self, resources: Resources) -> Sequence[Dispatch]:
         """Return the work that fills ``resources.persistent`` from the owned tensors in ``resources.inputs``."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 import itertools
 import re
 import weakref
-from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any
 
 from dmlgpu.catalog.tensor_desc import TENSOR_ALIGNMENT, aligned
 from dmlgpu.common.errors import BindingError, NotSupported
@@ -29,16 +28,19 @@ Binding = Callable[[str, RenderedKernel, Any, Resources, bool], Dispatch | None]
 ``Program.immediates``. It returns None if there is no work."""
 
 
-_Bound: TypeAlias = tuple[Resources, Sequence[Dispatch | None]]
-"""The resources of an execution, and the dispatch of each kernel."""
-
 KERNEL_BYTES = 8192
 """Estimated bytes of a kernel without its pipeline: description, dispatches, bind groups. A text-direction model takes
 0.5 MiB of Python's memory per input shape, for 76 kernels."""
 
-_RECENT = 2
-"""Number of recent executions whose dispatches are reused: two, because training alternates between two copies of
-weights."""
+
+class BoundKernels(tuple[Dispatch, ...]):
+    """Dispatches of a program.
+
+    Attributes:
+        kernels: Resources and dispatch of each kernel; None if there is no work.
+    """
+
+    kernels: Sequence[tuple[Sequence[Range[Any] | None], Dispatch | None]]
 
 
 class RenderedBackend(Backend):
@@ -119,8 +121,6 @@ class ProgramExecutable(Executable):
         compiled = list(zip(kernels, pipelines, strict=True))
         self.memory = pipeline_size + sum(map(len, program.constants)) + KERNEL_BYTES * len(kernels)
         self._initialization, self._kernels = compiled[:count], compiled[count:]
-        self._kernel_resources = [frozenset(map(_changeable, kernel.slots)) for kernel in program.kernels]
-        self._recent: deque[_Bound] = deque(maxlen=_RECENT)
 
     @property
     def timings(self) -> Timings:
@@ -134,8 +134,9 @@ class ProgramExecutable(Executable):
         planning = max(seconds - timings.driver - timings.upload - rendering, 0.0)
         self._timings = replace(timings, planning=planning, rendering=rendering)
 
-    def bind(self, resources: Resources) -> Sequence[Dispatch]:
-        """Return the dispatches of one execution on these resources.
+    def bind(self, resources: Resources, earlier: Sequence[Sequence[Dispatch]] = ()) -> BoundKernels:
+        """Return the dispatches of one execution on these resources, reused from earlier results for kernels whose
+        bindings are unchanged.
 
         Raises:
             BindingError: If a resource that a kernel uses is missing or too small.
@@ -143,54 +144,27 @@ class ProgramExecutable(Executable):
                 adapter's limit; or when ranges that meet cannot be shared.
             ShaderError: If a kernel, rendered again for slots that share a binding, does not compile.
         """
-        return self._bound(self._kernels, resources, self._recent)
+        return self._bound(self._kernels, resources, earlier)
 
     def bind_initialization(self, resources: Resources) -> Sequence[Dispatch]:
         """Return the dispatches that fill the persistent resource. Raises as ``bind``."""
-        return self._bound(self._initialization, resources, deque(maxlen=0))
+        return self._bound(self._initialization, resources, ())
 
     def _bound(
-        self, kernels: Sequence[tuple[RenderedKernel, Any]], resources: Resources, recent: deque[_Bound]
-    ) -> Sequence[Dispatch]:
-        """Return the dispatches on resources, reused from a recent execution for kernels whose bindings are
-        unchanged."""
+        self, kernels: Sequence[tuple[RenderedKernel, Any]], resources: Resources, earlier: Sequence[Any]
+    ) -> BoundKernels:
         program = self.program
         resources = replace(resources, constants=self._constants) if self._constants else resources
-        candidates = [(_changes(resources, earlier), dispatches) for earlier, dispatches in recent]
-        bound: list[Dispatch | None] = []
+        bound = []
         for index, (kernel, pipeline) in enumerate(kernels):
-            for changed, dispatches in candidates:
-                if changed.isdisjoint(self._kernel_resources[index]):
-                    bound.append(dispatches[index])
-                    break
-            else:
-                bound.append(self._bind(program.operator, kernel, pipeline, resources, program.immediates))
-        if len(kernels) > 1:
-            recent.appendleft((resources, bound))
-        return tuple([dispatch for dispatch in bound if dispatch is not None])
-
-
-def _changes(resources: Resources, earlier: Resources) -> set[tuple[Role, int]]:
-    """Return the resources that differ from those of an earlier execution of the same program."""
-    changed = {
-        (role, index)
-        for role, pairs in (
-            (Role.INPUT, itertools.zip_longest(resources.inputs, earlier.inputs)),
-            (Role.OUTPUT, itertools.zip_longest(resources.outputs, earlier.outputs)),
-        )
-        for index, (current, previous) in enumerate(pairs)
-        if current != previous
-    }
-    if resources.temporary != earlier.temporary:
-        changed.add((Role.TEMPORARY, 0))
-    if resources.persistent != earlier.persistent:
-        changed.add((Role.PERSISTENT, 0))
-    return changed
-
-
-def _changeable(slot: Slot) -> tuple[Role, int]:
-    """Return the resource of a slot, by its name in ``_changes``."""
-    return slot.role, slot.index if slot.role in (Role.INPUT, Role.OUTPUT) else 0
+            ranges = [_resource(slot, resources) for slot in kernel.slots]
+            known = next((work.kernels[index] for work in earlier if work.kernels[index][0] == ranges), None)
+            bound.append(
+                known or (ranges, self._bind(program.operator, kernel, pipeline, resources, program.immediates))
+            )
+        result = BoundKernels([dispatch for _, dispatch in bound if dispatch is not None])
+        result.kernels = bound
+        return result
 
 
 def kernels_of(program: Program) -> tuple[RenderedKernel, ...]:

@@ -27,7 +27,8 @@ from dmlgpu.tensors.preparation import (
     short,
     signature,
 )
-from dmlgpu.tensors.session import EagerSession, Prepared, executed, session_of
+from dmlgpu.tensors.recorded_call import RecordedCall
+from dmlgpu.tensors.session import EagerSession, session_of
 from dmlgpu.tensors.strided import TensorBase, behind_binding
 from dmlgpu.tensors.types import as_array, as_number, is_number
 
@@ -47,6 +48,7 @@ class OperatorCall:
         device: where it runs.
         is_scalar: True if the output is a scalar, as all operands are.
         places: where the operands lie.
+        owners: object that keeps each of these places alive.
         layouts: by field of an input how it lies there, or a tuple of that.
         attributes: the other values.
         numbers: fields of inputs that are numbers.
@@ -69,6 +71,7 @@ class OperatorCall:
                     name = f"{short(field)}[0]" if is_list else short(field)
                     self._types[field] = as_array(caller, name, operand, None)[1]
         self.places: list[Any] = []
+        self.owners: list[Any] = []
         self.numbers: list[str] = []
         self.layouts: dict[str, Any] = {}
         for field in kind.input_fields:
@@ -81,6 +84,7 @@ class OperatorCall:
                 )
             elif value is None:
                 self.places.append(None)
+                self.owners.append(None)
                 self.layouts[field] = None
             else:
                 self.layouts[field] = self._operand(short(field), field, value)
@@ -159,7 +163,6 @@ class DeviceCall(OperatorCall):
         if first is not None and device is not None:
             check_device(caller, device, self.device)
         self.session: EagerSession = session_of(self.device)
-        self.owners: list[Any] = []  # of the operands' memory, until the operator is submitted
         super().__init__(caller, kind, values)
 
     def _tensor_of(self, array: Any) -> TensorBase:
@@ -196,14 +199,16 @@ class DeviceCall(OperatorCall):
         except Exception:  # the checks of operators name the expected attribute
             return None
 
-    def compile(self, key: Any, types: Mapping[str, Any], sizes: Mapping[str, Any], absent: Sequence[str]) -> Prepared:
+    def compile(
+        self, key: Any, types: Mapping[str, Any], sizes: Mapping[str, Any], absent: Sequence[str]
+    ) -> RecordedCall:
         """Compile the operator and cache it under the key."""
         desc = self.described(types, sizes, absent)
         try:
-            prepared = self.session.compile(self.device, desc)
+            recorded = self.session.compile(self.device, desc)
         except (InvalidDescription, NotSupported) as error:
             raise self.in_words(error) from cause_of(error)
-        return prepared if key is None else self.session.compiled.put(key, prepared, prepared.memory)
+        return recorded if key is None else self.session.calls.put(key, recorded, recorded.memory)
 
 
 def check_device(caller: str, device: Any, present: Any) -> None:
@@ -307,10 +312,10 @@ def call_op(  # noqa: PLR0912  each way that an operator can go
         buffer = session_of(first.device).pool.take(first.device, 0, label)
         return (TensorBase.result_class._packed(buffer, data_type, empty, boolean),)
     key = call.key(types, sizes, absent)
-    prepared = None if key is None else call.session.compiled.get(key)
-    if prepared is None:
+    recorded = None if key is None else call.session.calls.get(key)
+    if recorded is None:
         try:
-            prepared = call.compile(key, types, sizes, absent)
+            recorded = call.compile(key, types, sizes, absent)
         except InvalidArgument:
             if not has_float64(values):
                 raise
@@ -318,10 +323,7 @@ def call_op(  # noqa: PLR0912  each way that an operator can go
             results = call_op(kind, in_float32(label, values), **options)
             warn_of_float32(label)
             return results
-    buffers = call.session.execute(call.device, prepared, call.places, label)
-    log = executed.get()
-    if log is not None:
-        log.append((prepared, call.places, call.owners, buffers))
+    buffers = recorded.run(call.session, call.device, call.places, label, owners=call.owners)
     is_scalar, result_class = first is not None and call.is_scalar, TensorBase.result_class
     return tuple(
         [
@@ -330,7 +332,7 @@ def call_op(  # noqa: PLR0912  each way that an operator can go
             else result_class._packed(
                 buffer, desc.data_type, () if is_scalar else desc.sizes, boolean and desc.data_type in BOOLEAN_TYPES
             )
-            for buffer, desc in zip(buffers, prepared.outputs, strict=True)
+            for buffer, desc in zip(buffers, recorded.prepared.outputs, strict=True)
         ]
     )
 

@@ -19,7 +19,8 @@ from dmlgpu.runtime.executor import CustomShader, Range, ShaderBackend
 from dmlgpu.runtime.shader_source import ShaderBinding
 from dmlgpu.tensors.calls import Array, Operand
 from dmlgpu.tensors.memory import recorder
-from dmlgpu.tensors.session import refuse_repetition, session_of
+from dmlgpu.tensors.recorded_call import refuse_repetition
+from dmlgpu.tensors.session import session_of
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import TypeLike, as_data_type
 

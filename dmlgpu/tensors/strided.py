@@ -19,7 +19,7 @@ from dmlgpu.runtime.device import Device
 from dmlgpu.tensors import layout
 from dmlgpu.tensors.layout import Sizes
 from dmlgpu.tensors.memory import NodeMemory, TensorMemory, caller, check_readable, unrecorded
-from dmlgpu.tensors.session import refuse_repetition
+from dmlgpu.tensors.recorded_call import refuse_repetition
 from dmlgpu.tensors.types import TypeLike, as_data_type, elements_of
 
 _PEEK = 6, 2

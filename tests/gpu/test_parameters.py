@@ -150,7 +150,7 @@ def test_a_thousand_sizes_take_few_pipelines(fresh: GpuBackend, profile: Profile
         known = device.pipeline_cache.info.misses
     assert max(counts.values()) <= 24, counts  # 3 x 334 if each size had its own
     session = session_of(device)
-    for cache in (device.pipeline_cache, session.compiled, session.recorded):
+    for cache in (device.pipeline_cache, session.calls, session.recorded):
         assert cache.info.entries <= cache.limits.entries
         assert cache.info.size <= cache.limits.size
     device.remove()

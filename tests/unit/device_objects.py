@@ -39,7 +39,7 @@ class BookkeepingExecutable:
     def __init__(self, temporary_size: int, persistent_size: int):
         self.temporary_size, self.persistent_size = temporary_size, persistent_size
 
-    def bind(self, resources: Resources) -> Sequence[Any]:
+    def bind(self, resources: Resources, earlier: Sequence[Sequence[Any]] = ()) -> Sequence[Any]:
         return [("run", resources)]
 
     def bind_initialization(self, resources: Resources) -> Sequence[Any]:

@@ -12,11 +12,12 @@ from dmlgpu.frontends.generation.language_model import LanguageModel
 from dmlgpu.frontends.generation.memory import MemoryNeed
 from dmlgpu.frontends.generation.network import AFTER, BEST, COUNT, LOGITS, PAST, TOKENS, StepNetwork
 from dmlgpu.frontends.onnx.model import read as read_network
-from dmlgpu.frontends.onnx.replay import RunReplay
 from dmlgpu.frontends.onnx.segments import Weights
-from dmlgpu.frontends.onnx.session import Session
+from dmlgpu.frontends.onnx.session import Session, recorded_run
 from dmlgpu.ops import take
 from dmlgpu.runtime.device import Device
+from dmlgpu.tensors.recorded_call import RecordedCall, recording
+from dmlgpu.tensors.session import session_of
 from dmlgpu.tensors.tensor import Tensor
 
 SMALLEST_CHUNK = 16
@@ -93,7 +94,7 @@ class CachedDecoding:
         self._first = rest[0] if rest else None
         self._rows = 0
         self._after = self._ones = self._integers([0])
-        self._replay: RunReplay | None = None
+        self._recorded: RecordedCall | None = None
 
     @property
     def max_prompt(self) -> int:
@@ -108,20 +109,24 @@ class CachedDecoding:
         return list(prompt)
 
     def step(self, tokens: Tensor) -> Scores:
-        """Run the next tokens. From the second time on, the run is repeated without checks and allocations."""
+        """Run the next tokens. From the second time on, the run is repeated without checks."""
         inputs = {TOKENS: tokens, PAST: self._after, COUNT: self._ones}
-        if self._replay is not None:
-            outputs = self._replay.run(inputs)
+        if self._recorded is not None:
+            places = [(tensor.buffer.memory, 0) for tensor in inputs.values()]
+            session = session_of(self.device)
+            outputs = self._recorded.repeat(session, self.device, places, "graph", is_followed=True)
         else:
-            outputs = self._outputs(inputs)
-            self._replay = RunReplay.of(self._session, inputs, outputs)
-        self._after = outputs[AFTER]
-        return outputs[LOGITS], outputs[BEST]
+            with recording() as log:
+                by_name = self._outputs(inputs)
+            outputs = by_name[LOGITS], by_name[BEST], by_name[AFTER]
+            self._recorded = recorded_run(self._session, log, tuple(inputs.values()), outputs)
+        logits, best, self._after = outputs
+        return logits, best
 
     def prepare(self, prompts: Sequence[Sequence[int]], cached: list[int]) -> int:
         """Prepare the caches for a number of rows; return how many tokens of the prompt they hold."""
         rows = len(prompts)
-        self._replay = None
+        self._recorded = None
         self._ones = self._integers([1] * rows)
         if rows != self._rows:
             self._rows = 0

@@ -31,6 +31,7 @@ from dmlgpu.frontends.onnx.segments import (
 from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.executor import Dispatch
+from dmlgpu.tensors.recorded_call import refuse_repetition
 from dmlgpu.tensors.session import session_of
 from dmlgpu.tensors.tensor import Tensor
 
@@ -189,9 +190,11 @@ class RecordedTrips:
 
     def _bound(self, turn: int) -> Sequence[Dispatch]:
         """Return the work of a trip that reads the states of one turn and writes those of the other."""
+        prepared = self._segment.prepared
         places = [None if slot is None else (self._memory(slot, turn)._memory, 0) for slot in self._segment.reads]
-        written = [None if buffer is None else buffer._memory for buffer in (*self._outputs[1 - turn], self._scratch)]
-        return self._session.bind(self._segment.prepared, places, written)
+        targets = [None if buffer is None else (buffer._memory, 0) for buffer in self._outputs[1 - turn]]
+        resources = prepared.resources(places, targets, self._scratch and (self._scratch._memory, 0))
+        return self._session.state.call(prepared.executable.bind, resources)
 
     def _output(self, turn: int, place: int) -> Buffer:
         buffer = self._outputs[turn][place]
@@ -256,6 +259,7 @@ class RecordedTrips:
                     size = _bytes(output)
                     work.append(self._copied(self._result(output, self._turn), 0, stack, index * size, size))
             self._turn = 1 - self._turn
+        refuse_repetition()
         serials.append(self._session.submit(work))
         gathered = []
         for output, arrays, stack in zip(self.gathered, on_host, stacks, strict=True):

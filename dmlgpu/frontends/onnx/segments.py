@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, TypeAlias
@@ -24,14 +25,13 @@ from dmlgpu.frontends.onnx.placement import NodeKernels, Placement, PlacementSou
 from dmlgpu.frontends.onnx.symbolic import SymbolicArray
 from dmlgpu.frontends.onnx.tensor_proto import as_held, type_name
 from dmlgpu.frontends.onnx.values import Bounds, Recipe, Shape
-from dmlgpu.frontends.onnx.watching import RunObserver
 from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.device import Device
-from dmlgpu.runtime.executor import Range, Resources
 from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.tensors.graphs.graph import Graph
-from dmlgpu.tensors.profiling import timed
-from dmlgpu.tensors.session import Bytes, OwnedBuffer, Place, Prepared, leaves_untouched, session_of
+from dmlgpu.tensors.profiling import profile
+from dmlgpu.tensors.recorded_call import Bytes, Place, Prepared, RecordedCall, refuse_repetition
+from dmlgpu.tensors.session import OwnedBuffer, leaves_untouched, session_of
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import bytes_of, elements_of
 
@@ -223,9 +223,15 @@ class Segment:
     def prepared(self) -> Prepared:
         """The compiled graph, initialized. Raises as ``compiled``."""
         if self._prepared is None:
-            compiled = self.compiled
-            self._prepared = session_of(compiled.device).prepared(compiled, self._initialized(compiled), self.clears)
+            prepared = Prepared.of(self.compiled, self.clears)
+            self._initialize(prepared)
+            self._prepared = prepared
         return self._prepared
+
+    @cached_property
+    def call(self) -> RecordedCall:
+        """The call of the compiled graph. Raises as ``compiled``."""
+        return RecordedCall.of_operator(session_of(self.compiled.device), self.prepared)
 
     @property
     def clears(self) -> bool:
@@ -238,32 +244,22 @@ class Segment:
         """Number of nodes of the graph, constants among them."""
         return len(self.graph.nodes)
 
-    def _initialized(self, compiled: CompiledOperator) -> OwnedBuffer | None:
-        """Return the persistent resource, shared with another graph of equal initialization."""
-        executable, device = compiled._executable, compiled.device
+    def _initialize(self, prepared: Prepared) -> None:
+        """Fill the persistent resource, or take that of another graph of equal initialization."""
+        compiled, key = self.compiled, None
+        if not prepared.executable.persistent_size:
+            return
         owned = [key if port.owned else None for port, key in zip(compiled.inputs, self.weights, strict=True)]
-        if not executable.persistent_size:
-            return None
-        program = compiled.program
-        key = None
-        if program is not None:
-            key = _layout_key(program, owned)
-            resource = self.store.laid_out(key)
-            if resource is not None:
-                return resource
-        resource = OwnedBuffer(device._state, executable.persistent_size, "persistent resource")
-        weights = [None if key is None else self.store.buffer(key) for key in owned]
-        resources = Resources(
-            tuple(None if weight is None else Range(weight._memory, 0, weight.size) for weight in weights),
-            (None,) * len(compiled.outputs),
-            None,
-            Range(resource.memory, 0, executable.persistent_size),
-        )
-        session_of(device).submit(device._state.call(executable.bind_initialization, resources))
-        self.store.release(key for key in owned if key is not None)
-        if key is not None:
-            self.store.keep_laid_out(key, resource)
-        return resource
+        if compiled.program is not None:
+            key = _layout_key(compiled.program, owned)
+            prepared.persistent = self.store.laid_out(key)
+        if prepared.persistent is None:
+            weights = [None if key is None else self.store.buffer(key) for key in owned]
+            places = [None if weight is None else (weight._memory, 0) for weight in weights]
+            session_of(compiled.device).initialize(prepared, places)
+            self.store.release(key for key in owned if key is not None)
+            if key is not None and prepared.persistent is not None:
+                self.store.keep_laid_out(key, prepared.persistent)
 
     @cached_property
     def reads(self) -> list[int | None]:
@@ -293,17 +289,22 @@ class Segment:
             with watch.compiling(self):
                 self.prepared  # noqa: B018
             watch.compiled(self, start, time.perf_counter() - start)
-        prepared = self.prepared
         if fetch and watch is None and self._is_small:
             self._fetch(slots)
             return
         device = self.compiled.device
         sources = [None if slot is None else slots.tensor(slot) for slot in self.reads]
         places = [None if source is None else (source.buffer._memory, 0) for source in sources]
-        if watch is not None and watch.times:
-            targets = self._timed(watch, prepared, sources)
-        else:
-            targets = session_of(device).execute(device, prepared, places, "graph", self._in_place(sources, donated))
+        in_place = self._in_place(sources, donated)
+        written = {output: (buffer._memory, 0) for output, buffer in in_place.items()}
+        session, is_timed = session_of(device), watch is not None and watch.times
+        with profile() if is_timed else nullcontext() as times:
+            label = self.ALL_NODES if is_timed else "graph"
+            buffers = self.call.run(session, device, places, label, owners=sources, in_place=written)
+        if times is not None and watch is not None:
+            start = times.kernels[0][1] if times.kernels else time.perf_counter()
+            watch.ran(self, start, [(name, seconds) for name, _, seconds in times.kernels])
+        targets = [in_place.get(output, buffer) for output, buffer in enumerate(buffers)]
         for (slot, data_type, sizes), target in zip(self._written, targets, strict=False):
             assert target is not None
             slots.put(slot, Tensor._packed(target, data_type, sizes))
@@ -339,37 +340,10 @@ class Segment:
             else:
                 array = _as_numbers(held)
                 sources.append(bytes_of(array, DataType.from_numpy(array.dtype)))
-        results = session_of(self.compiled.device).compute(self.prepared, sources, "graph")
+        results = self.call.compute(session_of(self.compiled.device), sources, "graph")
         for (slot, data_type, sizes), raw in zip(self._written, results, strict=False):
             assert raw is not None
             slots.put(slot, elements_of(raw, data_type, sizes))
-
-    def _timed(self, watch: RunObserver, prepared: Prepared, sources: Sequence[Tensor | None]) -> list[Buffer | None]:
-        """Run the graph with every kernel timed; return its outputs."""
-        device, executable = self.compiled.device, prepared.executable
-        pool = session_of(device).pool
-        outputs = [None if desc is None else pool.take(device, desc.byte_size, "output") for desc in prepared.outputs]
-        for buffer in outputs if prepared.clears else ():
-            if buffer is not None:
-                buffer.write(bytes(buffer.size))
-        size = executable.temporary_size
-        scratch = pool.take(device, size, "temporary resource") if size else None
-        resources = Resources(
-            tuple(
-                None if source is None or desc is None else Range(source.buffer._memory, 0, desc.byte_size)
-                for source, desc in zip(sources, prepared.inputs, strict=True)
-            ),
-            tuple(
-                None if output is None or desc is None else Range(output._memory, 0, desc.byte_size)
-                for output, desc in zip(outputs, prepared.outputs, strict=True)
-            ),
-            None if scratch is None else Range(scratch._memory, 0, size),
-            None if prepared.persistent is None else Range(prepared.persistent.memory, 0, executable.persistent_size),
-        )
-        start = time.perf_counter()
-        work = device._state.call(executable.bind, resources)
-        watch.ran(self, start, timed(device.backend, self.ALL_NODES, work))
-        return outputs
 
 
 def _layout_key(program: Program, weights: Sequence[int | None]) -> Hashable:
@@ -453,6 +427,7 @@ class Fill:
 
     def run(self, slots: Slots) -> None:
         """Fill the slot."""
+        refuse_repetition()
         slots.put(self.slot, self.make())
 
 

@@ -25,6 +25,8 @@ from dmlgpu.frontends.onnx.tensor_proto import as_coded, as_typed, is_float_code
 from dmlgpu.frontends.onnx.watching import RunProfile, watched_by
 from dmlgpu.runtime.device import Device, as_device
 from dmlgpu.runtime.progress import KernelProgress, reported_to
+from dmlgpu.tensors.recorded_call import ExecutedStep, RecordedCall
+from dmlgpu.tensors.session import session_of
 from dmlgpu.tensors.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -638,6 +640,27 @@ def _as_array(fed: RunInput) -> Array:
 def runner_of(session: Session) -> Runner:
     """Return the runner of a session's last run, for tools and tests that inspect its stages."""
     return session._runner
+
+
+def recorded_run(
+    session: Session, log: Sequence[ExecutedStep | None], inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...]
+) -> RecordedCall | None:
+    """Return the call that repeats the last run of a session with other tensors.
+
+    Args:
+        session: The session.
+        log: The operators of the run, as ``recording`` logged them.
+        inputs: Inputs of the run that are not bound, packed.
+        outputs: Outputs of the run.
+
+    Returns:
+        None if the run needs the host, or did not update bound inputs in place.
+    """
+    places = [(tensor.buffer.memory, 0) for tensor in inputs]
+    if len({id(memory) for memory, _ in places}) < len(places):
+        return None
+    bound = [bound.tensor for bound in session._bound.values()]
+    return RecordedCall.of(session_of(session.device), log, places, outputs, unchanged=bound)
 
 
 def load(source: Source, device: Device | str | None = None, *, strict: bool = False) -> Session:

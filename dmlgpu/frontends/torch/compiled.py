@@ -22,6 +22,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from dmlgpu import ops
 from dmlgpu.frontends.torch import adapters
+from dmlgpu.frontends.torch.calls import CallArguments, function_ids, repeated
 from dmlgpu.frontends.torch.compiler_internals import (
     HigherOrderOperator,
     OpOverload,
@@ -38,11 +39,9 @@ from dmlgpu.frontends.torch.dispatch import CALLERS, DROPPED
 from dmlgpu.frontends.torch.dtypes import DATA_TYPES, data_type_of, dtype_of
 from dmlgpu.frontends.torch.internals import LOOP_KEY, has_kernel, operator_names, pytree
 from dmlgpu.frontends.torch.operators.registry import DECOMPOSED, ENTRIES, overload
-from dmlgpu.frontends.torch.replay import CallArguments, CallPlan, function_ids, recording
 from dmlgpu.frontends.torch.storage import Memory, memory_of, tensor_of, torch_of, unowned, write
 from dmlgpu.frontends.torch.symbolic_views import VIEWS, has_symbols
 from dmlgpu.runtime.device import device as default_of_block
-from dmlgpu.tensors.session import session_of
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.tracing.compiled import CACHED, CompiledFunction
 from dmlgpu.tensors.tracing.trace import CallSize
@@ -285,28 +284,12 @@ class CompiledAtenGraph:
         return values
 
     def _run(self, args: Sequence[Any], added: Sequence[Any]) -> tuple[Sequence[Any], int]:
-        """Return the results for inputs, constants and scalars, and the index of the device; use a plan if there is
-        one."""
+        """Return the results for inputs, constants and scalars, and the index of the device; repeat an earlier call if
+        possible."""
         others = [args[index] for index in self._others]
         arguments = self._known.followed_by((*others, *added))
-        key, index = arguments.key, arguments.index
-        index = adapters.current_index() if index is None else index
-        values = (*args, *added)
-        if key is None:
-            return self._called(values, index), index
-        device = adapters.device_of(index)
-        session = session_of(device)
-        plan = session.plans.get(key)
-        if isinstance(plan, CallPlan):
-            return plan.run(device, session, arguments.tensors, "torch.compile"), index
-        if plan is not None:  # no plan is possible
-            return self._called(values, index), index
-        with recording() as log:
-            results = self._called(values, index)
-        if len(log) == 1 or None in log:  # nothing was computed while tracing, or numbers were drawn
-            plan = CallPlan.of(session, log, arguments.tensors, results)
-            session.plans.put(key, False if plan is None else plan, plan.memory if plan else 0)
-        return results, index
+        index = adapters.current_index() if arguments.index is None else arguments.index
+        return repeated(arguments, "torch.compile", lambda: (self._called((*args, *added), index), index))
 
     def _called(self, values: Sequence[Any], index: int) -> tuple[Any, ...]:
         operands = [_operand(value, index) for value in values]

@@ -13,6 +13,7 @@ import torch
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidState, OutOfMemory
 from dmlgpu.frontends.torch import adapters, operators
+from dmlgpu.frontends.torch.calls import CallArguments, function_ids, repeated
 from dmlgpu.frontends.torch.dtypes import cast, dtype_of, number_as
 from dmlgpu.frontends.torch.internals import schemas_of, skip_tracing
 from dmlgpu.frontends.torch.operators.registry import (
@@ -28,11 +29,9 @@ from dmlgpu.frontends.torch.operators.registry import (
 from dmlgpu.frontends.torch.operators.registry import (
     overload as overload_of,
 )
-from dmlgpu.frontends.torch.replay import CallArguments, CallPlan, function_ids, recording
 from dmlgpu.frontends.torch.storage import meta_of, tensor_of, torch_of, write
 from dmlgpu.tensors.array_like import refuses_float64
 from dmlgpu.tensors.calls import widened
-from dmlgpu.tensors.session import session_of
 from dmlgpu.tensors.tensor import Tensor
 
 FALLBACK_VARIABLE = "DMLGPU_TORCH_FALLBACK"
@@ -115,44 +114,6 @@ def index_of(arguments: Iterable[Any]) -> int | None:
 # ---- kernels of the table -------------------------------------------------------------------------------------------
 
 
-def planned(
-    function_id: int,
-    args: Sequence[Any],
-    kwargs: dict[str, Any],
-    label: str,
-    compute: Callable[[Sequence[Any], dict[str, Any]], tuple[Any, int]],
-    check: Callable[[str, Sequence[Any], dict[str, Any]], None] | None = None,
-) -> tuple[Any, int]:
-    """Return the result of a function of torch tensors, and the index of the device; use a plan if there is one.
-
-    Args:
-        function_id: One of ``function_ids``, for the function.
-        args: Positional arguments.
-        kwargs: Arguments by name.
-        label: For messages.
-        compute: The function.
-        check: Raises for arguments that PyTorch rejects; called before a plan is created.
-    """
-    arguments = CallArguments(function_id, args, kwargs)
-    key, index = arguments.key, arguments.index
-    if key is None or index is None:
-        return compute(args, kwargs)
-    device = adapters.device_of(index)
-    session = session_of(device)
-    plan = session.plans.get(key)
-    if isinstance(plan, CallPlan):
-        return plan.run(device, session, arguments.tensors, label), index
-    if plan is not None:  # no plan is possible
-        return compute(args, kwargs)
-    if check is not None:
-        check(label, args, kwargs)
-    with recording() as log:
-        result, index = compute(args, kwargs)
-    plan = CallPlan.of(session, log, arguments.tensors, result)
-    session.plans.put(key, False if plan is None else plan, 0 if plan is None else plan.memory)
-    return result, index
-
-
 class Caller:
     """Calls an entry of the table on torch tensors.
 
@@ -180,10 +141,16 @@ class Caller:
         self._places = tuple(index for index, name in enumerate(self._names) if name in self._operands)
 
     def compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, int]:
-        """Return the result of the entry's function, and the index of the device; use a plan if there is one."""
+        """Return the result of the entry's function, and the index of the device; repeat an earlier call if
+        possible."""
         if self.entry.reads:
             return self._compute(args, kwargs)
-        return planned(self._function_id, args, kwargs, self.label, self._compute, check_arguments)
+        return repeated(
+            CallArguments(self._function_id, args, kwargs),
+            self.label,
+            lambda: self._compute(args, kwargs),
+            lambda: check_arguments(self.label, args, kwargs),
+        )
 
     def _compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, int]:
         label = self.label

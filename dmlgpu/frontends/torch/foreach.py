@@ -13,11 +13,11 @@ import torch
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.frontends.torch import adapters
-from dmlgpu.frontends.torch.dispatch import CALLERS, assign, planned, recovered, wrapped
+from dmlgpu.frontends.torch.calls import CallArguments, function_ids, repeated
+from dmlgpu.frontends.torch.dispatch import CALLERS, assign, recovered, wrapped
 from dmlgpu.frontends.torch.dtypes import number_as
 from dmlgpu.frontends.torch.internals import LOOP_KEY
 from dmlgpu.frontends.torch.operators.registry import overload
-from dmlgpu.frontends.torch.replay import function_ids
 from dmlgpu.frontends.torch.storage import tensor_of, torch_of
 from dmlgpu.ops import directml
 from dmlgpu.tensors.session import session_of
@@ -73,7 +73,8 @@ class ListKernel:
         index = targets[0].device.index
         if self._has_numbers:
             args[-1] = self._uploaded(args[-1], index)
-        results, _ = planned(self._function_id, args, kwargs, self.name, self._each)
+        arguments = CallArguments(self._function_id, args, kwargs)
+        results, _ = repeated(arguments, self.name, lambda: self._each(args, kwargs))
         if not self._is_in_place:
             return list(wrapped(results, index))
         for target, result in zip(targets, results, strict=True):
@@ -81,8 +82,8 @@ class ListKernel:
         return []
 
     def _uploaded(self, numbers: Sequence[float], index: int) -> torch.Tensor:
-        """Upload numbers, each at an offset that can be bound: they differ between steps of an optimizer, so plans must
-        not depend on them."""
+        """Upload numbers, each at an offset that can be bound: they differ between steps of an optimizer, so recorded
+        calls must not depend on them."""
         rows = np.zeros((len(numbers), 4), np.float32)
         rows[:, 0] = numbers
         device = adapters.device_of(index)

@@ -10,7 +10,7 @@ import torch
 
 from dmlgpu.frontends.torch import adapters
 from dmlgpu.runtime.device import Device
-from dmlgpu.tensors.session import refuse_repetition
+from dmlgpu.tensors.recorded_call import refuse_repetition
 
 _MASK = (1 << 64) - 1
 _LOCK = threading.Lock()

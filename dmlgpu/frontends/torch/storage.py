@@ -21,7 +21,8 @@ from dmlgpu.frontends.torch import adapters
 from dmlgpu.frontends.torch.dtypes import TORCH_DTYPES, data_type_of
 from dmlgpu.frontends.torch.internals import CPU_KEYS, construct_storage, empty_tensor, from_dlpack
 from dmlgpu.runtime.device import Device
-from dmlgpu.tensors.session import Prepared, session_of
+from dmlgpu.tensors.recorded_call import refuse_repetition
+from dmlgpu.tensors.session import session_of
 from dmlgpu.tensors.strided import behind_binding
 from dmlgpu.tensors.tensor import Tensor
 
@@ -296,17 +297,12 @@ def _write_strided(target: Tensor, result: Tensor) -> None:
     if result.offset and behind_binding(result):
         result = packed_copy(result)
     key = "strided write", result.signature, target.signature
-    prepared: Prepared | None = session.compiled.get(key)
-    if prepared is None:
-        source, destination = TensorDesc(*result.signature), TensorDesc(*target.signature)
-        operator = device.create_operator(descs.ElementWiseIdentity(input_tensor=source, output_tensor=destination))
-        prepared = session.prepare(device.compile_operator(operator, preserve_padding=True), clears=False)
-        prepared = session.compiled.put(key, prepared, prepared.memory)
-    start = result.offset * result.data_type.bits // 8
-    session.execute_into(
-        device,
-        prepared,
-        [(result.buffer._memory, start)],
-        [(target.buffer._memory, target.offset * target.data_type.bits // 8)],
-        "copy_",
-    )
+    call = session.calls.get(key)
+    if call is None:
+        descs_of = {"input_tensor": TensorDesc(*result.signature), "output_tensor": TensorDesc(*target.signature)}
+        operator = device.create_operator(descs.ElementWiseIdentity(**descs_of))
+        call = session.prepare(device.compile_operator(operator, preserve_padding=True), clears=False)
+        call = session.calls.put(key, call, call.memory)
+    source, destination = ((x.buffer._memory, x.offset * x.data_type.bits // 8) for x in (result, target))
+    refuse_repetition()
+    call.run(session, device, [source], "copy_", in_place={0: destination})

@@ -63,7 +63,7 @@ class NumPyExecutable(_HostExecutable):
         self._outputs = tuple(tensor for _, _, tensor in desc.outputs)
         self._own(self._inputs)
 
-    def bind(self, resources: Resources) -> Sequence[Work]:
+    def bind(self, resources: Resources, earlier: Sequence[Sequence[Work]] = ()) -> Sequence[Work]:
         sources = [
             self._owned_range(index, resources) if index in self._owned else source
             for index, source in enumerate(resources.inputs)
@@ -129,7 +129,7 @@ class NumPyGraph(_HostExecutable):
         for index, value in enumerate(network.outputs):
             self._ends.setdefault(value, index)
 
-    def bind(self, resources: Resources) -> Sequence[Work]:
+    def bind(self, resources: Resources, earlier: Sequence[Sequence[Work]] = ()) -> Sequence[Work]:
         """Return a unit of work per node, and one per output that repeats another or is a constant."""
         work: list[Work] = []
         for index, (node, executable) in enumerate(zip(self._network.nodes, self._nodes, strict=True)):

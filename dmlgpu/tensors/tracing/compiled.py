@@ -25,6 +25,7 @@ from dmlgpu.runtime.device import device as default_of_block
 from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.tensors.graphs.graph import Graph
 from dmlgpu.tensors.memory import recorded_by, recorder, tapes
+from dmlgpu.tensors.recorded_call import recording
 from dmlgpu.tensors.strided import TensorBase
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.tracing.sizes import CallKind, RecordedTrace, kind_of, names_of, sizes_of, with_sizes
@@ -345,8 +346,9 @@ class CompiledFunction(Generic[Parameters, Result]):
             self._cache.discard(call.key)
             traced = None
         if traced is None:
-            traced = None if is_exact else self._sized(call, watched)
-            traced = self._cache.put(call.key, traced or self._trace(call, watched), 1)
+            with recording(is_active=False):  # operators that run now are not part of later calls
+                traced = None if is_exact else self._sized(call, watched)
+                traced = self._cache.put(call.key, traced or self._trace(call, watched), 1)
         return traced
 
     def _trace(self, call: _Arguments, watched: Sequence[Any]) -> TracedFunction:

@@ -34,7 +34,8 @@ from dmlgpu.tensors.graphs.graph import Graph, NodeCall
 from dmlgpu.tensors.graphs.nodes import unread
 from dmlgpu.tensors.memory import NodeMemory, Origin, Recorder, current_caller, in_package, recorder
 from dmlgpu.tensors.memory import caller as line_of_caller
-from dmlgpu.tensors.session import LEAVES_OUTPUT_UNTOUCHED, Place, Prepared, executed, session_of
+from dmlgpu.tensors.recorded_call import Place, RecordedCall, refuse_repetition
+from dmlgpu.tensors.session import LEAVES_OUTPUT_UNTOUCHED, session_of
 from dmlgpu.tensors.strided import TensorBase, behind_binding
 from dmlgpu.tensors.tensor import Tensor
 
@@ -449,7 +450,7 @@ class TracedFunction:
         graph: the compiled graph.
         outputs: the graph's outputs.
         operator: the graph, compiled; None where no operator is called.
-        prepared: the same, ready to be called.
+        call: the same, initialized.
         feeds: what is bound to each input of the graph, as of ``Trace``, numbers that depend on sizes excepted.
         checks: as of ``Trace``.
         arguments: stand-ins for the arguments.
@@ -462,7 +463,7 @@ class TracedFunction:
     graph: Graph
     outputs: tuple[Tensor, ...]
     operator: CompiledOperator | None
-    prepared: Prepared | None
+    call: RecordedCall | None
     feeds: tuple[int | TensorBase | CallFeed, ...]
     checks: tuple[ArgumentCheck, ...]
     arguments: tuple[Tensor, ...]
@@ -486,7 +487,7 @@ class TracedFunction:
         is_host = bool(leaves) and not any(isinstance(leaf, Tensor) for _, leaf in leaves)
         arguments = [as_tensor(name, path, leaf, device) for path, leaf in leaves]
         buffers: Sequence[Any] = ()
-        if self.operator is not None and self.prepared is not None:
+        if self.operator is not None and self.call is not None:
             bound = [
                 None if port.owned else self._bound(feed, arguments)
                 for port, feed in zip(self.operator.inputs, self.feeds, strict=True)
@@ -497,11 +498,9 @@ class TracedFunction:
                         f"{name}: a Tensor from outside, {tensor.data_type.name} {list(tensor.sizes)}, is released"
                     )
             places = [None if tensor is None else place(tensor) for tensor in bound]
-            buffers = session_of(device).execute(device, self.prepared, places, name)
-            if (log := executed.get()) is not None:
-                outside = [feed.buffer for feed in self.feeds if isinstance(feed, TensorBase)]
-                is_repeatable = not any(isinstance(feed, CallFeed) for feed in self.feeds)
-                log.append((self.prepared, places, outside, buffers) if is_repeatable else None)
+            if any(isinstance(feed, CallFeed) for feed in self.feeds):
+                refuse_repetition()
+            buffers = self.call.run(session_of(device), device, places, name, owners=bound)
         results: dict[int, Any] = {}
 
         def result(value: Any) -> Any:
@@ -584,7 +583,7 @@ def results_of(trace: Trace, result: Any) -> tuple[Any, list[Tensor]]:
     return structure, outputs
 
 
-def prepare(trace: Trace, operator: CompiledOperator, weights: Mapping[int, Tensor]) -> Prepared:
+def prepare(trace: Trace, operator: CompiledOperator, weights: Mapping[int, Tensor]) -> RecordedCall:
     """Initialize a compiled trace with the arguments that are weights, by index."""
     owned = [
         place(weights[feed]) if port.owned and isinstance(feed, int) else None
@@ -604,19 +603,19 @@ def finish(
         NotSupported: the adapter lacks a feature that an operator needs; the message names the function.
     """
     structure, outputs = results_of(trace, result)
-    operator = prepared = None
+    operator = call = None
     if outputs:
         try:
             operator = trace.compile(outputs)
         except NotSupported as error:
             raise type(error).__new__(type(error), f"{trace.name}: {error}") from error
-        prepared = prepare(trace, operator, weights)
+        call = prepare(trace, operator, weights)
     return TracedFunction(
         trace.name,
         trace,
         tuple(outputs),
         operator,
-        prepared,
+        call,
         tuple([feed for feed in trace.feeds if not isinstance(feed, SizeFeed)]),
         tuple(trace.checks),
         tuple(arguments),

@@ -27,7 +27,8 @@ from dmlgpu import (
 from dmlgpu.runtime.device import as_device
 from dmlgpu.runtime.numpy.backend import NumPyBackend
 from dmlgpu.tensors.layout import InvalidIndex
-from dmlgpu.tensors.session import COMPILED, KEPT_BYTES, EagerSession, rounded, session_of
+from dmlgpu.tensors.recorded_call import RecordedCall
+from dmlgpu.tensors.session import CALLS, KEPT_BYTES, EagerSession, rounded, session_of
 from tests.unit.device_objects import raises
 
 ARRAY = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
@@ -256,25 +257,25 @@ def test_a_loop_of_temporaries_allocates_nothing(monkeypatch: pytest.MonkeyPatch
     for _ in range(3):
         step(x)
     session, before = session_of(device), len(created)
-    recorded = session.recorded.info
+    bindings = session.bindings
     for _ in range(20):
         step(x)
     assert len(created) == before
-    assert session.recorded.info.misses == recorded.misses
-    assert session.compiled.info.entries <= 7
+    assert session.bindings == bindings
+    assert session.calls.info.entries <= 7
 
 
 def test_copies_are_kept_until_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     device = Device("numpy")
     x = Tensor(ARRAY, device=device)
-    execute, looked = EagerSession.execute, []
+    run, looked = RecordedCall.run, []
 
-    def looking(self: EagerSession, on: Device, prepared: Any, inputs: Any, label: str) -> Any:
-        unused = {identity for memories in self.pool.unused.values() for identity in memories}
-        looked.append({id(place[0]) for place in inputs} & unused)
-        return execute(self, on, prepared, inputs, label)
+    def looking(self: RecordedCall, session: EagerSession, on: Device, places: Any, label: str, **options: Any) -> Any:
+        unused = {identity for memories in session.pool.unused.values() for identity in memories}
+        looked.append({id(place[0]) for place in places} & unused)
+        return run(self, session, on, places, label, **options)
 
-    monkeypatch.setattr(EagerSession, "execute", looking)
+    monkeypatch.setattr(RecordedCall, "run", looking)
     assert np.array_equal((x[:, 1:, 1:] + ARRAY[:, :2, 1:]).numpy(), ARRAY[:, 1:, 1:] + ARRAY[:, :2, 1:])
     assert looked == [set(), set()]  # a copy of the view, and the sum
 
@@ -320,10 +321,10 @@ def test_unused_memory_makes_room() -> None:
 def test_operators_that_are_kept_are_bounded() -> None:
     device = Device("numpy")
     x = Tensor(np.ones(4, np.float32), device=device)
-    for index in range(COMPILED + 10):
+    for index in range(CALLS + 10):
         ops.leaky_relu(x, index / 7)
-    info = session_of(device).compiled.info
-    assert (info.entries, info.evictions) == (COMPILED, 10)
+    info = session_of(device).calls.info
+    assert (info.entries, info.evictions) == (CALLS, 10)
 
 
 def test_a_dropped_device_takes_its_memory_with_it() -> None:

@@ -15,7 +15,7 @@ from dmlgpu.ops.linalg.decompositions import eigh_of, svd_of, values_of
 from dmlgpu.ops.linalg.factorizations import cholesky_factor, first_failure, identities, qr_factor
 from dmlgpu.ops.linalg.operands import stacked
 from dmlgpu.tensors.calls import filled
-from dmlgpu.tensors.session import refuse_repetition
+from dmlgpu.tensors.recorded_call import refuse_repetition
 from dmlgpu.tensors.tensor import Tensor
 
 

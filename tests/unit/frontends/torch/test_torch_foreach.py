@@ -92,12 +92,12 @@ def test_steps_of_an_optimizer_are_recorded_once() -> None:
     session = session_of(adapters.device_of(0))
 
     def steps(count: int) -> int:
-        before = session.recorded.info.misses
+        before = session.bindings
         for _ in range(count):
             optimizer.zero_grad()
             model(x).square().mean().backward()
             optimizer.step()
-        return session.recorded.info.misses - before
+        return session.bindings - before
 
     steps(30)
     assert steps(10) <= 10 * 2
