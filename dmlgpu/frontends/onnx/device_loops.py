@@ -193,7 +193,8 @@ class RecordedTrips:
         prepared = self._segment.prepared
         places = [None if slot is None else (self._memory(slot, turn)._memory, 0) for slot in self._segment.reads]
         targets = [None if buffer is None else (buffer._memory, 0) for buffer in self._outputs[1 - turn]]
-        resources = prepared.resources(places, targets, self._scratch and (self._scratch._memory, 0))
+        scratch = None if self._scratch is None else (self._scratch._memory, 0)
+        resources = prepared.resources(places, targets, scratch)
         return self._session.state.call(prepared.executable.bind, resources)
 
     def _output(self, turn: int, place: int) -> Buffer:

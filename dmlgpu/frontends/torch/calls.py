@@ -105,7 +105,7 @@ class CallArguments:
     @property
     def places(self) -> list[Place]:
         """Memory of the tensors, and their first bytes."""
-        return [(storage.memory_of(x).buffer._memory, x.storage_offset() * x.element_size()) for x in self.tensors]
+        return [(storage.memory_of(x).buffer._memory, int(x.storage_offset()) * x.element_size()) for x in self.tensors]
 
 
 def repeated(
