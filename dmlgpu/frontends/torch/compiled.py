@@ -36,11 +36,11 @@ from dmlgpu.frontends.torch.compiler_internals import (
     unset_fake_temporarily,
 )
 from dmlgpu.frontends.torch.dispatch import CALLERS, DROPPED
-from dmlgpu.frontends.torch.dtypes import DATA_TYPES, data_type_of, dtype_of
+from dmlgpu.frontends.torch.dtypes import DATA_TYPES, cast, data_type_of, dtype_of
 from dmlgpu.frontends.torch.internals import LOOP_KEY, has_kernel, operator_names, pytree
 from dmlgpu.frontends.torch.operators.registry import DECOMPOSED, ENTRIES, overload
 from dmlgpu.frontends.torch.storage import Memory, memory_of, tensor_of, torch_of, unowned, write
-from dmlgpu.frontends.torch.symbolic_views import VIEWS, has_symbols
+from dmlgpu.frontends.torch.symbolic_views import VIEWS, has_symbols, reinterpreted
 from dmlgpu.runtime.device import device as default_of_block
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.tracing.compiled import CACHED, CompiledFunction
@@ -113,7 +113,15 @@ def _decompositions() -> Mapping[Any, Any]:
         target: function
         for target, function in (core_aten_decompositions() | ours | _foreach_decompositions()).items()
         if _name(target) not in ENTRIES and target not in _MOVES and target not in _FILLS
-    }
+    } | _REPAIRED
+
+
+def _mse_loss_backward_of_nothing(gradient: torch.Tensor, x: torch.Tensor, target: torch.Tensor, reduction: int) -> Any:
+    return NotImplemented if x.numel() else torch.zeros_like(x)
+
+
+_REPAIRED: dict[Any, Any] = {torch.ops.aten.mse_loss_backward.default: _mse_loss_backward_of_nothing}
+"""Functions for arguments for which PyTorch's meta kernels fail although they are valid; NotImplemented for others."""
 
 
 @functools.cache  # a single value
@@ -144,12 +152,13 @@ def _compile(module: fx.GraphModule, inputs: Sequence[Any], weights: Sequence[in
         weights: Indices of inputs that are the same tensors in each call, and rarely change.
     """
     mutations = _take_mutations(module)
-    support = _Support()
+    support = _Support(module)
     operators = [node for node in module.graph.nodes if node.op == "call_function"]
     outside = [node for node in operators if not support.is_node_supported({}, node)]
     if not outside:
         return make_boxed_func(CompiledAtenGraph(module, weights, mutations))
-    _check_on_device(outside)
+    if not support.is_mixed:
+        _check_on_device(outside)
     parts = CapabilityBasedPartitioner(module, support, allows_single_node_partition=True).partition_and_fuse()
     for name, child in list(parts.named_children()):
         if isinstance(child, fx.GraphModule):
@@ -339,8 +348,46 @@ class _CompiledPart(torch.nn.Module):
 
 
 class _Support(OperatorSupportBase):
+    """Tells which nodes are part of compiled graphs.
+
+    Attributes:
+        is_mixed: Whether the graph has tensors of the device. The CPU then computes tensors of the CPU that depend on
+            inputs, are random or of float64. If all tensors are on the CPU, the device computes them all.
+    """
+
+    def __init__(self, module: fx.GraphModule):
+        self.is_mixed = any(x.device.type == _DEVICE for node in module.graph.nodes for x in _tensors(node))
+        self._on_host: set[fx.Node] = set()
+        for node in module.graph.nodes if self.is_mixed else ():
+            if self._is_on_host(node):
+                self._on_host.add(node)
+
+    def _is_on_host(self, node: fx.Node) -> bool:
+        tensors = _tensors(node)
+        if not tensors or any(x.device.type == _DEVICE for x in tensors) or _is_host_scalar(node):
+            return False
+        if node.op != "call_function":
+            return node.op == "placeholder"
+        is_random = torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+        is_computed = all(x.dtype in DATA_TYPES and x.dtype is not torch.float64 for x in tensors)
+        return (
+            is_random
+            or not is_computed
+            or any(
+                source in self._on_host or any(x.device.type == _DEVICE for x in _tensors(source))
+                for source in node.all_input_nodes
+            )
+        )
+
     def is_node_supported(self, submodules: Mapping[str, torch.nn.Module], node: fx.Node) -> bool:
-        return node.op == "get_attr" or (node.op == "call_function" and is_supported(node))
+        return node.op == "get_attr" or (
+            node.op == "call_function" and node not in self._on_host and is_supported(node)
+        )
+
+
+def _tensors(node: fx.Node) -> list[torch.Tensor]:
+    """Return the tensors that a node returns."""
+    return [x for x in pytree.tree_leaves(node.meta.get("val")) if isinstance(x, torch.Tensor)]
 
 
 # ---- operators ------------------------------------------------------------------------------------------------------
@@ -413,8 +460,14 @@ _FILLS: Mapping[Any, tuple[Callable[..., tuple[int, ...]], Callable[..., Any]]] 
 }
 """Operators that fill a tensor: functions of their arguments that return its sizes, and the number."""
 
-_MOVES = frozenset({torch.ops.aten.clone.default, torch.ops.aten._unsafe_view.default})
-"""Operators that copy: in a graph, whose tensors never change, they are views."""
+_MOVES = frozenset({
+    torch.ops.aten.clone.default, torch.ops.aten.lift_fresh_copy.default, torch.ops.aten._to_copy.default,
+    torch.ops.aten._unsafe_view.default,
+})  # fmt: skip
+"""Operators that copy: in a graph, whose tensors never change, they are views, or casts."""
+
+
+_COPIES = _MOVES - {torch.ops.aten._unsafe_view.default}
 
 
 def _name(target: Any) -> str:
@@ -449,8 +502,10 @@ def _view(node: fx.Node, args: Sequence[Any], keywords: Mapping[str, Any]) -> An
     """Compute a view; PyTorch's meta kernel gives its strides and offset if sizes are plain numbers."""
     target: Any = node.target
     x, *rest = args
-    if target is torch.ops.aten.clone.default:
-        return x
+    if target in _COPIES:
+        return cast(x, node.meta["val"].dtype)
+    if target is torch.ops.aten.view.dtype:
+        return reinterpreted(x, *rest, **keywords)
     if has_symbols(x, rest) and _name(target) in VIEWS:
         return VIEWS[_name(target)](x, *rest, **keywords)
     try:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from dmlgpu.catalog.enums import DataType
@@ -29,7 +31,17 @@ from dmlgpu.frontends.torch.operators.registry import (
 from dmlgpu.frontends.torch.operators.registry import (
     overload as overload_of,
 )
-from dmlgpu.frontends.torch.storage import meta_of, tensor_of, torch_of, write
+from dmlgpu.frontends.torch.storage import (
+    axes_in_memory,
+    in_order,
+    is_dense,
+    meta_of,
+    permuted_back,
+    tensor_of,
+    torch_of,
+    unowned,
+    write,
+)
 from dmlgpu.tensors.array_like import refuses_float64
 from dmlgpu.tensors.calls import widened
 from dmlgpu.tensors.tensor import Tensor
@@ -47,6 +59,13 @@ _INDEXING = frozenset({"index.Tensor", "index_put", "_index_put_impl", "_unsafe_
 """Operators whose tensors of indices, their second argument, may be on the CPU."""
 
 _SCALAR_OPERANDS = frozenset({"self", "other", "exponent"})
+
+_ROUNDING_NUMBERS = frozenset({
+    "add.Tensor", "add.Scalar", "clamp", "clamp_min", "clamp_max", "copysign.Scalar", "hardshrink", "hardtanh",
+    "masked_fill.Scalar", "nan_to_num", "rsub.Scalar", "sub.Tensor", "sub.Scalar", "where.ScalarOther",
+    "where.ScalarSelf",
+})  # fmt: skip
+"""Elementwise operators of float16 that round numbers to float16 first, as PyTorch's CPU does, besides comparisons."""
 
 Kernel = Callable[..., Any]
 
@@ -139,6 +158,9 @@ class Caller:
             )
         )
         self._places = tuple(index for index, name in enumerate(self._names) if name in self._operands)
+        is_elementwise = torch.Tag.pointwise in overload_of(entry.name).tags
+        is_rounding = entry.promotes is Promotion.ALWAYS_BOOL or entry.name in _ROUNDING_NUMBERS
+        self._is_elementwise, self._takes_float32 = is_elementwise, is_elementwise and not is_rounding
 
     def compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, int]:
         """Return the result of the entry's function, and the index of the device; repeat an earlier call if
@@ -170,20 +192,43 @@ class Caller:
             index = adapters.current_index() if device is None or device.index is None else device.index
             if self.takes_device:
                 keywords["device"] = adapters.device_of(index)
-        return self.apply(values, keywords, args, kwargs), index
+        return self._in_format(values, keywords, args, kwargs), index
+
+    def _in_format(
+        self, values: list[Any], keywords: dict[str, Any], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Any:
+        """Return the result of the entry's function with the strides that PyTorch's meta kernel gives it."""
+        tensors = [x for x in tensors_in((args, list(kwargs.values()))) if x.device.type == adapters.NAME]
+        expected: Any = None
+        if not all(x.is_contiguous() for x in tensors):
+            expected = result_of_meta(self.label, args, kwargs)
+        if self._is_elementwise and isinstance(expected, torch.Tensor):
+            order = axes_in_memory(expected.shape, expected.stride())
+            if order != sorted(order) and is_dense(expected.shape, expected.stride()):
+                # on transposed operands: elements are read and written in the order of memory
+                values = [_transposed(value, order) for value in values]
+                keywords = {name: _transposed(value, order) for name, value in keywords.items()}
+                return permuted_back(unowned(self.apply(values, keywords, args, kwargs)), order)
+        result = self.apply(values, keywords, args, kwargs)
+        if isinstance(result, tuple) and isinstance(expected, tuple):
+            return tuple(map(_with_strides_of, result, expected))
+        return result if expected is None else _with_strides_of(result, expected)
 
     def apply(self, values: list[Any], keywords: dict[str, Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Return the result of the entry's function for operands that PyTorch calls ``args`` and ``kwargs``."""
         rule = self._rule
         if rule is Promotion.NONE:
             return self.result(values, keywords)
-        target = computation_dtype(rule, self.common_dtype(args, kwargs))
+        target = computing = computation_dtype(rule, self.common_dtype(args, kwargs))
+        if target is torch.float16 and self._takes_float32 and _has_float32((*values, *keywords.values())):
+            computing = torch.float32  # scalar tensors, which promote like numbers
         for index in self._places:
             if index < len(values):
-                values[index] = _promoted(values[index], target)
+                values[index] = _promoted(values[index], computing)
         if keywords:
             keywords = {
-                name: _promoted(value, target) if name in self._operands else value for name, value in keywords.items()
+                name: _promoted(value, computing) if name in self._operands else value
+                for name, value in keywords.items()
             }
         result = self.result(values, keywords)
         target = torch.bool if rule is Promotion.ALWAYS_BOOL else target
@@ -195,7 +240,10 @@ class Caller:
         """Call the entry's function; float64 is moved and cast, but never computed in float32 instead."""
         token = refuses_float64.set(True)
         try:
-            if self.entry.wide and _is_float16((*values, *keywords.values())):
+            operands = (*values, *keywords.values())
+            is_wide = self.entry.wide or keywords.get("alpha", 1) != 1
+            is_wide = is_wide or (self._takes_float32 and any(map(_exceeds_float16, operands)))
+            if is_wide and _is_float16(operands):
                 wide = self._function(*map(_widened, values), **{name: _widened(x) for name, x in keywords.items()})
                 return _narrowed(wide)
             return self._function(*values, **keywords)
@@ -227,6 +275,24 @@ class Caller:
             return recovered(error, self.label, args, kwargs)
 
 
+def _transposed(value: Any, order: Sequence[int]) -> Any:
+    """Return an operand of an elementwise operator with the axes of the result in another order."""
+    if not isinstance(value, Tensor) or not value.ndim:
+        return value
+    first = len(order) - value.ndim
+    x = value.expand_dims(tuple(range(first))) if first else value
+    return x.transpose(order)
+
+
+def _with_strides_of(result: Any, expected: Any) -> Any:
+    """Return a result with the axes in memory in the order of another tensor."""
+    if not isinstance(result, Tensor) or not isinstance(expected, torch.Tensor) or result.sizes != expected.shape:
+        return result
+    order = axes_in_memory(expected.shape, expected.stride())
+    is_packed = order == sorted(order) or not is_dense(expected.shape, expected.stride())
+    return result if is_packed or not result.size else in_order(result, order)
+
+
 CALLERS: dict[str, Caller] = {}
 """Callers of the entries of the table, by name."""
 
@@ -235,6 +301,20 @@ def _is_float16(operands: Sequence[Any]) -> bool:
     """Return whether there are floating-point tensors among operands, all of float16."""
     kinds = {x.data_type for x in operands if isinstance(x, Tensor) and x.data_type.is_float}
     return kinds == {DataType.FLOAT16}
+
+
+def _has_float32(operands: Sequence[Any]) -> bool:
+    return any(isinstance(x, Tensor) and x.data_type is DataType.FLOAT32 for x in operands)
+
+
+def _exceeds_float16(value: Any) -> bool:
+    """Return whether a value is a number that float16 does not represent exactly."""
+    if type(value) not in {int, float} or not math.isfinite(value):
+        return False
+    return abs(value) > _MAX_FLOAT16 or float(np.float16(value)) != value
+
+
+_MAX_FLOAT16 = torch.finfo(torch.float16).max
 
 
 def _widened(value: Any) -> Any:
@@ -327,13 +407,38 @@ def _call_elsewhere(
     kwargs: dict[str, Any],
     move: Callable[[torch.Tensor], torch.Tensor],
     device: torch.device,
-) -> None:
-    """Call an operator on another device, without warnings."""
+) -> Any:
+    """Return the result of an operator on another device, without warnings."""
     moved = [_elsewhere(value, move, device) for value in args]
     named = {key: _elsewhere(value, move, device) for key, value in kwargs.items()}
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        overload_of(name)(*moved, **named)
+        return overload_of(name)(*moved, **named)
+
+
+def result_of_meta(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Return the result of an operator's meta kernel, which has dtypes, shapes and strides; None if there is none."""
+    try:
+        result = _call_elsewhere(name, args, kwargs, meta_of, torch.device("meta"))
+    except Exception:
+        return None
+    memory_format = _FORMATS.get(args[0].dim()) if name == "convolution" else None  # its meta kernel ignores formats
+    if memory_format and any(not x.is_contiguous() and x.is_contiguous(memory_format=memory_format) for x in args[:2]):
+        return result.to(memory_format=memory_format)
+    return result
+
+
+_FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
+"""Memory formats by rank in which channels are the innermost axis."""
+
+
+def tensors_in(values: Iterable[Any]) -> Iterator[torch.Tensor]:
+    """Return the tensors among arguments, those in lists included."""
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from tensors_in(value)
 
 
 def _error_of_torch(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Exception | None:
@@ -353,18 +458,19 @@ def _error_of_torch(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> E
 def check_arguments(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
     """Raise PyTorch's error for arguments that the operator's meta kernel rejects; it reads no elements.
 
-    Arguments are rejected only if the CPU's kernel rejects them too, since some meta kernels need elements.
+    Arguments are rejected only if the CPU's kernel rejects them too, since some meta kernels need elements, and some
+    fail for valid arguments: that of LSTM cells without biases, and gradients of losses of no elements.
     """
     arguments = overload_of(name)._schema.arguments
     if len(args) + len(kwargs) < sum(not argument.has_default_value() for argument in arguments):
         return  # of an in-place overload with more defaults: bernoulli_
     try:
         _call_elsewhere(name, args, kwargs, meta_of, torch.device("meta"))
-    except (RuntimeError, IndexError, TypeError, ValueError) as error:
+    except Exception as error:
         if isinstance(error, NotImplementedError) and "meta" in str(error).lower():
             return  # there is no meta kernel
         rejection = _error_of_torch(name, args, kwargs)
-        if rejection is not None:
+        if rejection is not None and not isinstance(rejection, NotImplementedError):
             raise rejection from None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ class Memory:
         adapters.memory[self.index].add(-self.size)
 
     def replace(self, tensor: Tensor) -> None:
-        """Take the memory of a packed tensor, which no other tensor uses."""
+        """Take the memory of a dense tensor, which no other tensor uses."""
         self.buffer, self.tensor = tensor.buffer, tensor
         tensor.buffer.is_owned = True
 
@@ -223,8 +224,40 @@ def packed_copy(x: Tensor) -> Tensor:
 
 def unowned(x: Tensor) -> Tensor:
     """Return a tensor that covers memory of its own, which no storage has: itself, or a packed copy."""
-    is_part = x.is_view or x.signature[2] is not None
+    is_part = x.is_view or (x.signature[2] is not None and not is_dense(x.sizes, x.strides))
     return packed_copy(x) if is_part or getattr(x.buffer, "is_owned", False) else x
+
+
+def is_dense(sizes: Sequence[int], strides: Sequence[int]) -> bool:
+    """Return whether elements, in some order of axes, follow each other in memory without gaps."""
+    count = 1
+    for stride, size in sorted(zip(strides, sizes, strict=True)):
+        if size > 1:
+            if stride != count:
+                return False
+            count *= size
+    return True
+
+
+def axes_in_memory(sizes: Sequence[int], strides: Sequence[int]) -> list[int]:
+    """Return axes in the order in which memory has them, the outermost first; those of size 1 stay in place."""
+    long = [axis for axis, size in enumerate(sizes) if size != 1]
+    ordered = iter(sorted(long, key=lambda axis: -strides[axis]))
+    return [next(ordered) if size != 1 else axis for axis, size in enumerate(sizes)]
+
+
+def in_order(x: Tensor, order: Sequence[int]) -> Tensor:
+    """Return a tensor that covers memory of its own, in which axes have an order: itself, or a copy."""
+    if x.signature[2] is not None and axes_in_memory(x.sizes, x.strides) == order and unowned(x) is x:
+        return x
+    return permuted_back(packed_copy(x.transpose(order)), order)
+
+
+def permuted_back(x: Tensor, order: Sequence[int]) -> Tensor:
+    """Return a packed tensor that covers memory of its own as that whose axes it has in another order."""
+    tensor = x.transpose([order.index(axis) for axis in range(len(order))])
+    tensor.is_view = False
+    return tensor
 
 
 def write(x: torch.Tensor, result: Tensor) -> None:
@@ -237,9 +270,13 @@ def write(x: torch.Tensor, result: Tensor) -> None:
     if not count:
         return
     memory.writes += 1
-    if not x.storage_offset() and x.is_contiguous() and count * x.element_size() == memory.size:
-        memory.replace(unowned(result))
-        return
+    if not x.storage_offset() and count * x.element_size() == memory.size:
+        if x.is_contiguous():
+            memory.replace(unowned(result) if result.signature[2] is None else packed_copy(result))
+            return
+        if is_dense(x.shape, x.stride()):
+            memory.replace(in_order(result, axes_in_memory(x.shape, x.stride())))
+            return
     target = tensor_of(x)
     if result.buffer is memory.buffer:
         result = packed_copy(result)  # before the memory that it reads is written

@@ -1,12 +1,19 @@
-"""Views of traced tensors with symbolic sizes. PyTorch's meta kernels accept only plain numbers."""
+"""Views of traced tensors that strides alone do not describe: those with symbolic sizes, for PyTorch's meta kernels
+accept only plain numbers, and those of another dtype."""
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+import torch
+
+from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.sizes import is_symbolic
+from dmlgpu.frontends.torch.dtypes import data_type_of
+from dmlgpu.ops.shape import joined
 from dmlgpu.tensors.tensor import Tensor
 
 
@@ -90,3 +97,26 @@ VIEWS: Final[Mapping[str, Callable[..., Any]]] = {
     "unbind.int": _unbound,
 }
 """Functions of tensors, by operator of ATen."""
+
+
+def reinterpreted(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the bits of a traced tensor read as another dtype, computed by shifts if elements have another width."""
+    data_type, is_boolean = data_type_of(dtype)
+    source, target = x.data_type.bits, data_type.bits
+    bits = x._same(_UNSIGNED[source], False)
+    if target < source:
+        parts = [(bits >> place).astype(_UNSIGNED[target]) for place in range(0, source, target)]
+        bits = joined([part.expand_dims(-1) for part in parts], -1).reshape(*x.sizes[:-1], -1)
+    elif target > source:
+        groups = bits.reshape(*x.sizes[:-1], x.sizes[-1] // (target // source), target // source)
+        parts = [groups[..., place].astype(_UNSIGNED[target]) << place * source for place in range(target // source)]
+        bits = functools.reduce(operator.or_, parts)
+    return bits._same(data_type, is_boolean)
+
+
+_UNSIGNED: Final[Mapping[int, DataType]] = {
+    8: DataType.UINT8,
+    16: DataType.UINT16,
+    32: DataType.UINT32,
+    64: DataType.UINT64,
+}

@@ -51,7 +51,7 @@ def leaky_relu(x: Any, negative_slope: Any = 0.01) -> Any:
     return _IF(x > 0, x, x * negative_slope)
 
 
-@aten("leaky_relu_backward")
+@aten("leaky_relu_backward", wide=True)
 def leaky_relu_backward(gradient: Any, x: Any, negative_slope: Any, self_is_result: bool) -> Any:
     return _IF(x > 0, gradient, gradient * negative_slope)
 
@@ -126,12 +126,12 @@ def shrink_backward(gradient: Any, x: Any, lambd: Any) -> Any:
 # ---- exponential units -----------------------------------------------------------------------------------------------
 
 
-@aten("elu")
+@aten("elu", wide=True)
 def elu(x: Any, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Any:
     return _IF(x > 0, x * float(scale), expm1(x * float(input_scale)) * float(alpha * scale))
 
 
-@aten("elu_backward")
+@aten("elu_backward", wide=True)
 def elu_backward(gradient: Any, alpha: Any, scale: Any, input_scale: Any, is_result: bool, x: Any) -> Any:
     slope = float(input_scale * scale)
     if is_result:
@@ -141,18 +141,18 @@ def elu_backward(gradient: Any, alpha: Any, scale: Any, input_scale: Any, is_res
     return gradient * _IF(x > 0, float(scale), below)
 
 
-@aten("celu")
+@aten("celu", wide=True)
 def celu(x: Any, alpha: Any = 1.0) -> Any:
     return _IF(x > 0, x, expm1(x * (1 / float(alpha))) * float(alpha))
 
 
-@aten("softplus")
+@aten("softplus", wide=True)
 def softplus(x: Any, beta: Any = 1, threshold: Any = 20) -> Any:
     steep = x * float(beta)
     return _IF(steep > float(threshold), x, log1p(directml.element_wise_exp(steep)) * (1 / float(beta)))
 
 
-@aten("softplus_backward")
+@aten("softplus_backward", wide=True)
 def softplus_backward(gradient: Any, x: Any, beta: Any, threshold: Any) -> Any:
     steep = x * float(beta)
     return _IF(steep > float(threshold), gradient, gradient * directml.activation_sigmoid(steep))
@@ -184,12 +184,12 @@ def silu_backward(gradient: Any, x: Any) -> Any:
     return gradient * gate * (x * (1.0 - gate) + 1.0)
 
 
-@aten("mish")
+@aten("mish", wide=True)
 def mish(x: Any) -> Any:
     return x * directml.element_wise_tanh(softplus(x))
 
 
-@aten("mish_backward")
+@aten("mish_backward", wide=True)
 def mish_backward(gradient: Any, x: Any) -> Any:
     tanh = directml.element_wise_tanh(softplus(x))
     return gradient * (tanh + x * directml.activation_sigmoid(x) * (1.0 - tanh * tanh))

@@ -95,27 +95,19 @@ aten("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor", promotes
 aten("fmod.Tensor", "fmod.Scalar", promotes=Promotion.DEFAULT)(directml.element_wise_modulus_truncate)
 
 
-@aten("addcmul")
+@aten("addcmul", promotes=Promotion.DEFAULT, wide=True)
 def addcmul(x: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
-    return _beside_product(directml.element_wise_multiply, x, tensor1, tensor2, value)
+    return directml.element_wise_add(x, directml.element_wise_multiply(scaled(tensor1, value), tensor2))
 
 
-@aten("addcdiv")
+@aten("addcdiv", promotes=Promotion.DEFAULT, wide=True)
 def addcdiv(x: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
-    return _beside_product(directml.element_wise_divide, x, tensor1, tensor2, value)
-
-
-def _beside_product(function: Any, x: Any, first: Any, second: Any, value: Any) -> Any:
-    """Return a sum of a tensor and a scaled product or quotient of two, in their common dtype."""
-    operands = [x, first, second]
-    dtype = common_dtype(list(map(_stand_in, operands)))
-    x, first, second = (cast(operand, dtype) if isinstance(operand, Tensor) else operand for operand in operands)
-    if function is directml.element_wise_divide and not dtype.is_floating_point:
+    if not x.data_type.is_float:
         raise Unsupported("integers are not divided")
-    return directml.element_wise_add(x, function(scaled(first, value), second))
+    return directml.element_wise_add(x, directml.element_wise_divide(scaled(tensor1, value), tensor2))
 
 
-@aten("lerp.Scalar", "lerp.Tensor")
+@aten("lerp.Scalar", "lerp.Tensor", wide=True)
 def lerp(x: Any, end: Any, weight: Any) -> Any:
     """Interpolate from the nearer end; weights 0 and 1 give the ends exactly."""
     span = directml.element_wise_subtract(end, x)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from dmlgpu.catalog.enums import ConvolutionDirection
 from dmlgpu.frontends.torch.operators.registry import aten
 from dmlgpu.ops import directml
+from dmlgpu.tensors.calls import filled
 from dmlgpu.tensors.gradients.layers import filter_gradient
 from dmlgpu.tensors.gradients.rules import total
 from dmlgpu.tensors.tensor import Tensor
@@ -42,6 +45,8 @@ def convolution(
     groups: int,
 ) -> Tensor:
     """Convolve signals, images or volumes."""
+    if not (x.size and weight.size):
+        return _of_nothing(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
     rank = x.ndim - 2
     addend = None if bias is None else bias.expand_dims((0, *range(2, x.ndim)))
     result: Tensor = directml.convolution(
@@ -53,6 +58,15 @@ def convolution(
         **_steps(stride, padding, dilation, groups, rank),
     )
     return result
+
+
+def _of_nothing(x: Tensor, weight: Tensor, bias: Tensor | None, *arguments: Any) -> Tensor:
+    """Return the convolution of no images, or of images without channels, which has no elements either."""
+    image, filters = (torch.empty(operand.sizes, device="meta") for operand in (x, weight))
+    sizes = tuple(torch.ops.aten.convolution(image, filters, None, *arguments).shape)
+    is_biased = bias is not None and bias.size == sizes[1]
+    addend = bias.expand_dims((0, *range(2, x.ndim))) if bias is not None and is_biased else filled(x, (1,) * x.ndim)
+    return addend.broadcast_to(sizes)
 
 
 @aten("convolution_backward_overrideable")
@@ -72,6 +86,11 @@ def convolution_backward(
     rank = x.ndim - 2
     steps = _steps(stride, padding, dilation, groups, rank)
     of_input = of_weight = of_bias = None
+    if not (x.size and weight.size and gradient.size):
+        zeros = [
+            filled(x, (1,) * len(sizes)).broadcast_to(sizes) for sizes in (x.sizes, weight.sizes, gradient.sizes[1:2])
+        ]
+        return tuple(part if is_needed else None for part, is_needed in zip(zeros, output_mask, strict=True))  # type: ignore[return-value]
     if output_mask[0]:
         of_input = _input_gradient(gradient, x, weight, transposed, steps)
     if output_mask[1]:
@@ -113,11 +132,5 @@ def _input_gradient(gradient: Tensor, x: Tensor, weight: Tensor, transposed: boo
 @aten("conv_tbc")
 def convolution_of_sequences(x: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
     """Convolve sequences {T, B, C} with filters {K, C, F}."""
-    result: Tensor = directml.convolution(
-        x.transpose(1, 2, 0),
-        weight.transpose(2, 1, 0),
-        bias.expand_dims((0, 2)),
-        start_padding=(pad,),
-        end_padding=(pad,),
-    )
-    return result.transpose(2, 0, 1)
+    images, filters = x.transpose(1, 2, 0), weight.transpose(2, 1, 0)
+    return convolution(images, filters, bias, (1,), (pad,), (1,), False, (0,), 1).transpose(2, 0, 1)

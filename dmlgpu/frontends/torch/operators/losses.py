@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from dmlgpu.catalog.enums import DataType, ReduceFunction
-from dmlgpu.frontends.torch.operators.registry import Unsupported, aten, decomposes
+from dmlgpu.frontends.torch.operators.registry import Unsupported, aten, composes, decomposes, decomposition
 from dmlgpu.ops import directml
 from dmlgpu.ops.creation import sequence
 from dmlgpu.ops.reductions import reduced
@@ -17,9 +20,22 @@ _NONE, _MEAN, _SUM = range(3)
 
 decomposes(
     "binary_cross_entropy", "binary_cross_entropy_backward", "multi_margin_loss", "multilabel_margin_loss_forward",
-    "smooth_l1_loss", "smooth_l1_loss_backward", "huber_loss", "huber_loss_backward", "soft_margin_loss",
-    "soft_margin_loss_backward", "binary_cross_entropy_with_logits",
+    "smooth_l1_loss", "huber_loss", "soft_margin_loss", "soft_margin_loss_backward",
+    "binary_cross_entropy_with_logits",
 )  # fmt: skip
+
+
+def _with_empty(name: str) -> Callable[..., Any]:
+    """Return PyTorch's decomposition of a loss's gradient, which divides by the number of elements, also for none."""
+
+    def gradient_of(gradient: torch.Tensor, x: torch.Tensor, *args: Any) -> Any:
+        return decomposition(name)(gradient, x, *args) if x.numel() else torch.zeros_like(x)
+
+    return gradient_of
+
+
+for _name in ("smooth_l1_loss_backward", "huber_loss_backward"):
+    composes(_name)(_with_empty(_name))
 
 
 def _reduce(losses: Tensor, reduction: int) -> Tensor:
@@ -117,6 +133,7 @@ def nll_loss(
     """Return the negative log likelihood of classes, and the sum of the rows' weights."""
     if target.data_type not in {DataType.INT64, DataType.UINT8} or target.is_boolean:
         raise Unsupported(f"target must be int64 or uint8, got {target.data_type.name}")
+    target = target.astype(DataType.INT64)
     if not target.size:
         if reduction == _NONE:
             return filled(x, target.sizes), filled(x, ())
@@ -145,8 +162,10 @@ def nll_loss_backward(
     """Return the gradient of the log probabilities of `nll_loss_forward`."""
     if not x.size or not target.size:
         return filled(x, x.sizes)
+    target = target.astype(DataType.INT64)
     shares, classes, axis = _shares(x, target, weight, ignore_index)
     share = -shares * (gradient / total_weight if reduction == _MEAN else gradient)
+    share = share._chosen(target != ignore_index, 0.0)  # the total weight is 0 if all targets are ignored
     numbers = sequence(x.sizes[axis], 0, 1, DataType.INT64, x.device)
     numbers = numbers.expand_dims(tuple(index for index in range(x.ndim) if index != axis))
     if x.ndim == 1:

@@ -6,6 +6,7 @@ import math
 import threading
 from typing import Any
 
+import numpy as np
 import torch
 
 from dmlgpu.catalog.enums import DataType, ReduceFunction
@@ -80,7 +81,13 @@ def rounded_to(values: Tensor, x: Tensor) -> Tensor:
 @aten("uniform")
 def uniform(x: Tensor, low: float = 0.0, high: float = 1.0, *, generator: torch.Generator | None = None) -> Tensor:
     """Return numbers uniformly distributed in [low, high)."""
-    return rounded_to(uniform_of(x, generator) * float(high - low) + float(low), x)
+    draws = uniform_of(x, generator)
+    if x.data_type is DataType.FLOAT32 and (low, high) == (0, 1):
+        return draws
+    values = rounded_to(draws * float(high - low) + float(low), x)
+    return filled(values, (1,) * x.ndim, low)._chosen(
+        values.astype(DataType.FLOAT32) >= float(np.float32(high)), values
+    )
 
 
 @aten("normal_functional")

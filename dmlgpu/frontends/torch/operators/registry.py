@@ -167,11 +167,12 @@ def decomposes(*names: str) -> None:
 
 
 def _decomposed(name: str, /, *args: Any, **kwargs: Any) -> Any:
-    return _decomposition(name)(*args, **kwargs)
+    return decomposition(name)(*args, **kwargs)
 
 
 @functools.cache  # bounded by the table
-def _decomposition(name: str) -> Callable[..., Any]:
+def decomposition(name: str) -> Callable[..., Any]:
+    """Return PyTorch's own decomposition of an overload."""
     from torch._decomp import decomposition_table  # noqa: PLC0415 - takes 0.5 s to import
 
     return decomposition_table[overload(name)]

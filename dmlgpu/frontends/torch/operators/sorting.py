@@ -65,6 +65,12 @@ def _without_axis(x: Any, axis: int, keepdim: bool, rank: int) -> Any:
     return x if keepdim else x.squeeze(axis)
 
 
+def _of_nothing(x: Any, axis: int, keepdim: bool) -> tuple[Any, Any]:
+    """Return the values along an axis, and their indices, of a tensor without elements."""
+    sizes = (*x.sizes[:axis], *((1,) if keepdim else ()), *x.sizes[axis + 1 :])
+    return x._nothing(sizes), zeros_of(x, sizes, torch.int64)
+
+
 def _part(x: Any, axis: int, begin: int, end: int) -> Any:
     return x[(*[slice(None)] * axis, slice(begin, end))]
 
@@ -75,6 +81,8 @@ def kthvalue(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Any,
     axis = axes_of(rows, dim)[0]
     if not 0 < k <= rows.sizes[axis]:
         raise RuntimeError("kthvalue(): selected number k out of range for dimension")
+    if not rows.size:
+        return _of_nothing(rows, axis, keepdim)
     values, places = _ordered(rows, axis, k)
     parts = (_part(tensor, axis, k - 1, k) for tensor in (values, places.astype(_INT64)))
     value, index = (_without_axis(part, axis, keepdim, x.ndim) for part in parts)
@@ -100,6 +108,8 @@ def _median(x: Any, axis: int, skips_nan: bool) -> tuple[Any, Any]:
 def _median_along(x: Any, dim: int, keepdim: bool, skips_nan: bool) -> tuple[Any, Any]:
     rows = with_axis(x)
     axis = axes_of(rows, dim)[0]
+    if not rows.size and rows.sizes[axis]:
+        return _of_nothing(rows, axis, keepdim)
     value, index = (_without_axis(tensor, axis, keepdim, x.ndim) for tensor in _median(rows, axis, skips_nan))
     return value, index
 
@@ -135,6 +145,8 @@ def mode(x: Any, dim: int = -1, keepdim: bool = False) -> tuple[Any, Any]:
     """Return the most frequent element along an axis, the smallest of several, and its last index."""
     rows = with_axis(x)
     axis = axes_of(rows, dim)[0]
+    if not rows.size and rows.sizes[axis]:
+        return _of_nothing(rows, axis, keepdim)
     values, places = _ordered(rows, axis)
 
     def longer(earlier: Any, later: Any) -> Any:

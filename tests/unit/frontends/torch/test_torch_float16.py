@@ -87,6 +87,75 @@ def test_statistics_are_rounded_once() -> None:
             assert_close(function, [x], f"{name} of {kind}", share)
 
 
+VALUES = [0.0, 6e-8, 1e-4, 0.3, 1.0, 2.0, 3.7, 12.0, 15.0, 300.0, 2049.0, 60000.0, 65504.0, float("inf")]
+OPERANDS = torch.tensor([*VALUES, *(-x for x in VALUES), float("nan")]).half()
+NUMBERS = 1e5, -1e-9, 0.3
+
+WITH_NUMBER: dict[str, Callable[[Any, Any], Any]] = {
+    "add with alpha": lambda x, n: torch.add(x, x.flip(0), alpha=n),
+    "sub with alpha 2": lambda x, n: torch.sub(x, x.flip(0), alpha=2),
+    "mul": lambda x, n: x * n,
+    "mul_": lambda x, n: x.clone().mul_(n),
+    "mul, scalar tensor": lambda x, n: x * torch.tensor(n, device=x.device),
+    "mul, scalar tensor of the CPU": lambda x, n: x * torch.tensor(n),
+    "mul of lists": lambda x, n: torch._foreach_mul([x, x.flip(0)], n)[1],
+    "div": lambda x, n: x / n,
+    "div of a number": lambda x, n: torch.div(torch.tensor(n), x),
+    "div, transposed": lambda x, n: (x.expand(2, -1).T / n)[:, 1],
+    "mask * number": lambda x, n: (x > 0).to(x.dtype) * n,
+    "addcmul": lambda x, n: torch.addcmul(x, x, x.flip(0), value=n),
+    "addcmul without a number": lambda x, n: torch.addcmul(x, x, x.flip(0)),
+    "addcmul, scalar tensor": lambda x, n: torch.addcmul(x, x, torch.tensor(n, device=x.device)),
+    "addcdiv": lambda x, n: torch.addcdiv(x, x, x.flip(0), value=n),
+    "lerp": lambda x, n: torch.lerp(x, x.flip(0), 0.3),
+    "xlogy": lambda x, n: torch.xlogy(x, abs(n)),
+    "xlogy of a number": lambda x, n: torch.xlogy(n, x),
+    "leaky_relu": F.leaky_relu,
+    "elu": F.elu,
+    "elu of 2": lambda x, n: F.elu(x, 2),
+    "celu": lambda x, n: F.celu(x, abs(n)),
+    "softplus": F.softplus,
+    "softplus of 1": lambda x, n: F.softplus(x),
+    "mish": lambda x, n: F.mish(x),
+    "threshold": lambda x, n: F.threshold(x, 0.3, 2.0),
+    "softshrink": lambda x, n: F.softshrink(x, min(abs(n), 1.0)),
+    "pow": lambda x, n: x.abs() ** n,
+    "pow of a number": lambda x, n: abs(n) ** x,
+}
+"""Elementwise functions of a tensor and a number: PyTorch computes these in float32."""
+
+ROUNDED = {"add": lambda x, n: x + n, "rsub": lambda x, n: n - x, "comparison": lambda x, n: x > n}
+"""Functions for which PyTorch's CPU rounds numbers to float16."""
+
+
+def assert_near(actual: Any, expected: Any, what: str) -> None:
+    """Assert results within two ULP of float16; beyond 65000 also an infinity."""
+    tolerance = 2e-3 * expected.abs().clamp(min=2.0**-14)
+    is_right = ((actual - expected).abs() <= tolerance) | (actual == expected) | (actual.isnan() & expected.isnan())
+    is_right |= (actual.sign() == expected.sign()) & (actual.abs() > 65000) & (expected.abs() > 65000)
+    assert is_right.all(), f"{what}: {actual[~is_right]} instead of {expected[~is_right]} of {OPERANDS[~is_right]}"
+
+
+def test_numbers_stay_in_float32() -> None:
+    for number in NUMBERS:
+        for name, function in (WITH_NUMBER | ROUNDED).items():
+            expected = function(OPERANDS if name in ROUNDED else OPERANDS.float(), number)
+            actual = function(OPERANDS.to("dml"), number).cpu()
+            assert actual.dtype is (torch.bool if name == "comparison" else torch.float16), name
+            assert_near(actual.float(), expected.float(), f"{name} of {number}")
+
+
+def test_compiled_numbers_stay_in_float32() -> None:
+    names = "mul", "mul, scalar tensor", "addcmul, scalar tensor", "elu", "mask * number"
+
+    def all_of(x: Any) -> Any:
+        return [WITH_NUMBER[name](x, 1e5) for name in names]
+
+    results = torch.compile(all_of, backend="dmlgpu")(OPERANDS.to("dml"))
+    for name, actual, expected in zip(names, results, all_of(OPERANDS.float()), strict=True):
+        assert_near(actual.cpu().float(), expected, name)
+
+
 def test_counts_beyond_float16() -> None:
     ones = torch.ones(70000, dtype=torch.float64)
     logits = BIG[:, None] * torch.tensor([1.0, 2.0, -1.0], dtype=torch.float64)
