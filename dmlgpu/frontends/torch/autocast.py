@@ -16,8 +16,9 @@ from dmlgpu.frontends.torch.operators.registry import overload
 _HALF = (
     "_convolution", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d.input",
     "conv_transpose3d.input", "convolution", "prelu", "addmm", "addmv", "addr", "matmul", "mm", "mv", "linear",
-    "addbmm", "baddbmm", "bmm", "chain_matmul", "linalg_multi_dot", "linalg_vecdot",
-    "scaled_dot_product_attention",
+    "addbmm", "baddbmm", "bmm", "chain_matmul", "conv_tbc", "linalg_multi_dot", "linalg_vecdot",
+    "scaled_dot_product_attention", "_thnn_fused_lstm_cell", "_thnn_fused_gru_cell", "lstm_cell", "gru_cell",
+    "rnn_tanh_cell", "rnn_relu_cell",
 )  # fmt: skip
 
 _FLOAT = (
@@ -31,8 +32,10 @@ _FLOAT = (
     "sum.dim_IntList", "tan", "triplet_margin_loss",
 )  # fmt: skip
 
-_WIDEST = ("addcdiv", "addcmul", "atan2", "bilinear", "cross", "dot", "grid_sampler", "index_put", "tensordot", "cat",
-           "stack", "scatter_add")  # fmt: skip
+_WIDEST = (
+    "addcdiv", "addcmul", "atan2", "bilinear", "cross", "dot", "vdot", "grid_sampler", "index_put", "tensordot", "cat",
+    "stack", "scatter_add",
+)  # fmt: skip
 
 _LIBRARY = torch.library.Library("aten", "IMPL")
 _FALLTHROUGH = torch.library.Library("_", "IMPL")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -19,9 +20,8 @@ _NONE, _MEAN, _SUM = range(3)
 """PyTorch's values of reductions."""
 
 decomposes(
-    "binary_cross_entropy", "binary_cross_entropy_backward", "multi_margin_loss", "multilabel_margin_loss_forward",
-    "smooth_l1_loss", "huber_loss", "soft_margin_loss", "soft_margin_loss_backward",
-    "binary_cross_entropy_with_logits",
+    "binary_cross_entropy", "binary_cross_entropy_backward", "multi_margin_loss", "smooth_l1_loss", "huber_loss",
+    "soft_margin_loss", "soft_margin_loss_backward", "binary_cross_entropy_with_logits",
 )  # fmt: skip
 
 
@@ -93,6 +93,31 @@ def multi_margin_loss_backward(
     return (result * _spread(gradient, count, reduction)).reshape(x.sizes)
 
 
+def _listed(names: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """Return for rows of class numbers, which the first negative one ends, which count, and {rows, places, classes}."""
+    ends: Tensor = directml.cumulative_summation((names < 0).astype(DataType.INT32), axis=1)
+    columns = sequence(width, 0, 1, DataType.INT64, names.device).expand_dims((0, 1))
+    counts = ends == 0
+    return counts, (names.expand_dims(2) == columns) & counts.expand_dims(2)
+
+
+@aten("multilabel_margin_loss_forward", wide=True)
+def multilabel_margin_loss(x: Tensor, target: Tensor, reduction: int) -> tuple[Tensor, Tensor]:
+    """Return the margin losses of rows, or their mean or sum, and a mask of the classes that are targets."""
+    if not x.size:
+        losses = filled(x, x.sizes[:-1])
+        return losses if reduction == _NONE else filled(x, (), math.nan if reduction == _MEAN else 0.0), x
+    rows, names = (tensor.reshape(-1, x.sizes[-1] if x.ndim else 1) for tensor in (x, target))
+    width = rows.sizes[1]
+    counts, listed = _listed(names, width)
+    is_target = reduced(listed.astype(x.data_type), ReduceFunction.MAX, 1, False)
+    of_targets: Tensor = directml.gather_elements(rows, names._chosen(counts, 0), axis=1)
+    excess: Tensor = directml.element_wise_max(rows.expand_dims(1) - of_targets.expand_dims(2) + 1.0, 0.0)
+    excess = excess._chosen(counts.expand_dims(2) & (is_target.expand_dims(1) == 0), 0.0)
+    losses = reduced(excess, ReduceFunction.SUM, (1, 2), False) * (1.0 / width)
+    return _reduce(losses if x.ndim > 1 else losses.reshape(()), reduction), is_target.reshape(target.sizes)
+
+
 @aten("multilabel_margin_loss_backward", wide=True)
 def multilabel_margin_loss_backward(
     gradient: Tensor, x: Tensor, target: Tensor, reduction: int, is_target: Tensor
@@ -102,9 +127,7 @@ def multilabel_margin_loss_backward(
         return filled(x, x.sizes)
     rows, names, targets = (tensor.reshape(-1, x.sizes[-1] if x.ndim else 1) for tensor in (x, target, is_target))
     count, width = rows.sizes
-    ends: Tensor = directml.cumulative_summation((names < 0).astype(DataType.INT32), axis=1)
-    columns = sequence(width, 0, 1, DataType.INT64, x.device).expand_dims((0, 1))
-    listed = (names.expand_dims(2) == columns) & (ends == 0).expand_dims(2)
+    _, listed = _listed(names, width)
     repeats = reduced(listed.astype(x.data_type), ReduceFunction.SUM, 1, False)
     exceeds = (rows.expand_dims(1) - rows.expand_dims(2) + 1.0) > 0
     pairs = repeats.expand_dims(2)._chosen(exceeds & (targets.expand_dims(1) == 0), 0.0) * (1.0 / width)

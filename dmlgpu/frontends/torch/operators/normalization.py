@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,12 +12,31 @@ import torch
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.frontends.torch.operators.registry import aten, composes
 from dmlgpu.ops import directml
-from dmlgpu.tensors.calls import filled
+from dmlgpu.tensors.calls import filled, widened
 from dmlgpu.tensors.gradients.rules import mean as mean_of
 from dmlgpu.tensors.gradients.rules import total
 from dmlgpu.tensors.tensor import Tensor
 
 Three = tuple[Tensor | None, Tensor | None, Tensor | None]
+
+
+def _mixed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a normalization or its gradient take float16 with float32 weights and statistics, as autocast passes them.
+
+    The first result has the dtype of the first operand, others have that of the weights.
+    """
+
+    @functools.wraps(function)
+    def call(x: Tensor, *args: Any, **kwargs: Any) -> Any:
+        kinds = {operand.data_type for operand in (*args, *kwargs.values()) if isinstance(operand, Tensor)}
+        if x.data_type is not DataType.FLOAT16 or DataType.FLOAT32 not in kinds:
+            return function(x, *args, **kwargs)
+        operands = (widened(operand) if isinstance(operand, Tensor) else operand for operand in (x, *args))
+        named = {name: widened(value) if isinstance(value, Tensor) else value for name, value in kwargs.items()}
+        first, *others = function(*operands, **named)
+        return (None if first is None else first.astype(DataType.FLOAT16), *others)
+
+    return call
 
 
 def _inverse(variance: Tensor, eps: float) -> Tensor:
@@ -113,6 +133,7 @@ def normalized_batch(
 
 
 @aten("_native_batch_norm_legit.no_stats", wide=True)
+@_mixed
 def batch_norm_without_statistics(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool, momentum: float, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -122,6 +143,7 @@ def batch_norm_without_statistics(
 
 
 @aten("_native_batch_norm_legit_no_training")
+@_mixed
 def batch_norm_of_statistics(
     x: Tensor,
     weight: Tensor | None,
@@ -199,6 +221,7 @@ def batch_norm_with_update_backward(
 
 
 @aten("native_batch_norm_backward", wide=True)
+@_mixed
 def batch_norm_backward(
     gradient: Tensor,
     x: Tensor,
@@ -226,6 +249,7 @@ def batch_norm_backward(
 
 
 @aten("_native_batch_norm_legit_functional", wide=True)
+@_mixed
 def batch_norm_with_statistics(
     x: Tensor,
     weight: Tensor | None,
@@ -257,6 +281,7 @@ def batch_norm_with_statistics(
 
 
 @aten("native_layer_norm", wide=True)
+@_mixed
 def layer_norm(
     x: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -272,6 +297,7 @@ def layer_norm(
 
 
 @aten("native_layer_norm_backward", wide=True)
+@_mixed
 def layer_norm_backward(
     gradient: Tensor,
     x: Tensor,
@@ -302,6 +328,7 @@ def layer_norm_backward(
 
 
 @aten("native_group_norm", wide=True)
+@_mixed
 def group_norm(
     x: Tensor,
     weight: Tensor | None,
@@ -325,6 +352,7 @@ def group_norm(
 
 
 @aten("native_group_norm_backward", wide=True)
+@_mixed
 def group_norm_backward(
     gradient: Tensor,
     x: Tensor,
