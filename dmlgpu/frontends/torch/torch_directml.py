@@ -1,7 +1,8 @@
 """The module ``torch_directml`` of Microsoft's wheel, on the device "dml".
 
-``python -m dmlgpu.frontends.torch SCRIPT`` runs a script that imports it; ``install()`` makes it importable in the
-calling process. Devices are ``torch.device("dml", index)``, which PyTorch also calls ``privateuseone:index``.
+``python -m dmlgpu.frontends.torch SCRIPT`` runs a script that imports it; ``--install`` makes it importable in the
+environment, ``install()`` in the calling process. Devices are ``torch.device("dml", index)``, which PyTorch also calls
+``privateuseone:index``; None and negative indices are the default device.
 """
 
 from __future__ import annotations
@@ -30,7 +31,12 @@ def device(device_id: int | None = None) -> torch.device:
     Raises:
         RuntimeError: If there is no such adapter.
     """
-    return adapters.torch_device(adapters.index_from(default_device() if device_id is None else device_id))
+    return adapters.torch_device(_index(device_id))
+
+
+def _index(device_id: int | None) -> int:
+    """Return the index of an adapter; None and negative numbers, ComfyUI's default, are the default device."""
+    return adapters.index_from(default_device() if device_id is None or device_id < 0 else device_id)
 
 
 def default_device() -> int:
@@ -45,7 +51,7 @@ def device_count() -> int:
 
 def device_name(device_id: int) -> str:
     """Return the name of an adapter."""
-    return _module.device_name(device_id)
+    return _module.device_name(_index(device_id))
 
 
 def is_available() -> bool:
@@ -55,7 +61,7 @@ def is_available() -> bool:
 
 def has_float64_support(device_id: int = 0) -> bool:
     """Return False: float64 is moved and cast only."""
-    adapters.index_from(device_id)
+    _index(device_id)
     return False
 
 
@@ -69,6 +75,7 @@ def gpu_memory(device_id: int = 0, mb_per_tile: int = 1) -> list[float]:
     Returns:
         A number from 0 to 1 for each tile that tensors and kept memory reach.
     """
+    device_id = _index(device_id)
     tile = mb_per_tile << 20
     used, reserved = _module.memory_allocated(device_id), _module.memory_reserved(device_id)
     return [min(max(used - start, 0) / tile, 1.0) for start in range(0, reserved, tile)]
@@ -180,6 +187,16 @@ def mlp_llama(x: torch.Tensor, weight1: torch.Tensor, weight3: torch.Tensor, wei
     """Compute the feed-forward layer of Llama: ``weight1`` is that of the gate, ``weight2`` that of the result."""
     gate, factor = functional.linear(x, weight1), functional.linear(x, weight3)
     return functional.linear(functional.silu(gate) * factor, weight2)
+
+
+def _hide_cuda() -> None:
+    """Let a build of PyTorch for CUDA look like one for the CPU if there is no such GPU: ComfyUI and others take
+    `torch.version.cuda` as a sign that there is one."""
+    if torch.version.cuda is not None and not torch.cuda.is_available():
+        torch.version.cuda = None
+
+
+_hide_cuda()
 
 
 def install() -> None:

@@ -1,7 +1,11 @@
-"""Layers of ``torch_directml`` that Microsoft's language models call, against PyTorch's modules on the CPU."""
+"""The module ``torch_directml``: devices, installation, and layers that Microsoft's language models call."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +15,7 @@ pytest.importorskip("dmlgpu.torch", reason="the installed PyTorch is older than 
 
 from torch.nn import functional  # noqa: E402 - after the check
 
+from dmlgpu.frontends.torch import __main__ as runner  # noqa: E402
 from dmlgpu.frontends.torch import torch_directml  # noqa: E402
 
 
@@ -20,6 +25,38 @@ def on_device(*tensors: Any) -> Any:
 
 def close(actual: Any, expected: Any) -> None:
     torch.testing.assert_close(actual.cpu(), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_the_default_device_is_minus_one() -> None:
+    assert torch_directml.device(-1) == torch_directml.device() == torch.device("dml", 0)
+    assert torch_directml.device_name(-1) == torch.dml.device_name(0)
+    assert torch_directml.gpu_memory(-1) is not None and not torch_directml.has_float64_support(-1)
+
+
+def test_builds_for_cuda_without_a_gpu_look_like_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    for is_available in (True, False):
+        monkeypatch.setattr(torch.version, "cuda", "13.0")
+        monkeypatch.setattr(torch.cuda, "is_available", lambda is_available=is_available: is_available)
+        torch_directml._hide_cuda()
+        assert torch.version.cuda == ("13.0" if is_available else None)
+
+
+def test_the_module_is_installed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert runner._change(tmp_path, is_installed=True) == 0
+    program = "import torch_directml; print(torch_directml.device(-1), torch_directml.__name__)"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    output = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    assert output.stdout.split() == ["dml:0", "dmlgpu.frontends.torch.torch_directml"]
+    assert runner._change(tmp_path, is_installed=True) == 0
+    assert runner._change(tmp_path, is_installed=False) == 0
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "torch_directml").mkdir()
+    for is_installed in (True, False):
+        assert runner._change(tmp_path, is_installed=is_installed) == 1
+        assert "uninstall torch-directml first" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["torch_directml"]
 
 
 @pytest.mark.slow
