@@ -30,6 +30,7 @@ from dmlgpu.frontends.torch.compiler_internals import (
     aot_autograd,
     core_aten_decompositions,
     count_steps_on,
+    leave_untraced,
     make_boxed_func,
     min_cut_rematerialization_partition,
     skip_packages,
@@ -37,6 +38,7 @@ from dmlgpu.frontends.torch.compiler_internals import (
 )
 from dmlgpu.frontends.torch.dispatch import CALLERS, DROPPED
 from dmlgpu.frontends.torch.dtypes import DATA_TYPES, cast, data_type_of, dtype_of
+from dmlgpu.frontends.torch.generators import Generator
 from dmlgpu.frontends.torch.internals import LOOP_KEY, has_kernel, operator_names, pytree
 from dmlgpu.frontends.torch.operators.registry import DECOMPOSED, ENTRIES, overload
 from dmlgpu.frontends.torch.storage import Memory, memory_of, tensor_of, torch_of, unowned, write
@@ -51,6 +53,7 @@ _DEVICE = "dml"
 _SKIPPED = "common", "compiler", "frontends", "ops", "runtime", "tensors"
 skip_packages((*(f"dmlgpu.{room}" for room in _SKIPPED), "wgpu", "cffi"))  # of kernels; models of demos are traced
 count_steps_on(_DEVICE)
+leave_untraced(Generator)
 
 
 def backend(

@@ -13,6 +13,7 @@ from torch._dynamo import trace_rules
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import TorchRuntimeError
 from torch._dynamo.variables.optimizer import OptimizerVariable
+from torch._dynamo.variables.script_object import TorchScriptObjectVariable
 from torch._functorch.aot_autograd import make_boxed_func
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
@@ -27,6 +28,7 @@ __all__ = [
     "aot_autograd",
     "core_aten_decompositions",
     "count_steps_on",
+    "leave_untraced",
     "make_boxed_func",
     "min_cut_rematerialization_partition",
     "skip_packages",
@@ -38,6 +40,13 @@ def skip_packages(names: Iterable[str]) -> None:
     """Make Dynamo trace no function of some packages."""
     for name in names:
         trace_rules.add(name)
+
+
+def leave_untraced(kind: type) -> None:
+    """Let calls with objects of a subclass of an opaque type run between graphs, as with PyTorch's generators."""
+    is_opaque = TorchScriptObjectVariable.is_matching_cls
+    replacement = staticmethod(lambda cls: cls is not kind and is_opaque(cls))
+    setattr(TorchScriptObjectVariable, "is_matching_cls", replacement)  # noqa: B010 - mypy rejects an assignment
 
 
 def count_steps_on(device_type: str) -> None:

@@ -1,9 +1,14 @@
-"""Random number state of each device: a seed, and the number of operators that have drawn from it."""
+"""Random number state of each device and of generators: a seed, and the number of operators that have drawn from it.
+
+PyTorch has no hook for generators of a device written in Python, so `torch.Generator` is replaced by a subclass, which
+returns PyTorch's own generators for other devices.
+"""
 
 from __future__ import annotations
 
 import secrets
 import threading
+import weakref
 from typing import Any
 
 import torch
@@ -33,21 +38,27 @@ def next_seed(device: Device, generator: torch.Generator | None = None) -> int:
 
     Args:
         device: The dmlgpu device; each has its own state.
-        generator: A CPU generator to draw the seed from instead; None for the device's state.
+        generator: A generator to draw the seed from instead, of this device or of the CPU; None for the device's state.
+
+    Raises:
+        RuntimeError: If the generator is of another device.
     """
     refuse_repetition()
+    ours = None if generator is None else _generators.get(generator._cdata)  # type: ignore[attr-defined]
+    if ours is not None:
+        return ours._next_seed(adapters.index_of(device))
     if generator is not None:
         return int(torch.randint(0, 1 << 62, (), generator=generator))
     index = adapters.index_of(device)
     with _LOCK:
         seed, offset = _STATES.by_index.get(index, (_STATES.seed, 0))
         _STATES.by_index[index] = seed, offset + 1
-    return _mixed(seed + (offset + 1) * 0x9E3779B97F4A7C15)
+    return _mixed(seed, offset)
 
 
-def _mixed(value: int) -> int:
-    """Mix the bits of a number by the finalizer of splitmix64."""
-    value &= _MASK
+def _mixed(seed: int, offset: int) -> int:
+    """Return the seed of an operator by splitmix64."""
+    value = (seed + (offset + 1) * 0x9E3779B97F4A7C15) & _MASK
     value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
     value = (value ^ (value >> 27)) * 0x94D049BB133111EB & _MASK
     return value ^ (value >> 31)
@@ -71,9 +82,12 @@ def seed_of(index: int) -> int:
 
 def state_of(index: int) -> torch.Tensor:
     """Return the state of a device as a CPU tensor of bytes."""
-    seed, offset = _STATES.by_index.get(index, (_STATES.seed, 0))
+    return _as_bytes(*_STATES.by_index.get(index, (_STATES.seed, 0)))
+
+
+def _as_bytes(seed: int, offset: int) -> torch.Tensor:
     raw = seed.to_bytes(8, "little") + offset.to_bytes(8, "little")
-    return torch.tensor(list(raw), dtype=torch.uint8)
+    return torch.tensor(list(raw), dtype=torch.uint8, device="cpu")
 
 
 def set_state(state: Any, index: int) -> None:
@@ -82,8 +96,122 @@ def set_state(state: Any, index: int) -> None:
     Raises:
         RuntimeError: If it is not a CPU tensor of 16 bytes.
     """
-    if not isinstance(state, torch.Tensor) or state.dtype is not torch.uint8 or state.numel() != _STATE_BYTES:
-        raise RuntimeError("set_rng_state: new_state must be a torch.ByteTensor of 16 bytes, as get_rng_state returns")
-    raw = bytes(state.tolist())
+    numbers = _of_bytes(state, "set_rng_state: new_state", "get_rng_state")
     with _LOCK:
-        _STATES.by_index[index] = int.from_bytes(raw[:8], "little"), int.from_bytes(raw[8:], "little")
+        _STATES.by_index[index] = numbers
+
+
+def _of_bytes(state: Any, name: str, source: str) -> tuple[int, int]:
+    if not isinstance(state, torch.Tensor) or state.dtype is not torch.uint8 or state.numel() != _STATE_BYTES:
+        raise RuntimeError(f"{name} must be a torch.ByteTensor of 16 bytes, as {source} returns")
+    raw = bytes(state.tolist())
+    return int.from_bytes(raw[:8], "little"), int.from_bytes(raw[8:], "little")
+
+
+# ---- torch.Generator -------------------------------------------------------------------------------------------------
+
+_Original: Any = torch._C.Generator
+
+
+class _Kind(type(_Original)):  # type: ignore[misc]
+    """Type of `Generator`, of which all of PyTorch's generators are instances."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, _Original)
+
+
+class Generator(_Original, metaclass=_Kind):
+    """``torch.Generator``; one of the device has a seed and counts the operators that draw from it.
+
+    Args:
+        device: Device of the numbers; defaults to ``"cpu"``. For other devices than this one, PyTorch's own generator
+            is returned.
+    """
+
+    _seed: int
+    _offset: int
+    _device: torch.device
+
+    def __new__(cls, device: Any = "cpu") -> Any:
+        resolved = torch.device("cpu" if device is None else device)
+        if resolved.type != adapters.NAME:
+            return _Original(resolved)
+        generator = _Original.__new__(cls, "cpu")  # draws for tensors of the CPU, such as orders of a DataLoader
+        generator._device = adapters.torch_device(adapters.index_from(resolved))
+        _generators[generator._cdata] = generator
+        return generator.manual_seed(_DEFAULT_SEED)
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the numbers."""
+        return self._device
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Set the seed, and return the generator."""
+        super().manual_seed(seed)
+        self._seed, self._offset = int(seed) & _MASK, 0
+        return self
+
+    def seed(self) -> int:
+        """Set the seed to a random number, and return it."""
+        seed = secrets.randbits(63)
+        self.manual_seed(seed)
+        return seed
+
+    def initial_seed(self) -> int:
+        """Return the seed."""
+        return self._seed
+
+    def get_state(self) -> torch.Tensor:
+        """Return the state, as a tensor of bytes; that of a device has the same format."""
+        return _as_bytes(self._seed, self._offset)
+
+    def set_state(self, new_state: torch.Tensor) -> Generator:
+        """Set the state to one that `get_state` returned; numbers for tensors of the CPU begin again."""
+        seed, offset = _of_bytes(new_state, "Generator.set_state: new_state", "get_state")
+        self.manual_seed(seed)
+        self._offset = offset
+        return self
+
+    def get_offset(self) -> int:
+        """Return the number of operators that have drawn."""
+        return self._offset
+
+    def set_offset(self, offset: int) -> Generator:
+        """Set the number of operators that have drawn."""
+        self._offset = int(offset)
+        return self
+
+    def clone_state(self) -> Generator:
+        """Return a generator with the same state."""
+        return Generator(self._device).set_state(self.get_state())
+
+    graphsafe_get_state = clone_state
+
+    def graphsafe_set_state(self, other: Generator) -> Generator:
+        """Set the state to that of another generator."""
+        return self.set_state(other.get_state())
+
+    def __reduce__(self) -> Any:
+        return Generator, (str(self._device),), self.get_state()
+
+    __setstate__ = set_state
+
+    def _next_seed(self, index: int) -> int:
+        if index != self._device.index:
+            raise RuntimeError(f"Expected a 'dml:{index}' generator device but found '{self._device}'")
+        with _LOCK:
+            self._offset += 1
+        return _mixed(self._seed, self._offset - 1)
+
+
+_generators: weakref.WeakValueDictionary[int, Generator] = weakref.WeakValueDictionary()
+"""Generators of the device by the address of PyTorch's object, for kernels are passed another wrapper of it."""
+
+_DEFAULT_SEED = 67280421310721
+"""Seed of new generators, as in PyTorch."""
+
+
+def register() -> None:
+    """Replace ``torch.Generator``."""
+    torch.Generator = Generator  # type: ignore[misc]
