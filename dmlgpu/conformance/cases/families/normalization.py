@@ -195,9 +195,10 @@ class MeanVarianceNormalization2Cases(_RowCases):
         Key((DataType.FLOAT32,), (140, 244), TensorLayout.PACKED, "rms", 1),
         Key((DataType.FLOAT32,), (7, 70, 31), TensorLayout.SLACK, NAN, 1),
         Key((DataType.FLOAT32,), (264, 128), TensorLayout.PACKED, "layer"),
+        Key((DataType.FLOAT32,), (2, 70001), TensorLayout.PACKED, "rms"),
     )
     """Rows of floats far from 0, for which every digit of the mean matters, and enough rows for adjacent invocations to
-    store theirs together, or for subgroups to hold them."""
+    store theirs together, or for subgroups to hold them; a mean square of partial results."""
 
     def variants(self, types: Types) -> tuple[str, ...]:
         return (*super().variants(types), "rms", "centered", "neither")
@@ -261,8 +262,11 @@ class LpNormalizationCases(NormalizationCases):
 
     long_sizes: ClassVar[SizesList] = ((300_003,), (3, 20011), (2003, 3))
     variant_names: ClassVar[tuple[str, ...]] = (PLAIN, ZEROS, LARGE, TINY, NAN)
-    added_keys: ClassVar[tuple[Key, ...]] = (Key((DataType.FLOAT32,), (3, 300), TensorLayout.PACKED),)
-    """Sums of absolute values of long rows, without an epsilon."""
+    added_keys: ClassVar[tuple[Key, ...]] = (
+        Key((DataType.FLOAT32,), (3, 300), TensorLayout.PACKED),
+        Key((DataType.FLOAT32,), (2, 70001), TensorLayout.PACKED, PLAIN, 1),
+    )
+    """Sums of absolute values of long rows, without an epsilon, and with one of partial results."""
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         tensors = self.describe(key, rng, {"input_tensor": key.sizes}, {"output_tensor": key.sizes})

@@ -16,7 +16,7 @@ from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, conversion_edges, mixed, numbers
 from dmlgpu.conformance.cases.discriminating import SHARE
 from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
-from dmlgpu.conformance.cases.layouts import draw_tensor
+from dmlgpu.conformance.cases.layouts import TensorLayout, draw_tensor
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Tolerance, Ulp
 
@@ -253,6 +253,8 @@ class DynamicQuantizeLinearCases(OperatorCases):
     """DYNAMIC_QUANTIZE_LINEAR."""
 
     long_sizes = ((1_000_003,), (3, 20011), (260, 1030))
+    added_keys = (Key((DataType.FLOAT32, DataType.UINT8), (70001,), TensorLayout.PACKED),)
+    """A range of partial results."""
     large_sizes = ((16_700_001,),)
     type_fields = ("InputTensor", "OutputTensor")
     variant_names: ClassVar[tuple[str, ...]] = (PLAIN, ZERO, POSITIVE, NEGATIVE, SPECIAL, TIES)

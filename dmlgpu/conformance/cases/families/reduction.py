@@ -99,8 +99,16 @@ class ReduceCases(OperatorCases):
     large_sizes = ((16_700_001,), (4_300_000, 3), (3, 1_000_003))
     packed_sizes = ((4, 20000), (20000, 4), (8, 70000), (70000, 8), (2, 300, 128), (300, 2, 128), (262144,))
     """Long axes of whole units of four, along rows and across them."""
-    added_keys = (Key((DataType.INT16,), (33, 7, 9), TensorLayout.INTERLEAVED, "min", 1),)
-    """Results that share words with those of other workgroups."""
+    added_keys = (
+        Key((DataType.INT16,), (33, 7, 9), TensorLayout.INTERLEAVED, "min", 1),
+        *(
+            Key((DataType.FLOAT32,), (3, 8195), TensorLayout.PACKED, name)
+            for name in ("average", "log_sum", "log_sum_exp", "multiply")
+        ),
+        *(Key((DataType.FLOAT32,), (2, 4099, 3), TensorLayout.PACKED, name) for name in ("l1", "max", "min")),
+    )
+    """Results that share words with those of other workgroups; partial results along and across rows that are as short
+    as they can be."""
 
     @property
     def types(self) -> tuple[Types, ...]:
