@@ -1,11 +1,12 @@
 """Write `tests/coverage.json`: which tests, and which test cases, run each file.
 
 python -m checking.record [--workers N] [TEST|FOLDER]...    run the tests, or only some, and write the record
+python -m checking.record --new [TEST|FOLDER]...            run those of them that the record lacks
 python -m checking.record --from-recordings                 write it from the recordings in .cache/coverage
 
 Each file gets tests that together run as many of its functions, or lines of a template, as possible in little time:
 a greedy set cover. Tests of the file's package are preferred, and tests that run little else. Tests that were not run
-again keep their places.
+again keep their places, under the new names of files that were renamed.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.stages import compile_operator, programs
@@ -27,10 +29,21 @@ from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.conformance.cases.keys import quick_names
 from dmlgpu.conformance.cases.registry import case_by_name
 
-from .imports import heavy
+from .imports import heavy, importers
 from .names import ROOT
 from .recorder import Recorder
-from .tests import MAX_SECONDS, MAX_TESTS, ON_ADAPTERS, RECORD, record
+from .tests import (
+    MAX_MODULES,
+    MAX_SECONDS,
+    MAX_TESTS,
+    ON_ADAPTERS,
+    RECORD,
+    has_code,
+    mirrored,
+    record,
+    spread,
+    test_modules,
+)
 
 RECORDINGS = ROOT / ".cache" / "coverage"
 TESTS = ("unit", "reference", "house", "docs", "gpu")
@@ -149,9 +162,9 @@ def candidates_by_file(
     return {file: distinct(held) for file, held in files.items()}
 
 
-def build(folder: Path) -> dict[str, object]:
-    """Return the record made of the recordings in a folder, and of the entries of the present one for other modules."""
-    modules: dict[str, tuple[float, int]] = dict(record()["modules"])
+def build(folder: Path, before: Mapping[str, Any]) -> dict[str, object]:
+    """Return the record made of the recordings in a folder, and of the entries of another record for other modules."""
+    modules: dict[str, tuple[float, int]] = dict(before["modules"])
     files: dict[str, list[Candidate]] = defaultdict(list)
     again: set[str] = set()
     for module, seconds, items, tests in recordings(folder):
@@ -159,7 +172,7 @@ def build(folder: Path) -> dict[str, object]:
         modules[module] = (round(seconds, 1), len(tests))
         for file, candidates in candidates_by_file(items, module, tests).items():
             files[file] += candidates
-    for file, entries in record()["tests"].items():
+    for file, entries in before["tests"].items():
         files[file] += [
             Candidate(module, name, 0.0, frozenset([name]))
             for module, names in entries.items()
@@ -169,11 +182,59 @@ def build(folder: Path) -> dict[str, object]:
     present = {file: candidates for file, candidates in sorted(files.items()) if (ROOT / file).is_file()}
     tests_of = {file: by_module(choose(file, candidates)) for file, candidates in present.items()}
     return {
-        "commit": _commit(),
+        "commit": _git("rev-parse", "HEAD"),
         "modules": {module: entry for module, entry in sorted(modules.items()) if (ROOT / module).is_file()},
         "tests": {file: entries for file, entries in tests_of.items() if entries},
         "cases": cases(),
     }
+
+
+def renamed(before: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
+    """Return a record with the present names of files.
+
+    Args:
+        before: The record.
+        names: Present paths of renamed files by the previous ones.
+    """
+
+    def present(path: str) -> str:
+        return names.get(path, path)
+
+    return {
+        "commit": before.get("commit", ""),
+        "modules": {present(module): entry for module, entry in before["modules"].items()},
+        "tests": {
+            present(file): {present(module): tests for module, tests in entries.items()}
+            for file, entries in before["tests"].items()
+        },
+        "cases": {present(file): entry for file, entry in before["cases"].items()},
+    }
+
+
+def changes(kind: str) -> list[tuple[str, ...]]:
+    """Return the paths of files that changed since the record was last committed: of a pair, the previous one first.
+
+    Args:
+        kind: Letter of git's ``--diff-filter``: A for added files, R for renamed ones.
+    """
+    commit = _git("log", "-1", "--format=%H", "--", RECORD.relative_to(ROOT).as_posix())
+    lines = _git("diff", "--name-status", "--find-renames", f"--diff-filter={kind}", commit).splitlines()
+    return [tuple(line.split("\t")[1:]) for line in lines]
+
+
+def missing_modules(paths: Iterable[str], added: Iterable[str], before: Mapping[str, Any]) -> list[str]:
+    """Return the test modules below some paths that a record lacks, and those that may run added files.
+
+    For a file these are the modules that are named after it, else a few of those that import it.
+    """
+    below = tuple(paths)
+    modules = [module for module in test_modules() if module.startswith(below)]
+    missing = {module for module in modules if module not in before["modules"]}
+    for file in added:
+        if file.startswith("dmlgpu/") and file.endswith(".py") and file not in before["tests"] and has_code(file):
+            named = mirrored(Path(file)) or spread(importers(file, ROOT / "tests"), MAX_MODULES)
+            missing.update(set(modules).intersection(named))
+    return sorted(missing)
 
 
 def by_module(candidates: Iterable[Candidate]) -> dict[str, list[str]]:
@@ -238,8 +299,8 @@ def run(paths: list[str], workers: int) -> None:
             )
 
 
-def _commit() -> str:
-    command = ["git", "rev-parse", "HEAD"]
+def _git(*arguments: str) -> str:
+    command = ["git", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
 
@@ -249,12 +310,17 @@ def main() -> None:
     parser.add_argument("paths", nargs="*", metavar="TEST|FOLDER", help="tests to record again; all if omitted")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes that run tests")
     parser.add_argument("--from-recordings", action="store_true", help="run no test: use what was recorded before")
+    parser.add_argument("--new", action="store_true", help="run only test modules that the record lacks")
     arguments = parser.parse_args()
+    before = renamed(record(), dict(changes("R")))
+    paths = arguments.paths or [f"tests/{folder}" for folder in TESTS]
+    if arguments.new:
+        paths = missing_modules(paths, (path for (path,) in changes("A")), before)
     if not arguments.from_recordings:
-        if not arguments.paths:
+        if not (arguments.paths or arguments.new):
             shutil.rmtree(RECORDINGS, ignore_errors=True)
-        run(arguments.paths or [f"tests/{folder}" for folder in TESTS], arguments.workers)
-    RECORD.write_text(json.dumps(build(RECORDINGS), indent=1) + "\n", encoding="utf-8")
+        run(paths, arguments.workers)
+    RECORD.write_text(json.dumps(build(RECORDINGS, before), indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,16 @@ from checking.parts import (
     selection,
     unlisted,
 )
-from checking.record import Candidate, by_module, candidates_by_file, choose, closeness, distinct
+from checking.record import (
+    Candidate,
+    by_module,
+    candidates_by_file,
+    choose,
+    closeness,
+    distinct,
+    missing_modules,
+    renamed,
+)
 from checking.recorder import Recorder
 from checking.tests import Selection, extra, has_code, mentions, mirrored, recorded, select_for_file, spread
 
@@ -321,6 +330,36 @@ def test_recordings_become_distinct_candidates():
     assert files["dmlgpu/b.py"][0].items == {"h"}
     assert by_module(files["dmlgpu/a.py"][:2]) == {"tests/unit/catalog/test_enums.py": ["t1", "t2"]}
     assert distinct([]) == []
+
+
+def test_a_record_follows_renamed_files():
+    module, file = "tests/unit/ops/test_a.py", "dmlgpu/ops/a.py"
+    before = {
+        "commit": "1",
+        "modules": {module: (1.0, 2)},
+        "tests": {file: {module: ["test"]}},
+        "cases": {"shaders/x/a.wgsl": ["gemm-1"]},
+    }
+    names = {module: "tests/unit/ops/test_b.py", file: "dmlgpu/ops/b.py", "shaders/x/a.wgsl": "shaders/x/b.wgsl"}
+    assert renamed(before, names) == {
+        "commit": "1",
+        "modules": {"tests/unit/ops/test_b.py": (1.0, 2)},
+        "tests": {"dmlgpu/ops/b.py": {"tests/unit/ops/test_b.py": ["test"]}},
+        "cases": {"shaders/x/b.wgsl": ["gemm-1"]},
+    }
+    assert renamed(before, {}) == before
+
+
+def test_modules_that_a_record_lacks():
+    catalog = [module for module in tests.test_modules() if module.startswith("tests/unit/catalog/")]
+    before = {"modules": dict.fromkeys(catalog[1:], (1.0, 1)), "tests": {}, "cases": {}}
+    assert missing_modules(["tests/unit/catalog"], [], before) == catalog[:1]
+    before["modules"][catalog[0]] = (1.0, 1)
+    added = ["dmlgpu/catalog/tensor_desc.py"]
+    assert missing_modules(["tests/unit/catalog"], added, before) == ["tests/unit/catalog/test_tensor_desc.py"]
+    assert missing_modules(["tests/unit/ops"], added, before | {"modules": dict.fromkeys(tests.test_modules())}) == []
+    before["tests"] = {added[0]: {catalog[0]: ["test"]}}
+    assert missing_modules(["tests/unit/catalog"], added, before) == []
 
 
 @pytest.mark.slow
