@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from dmlgpu.compiler.sizes import recordings
 from dmlgpu.conformance.cases.keys import PROFILES
-from tests.tiers import Tier, describe, select
+from tests.tiers import Tier, describe, needlessly_slow, select
 
 OMITTED = pytest.StashKey[str]()
 
@@ -67,9 +67,12 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Print what was omitted, and which command runs it."""
+    """Print what was omitted, which command runs it, and which tests need not be marked slow."""
     if text := config.stash.get(OMITTED, ""):
         terminalreporter.write_line(text)
+    passed = [*terminalreporter.stats.get("", ()), *terminalreporter.stats.get("passed", ())]
+    for function in needlessly_slow(passed):
+        terminalreporter.write_line(f"marked slow, but fast: {function}")
 
 
 @pytest.fixture(autouse=True)

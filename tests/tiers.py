@@ -23,10 +23,13 @@ import pytest
 SAMPLE = 32
 """How many tests of a module of tests/gpu there are for each that ``scripts/test`` runs."""
 
-SHARES = {"SwiftShader": 8, "OpenGL": 12}
+SHARES = {"SwiftShader": 8, "OpenGL": 24}
 """The same for adapters other than the first, in ``scripts/test --all``, by a word in their names or backends.
 
 Kernels for OpenGL come from the same text as those for Vulkan, and Mesa compiles both with the same library."""
+
+FAST = 0.5
+"""Seconds, with set-up, below which no test should be marked ``slow``, even on a busy machine."""
 
 
 class Tier(enum.StrEnum):
@@ -97,3 +100,16 @@ def describe(omitted: Iterable[pytest.Item], tier: Tier | None) -> str:
         Tier.REST: "scripts/test runs its part, scripts/test --full those of other adapters",
     }
     return f"omitted: {', '.join(texts) or 'nothing'} ({command.get(tier, 'scripts/test --full')})"
+
+
+def needlessly_slow(reports: Iterable[pytest.TestReport]) -> list[str]:
+    """Return the functions marked ``slow`` all of whose tests together took less than `FAST`.
+
+    Args:
+        reports: Reports of set-ups, calls and clean-ups that passed.
+    """
+    seconds: dict[str, float] = defaultdict(float)
+    for report in reports:
+        if "slow" in report.keywords:
+            seconds[report.nodeid.partition("[")[0]] += report.duration
+    return sorted(function for function, total in seconds.items() if total < FAST)

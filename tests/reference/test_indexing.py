@@ -58,7 +58,6 @@ def gathers(draw, outside=False):
     return numbered(shape), drawn.astype(index_type.numpy), batch
 
 
-@pytest.mark.slow
 @given(gathers(outside=True), st.integers(0, 1))
 def test_gather_nd1_follows_the_formula(drawn, lead):
     source, indices, batch = drawn

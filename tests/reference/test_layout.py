@@ -43,7 +43,6 @@ def python_slices(window):
     )
 
 
-@pytest.mark.slow
 @given(windows())
 def test_slice1_is_a_window_then_a_stride(drawn):
     shape, window = drawn
@@ -57,7 +56,6 @@ def test_slice1_may_omit_the_end_of_the_window():
     np.testing.assert_array_equal(slice1(source, [(1, 8, -3)], (2,)), [9, 6])
 
 
-@pytest.mark.slow
 @given(windows())
 def test_slice_is_pythons_slice(drawn):
     shape, window = drawn

@@ -45,7 +45,6 @@ def reductions(draw):
     return shape, tuple(axes), draw(st.integers(0, 2**32 - 1))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("desc_class", PLACES)
 @given(drawn=reductions(), direction=st.sampled_from(AxisDirection), output_type=st.sampled_from(INDEX_TYPES))
 def test_places_follow_the_formula(desc_class, drawn, direction, output_type):
@@ -108,7 +107,6 @@ def test_integer_sums_wrap(drawn, data_type):
         assert int(result[coordinate]) == oracles.wrap(sum(line), array.dtype)
 
 
-@pytest.mark.slow
 @given(reductions(), st.sampled_from([np.float16, np.float32]))
 def test_float_sums_are_rounded_once(drawn, dtype):
     shape, axes, seed = drawn
@@ -208,7 +206,6 @@ def test_floats_are_rounded_once_from_the_exact_result(drawn, dtype):
                 assert got[name][coordinate] == oracles.round_to_float(value, dtype), name
 
 
-@pytest.mark.slow
 @given(reductions(), st.sampled_from(SUM_TYPES))
 def test_functions_of_integers_wrap(drawn, data_type):
     shape, axes, seed = drawn

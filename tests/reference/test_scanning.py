@@ -89,7 +89,6 @@ def test_integers_wrap(drawn, data_type):
             assert int(result[place]) == oracles.wrap(int(value), array.dtype)
 
 
-@pytest.mark.slow
 @given(lines(), st.sampled_from(FLOATS))
 def test_floats_are_rounded_once(drawn, dtype):
     shape, axis, direction, exclusive, seed = drawn

@@ -67,7 +67,6 @@ def problems(draw):
     return array, axis, k, draw(st.sampled_from(AxisDirection))
 
 
-@pytest.mark.slow
 @given(problems(), st.sampled_from([DataType.UINT32, DataType.UINT64]))
 def test_every_line_is_sorted_as_in_plain_python(problem, index_type):
     array, axis, k, direction = problem

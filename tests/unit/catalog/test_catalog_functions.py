@@ -109,7 +109,6 @@ def test_wrong_calls_name_the_function() -> None:
         directml.gemm(a, b)
 
 
-@pytest.mark.slow
 def test_tracebacks_show_the_line_of_the_function() -> None:
     printed = fresh(
         "import traceback, numpy\nfrom dmlgpu import ops\n"
@@ -234,7 +233,6 @@ def generate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return call
 
 
-@pytest.mark.slow
 def test_generate_checks_and_writes(generate: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert generate("--check", "stubs") == 1
     assert capsys.readouterr().err.splitlines() == [

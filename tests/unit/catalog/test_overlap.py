@@ -31,7 +31,6 @@ def places(sizes, strides):
     return [sum(index * stride for index, stride in zip(at, strides, strict=True)) for at in coordinates]
 
 
-@pytest.mark.slow
 @settings(derandomize=True, deadline=None, max_examples=400)
 @given(LAYOUTS)
 def test_overlap_agrees_with_enumeration_of_offsets(layout):

@@ -56,7 +56,6 @@ def test_the_offset_of_the_documents():
     assert element_offsets((2, 2, 3), (6, 3, 1))[1, 0, 1] == 7
 
 
-@pytest.mark.slow
 @SETTINGS
 @given(LAYOUTS)
 def test_offsets_and_span(layout):
@@ -99,7 +98,6 @@ def test_nibbles_are_stored_low_first():
     assert desc.encode(np.array([1, 2, 3, 4, 5])).tobytes() == bytes([0x21, 0x43, 0x05, 0x00])
 
 
-@pytest.mark.slow
 @SETTINGS
 @given(LAYOUTS, st.sampled_from(CONCRETE), st.integers(0, 2**32 - 1), st.integers(0, 255))
 def test_encoding_stores_each_element_at_its_offset(layout, data_type, seed, fill):

@@ -142,7 +142,6 @@ def listed(value):
 # ---- layouts against brute force
 
 
-@pytest.mark.slow
 @settings(derandomize=True, deadline=None, max_examples=300)
 @given(st.data())
 def test_layouts_are_accepted_when_they_fit_and_outputs_do_not_overlap(data):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.gpu.usable import identifier, usable_adapters
-from tests.tiers import SAMPLE, SHARES, Tier, describe, select
+from tests.tiers import FAST, SAMPLE, SHARES, Tier, describe, needlessly_slow, select
 
 
 @dataclass(frozen=True)
@@ -76,3 +76,16 @@ def test_omitted_tests_are_counted_by_folder() -> None:
     text = describe([*OTHERS, *on_adapter("A", count=1200)], Tier.QUICK)
     assert text == "omitted: 1 of tests/fuzz, 1,200 of tests/gpu, 1 of tests/packaging (scripts/test --all)"
     assert describe([], Tier.REST).startswith("omitted: nothing")
+
+
+def test_functions_that_are_marked_slow_but_fast() -> None:
+    def report(name: str, seconds: float, *markers: str) -> pytest.TestReport:
+        keywords = dict.fromkeys(markers, 1)
+        return pytest.TestReport(f"a.py::{name}", ("a.py", 1, name), keywords, "passed", None, "call", duration=seconds)
+
+    part = 0.7 * FAST
+    reports = [
+        *(report("test_fast", part), report("test_marked[1]", part, "slow"), report("test_other", part, "slow")),
+        *(report("test_marked[2]", part, "slow"), report("test_slow", 2 * FAST, "slow")),
+    ]
+    assert needlessly_slow(reports) == ["a.py::test_other"]

@@ -54,7 +54,6 @@ def gathers(x: Any) -> Iterator[tuple[str, int, Callable[[Any], Any], Callable[[
     yield "embedding", 4, lambda i: ops.embedding(i, x), lambda i: ROWS[np.asarray(i)]
 
 
-@pytest.mark.slow
 def test_gathers_along_axes() -> None:
     for x in (ROWS, Tensor(ROWS), Tensor(ROWS.T).T):
         for (name, size, call, expected), form in ((gather, form) for gather in gathers(x) for form in FORMS.values()):

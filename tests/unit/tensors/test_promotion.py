@@ -405,7 +405,6 @@ def test_functions_of_the_standard() -> None:
     assert xp.concat([whole, xp.asarray([0.5])]).dtype == xp.float32
 
 
-@pytest.mark.slow
 def test_empty_and_single_elements() -> None:
     for dtype in BESIDE_NUMBERS:
         for shape in ((0,), (2, 0), ()):

@@ -317,7 +317,6 @@ def test_unused_memory_makes_room() -> None:
         x + x
 
 
-@pytest.mark.slow
 def test_operators_that_are_kept_are_bounded() -> None:
     device = Device("numpy")
     x = Tensor(np.ones(4, np.float32), device=device)

@@ -396,7 +396,6 @@ def repeated(x: Any) -> Any:
     return np.stack([x, x]) if isinstance(x, np.ndarray) else x[None].broadcast_to((2, *x.shape))
 
 
-@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_gradients_of_views_of_views(data: st.DataObject) -> None:

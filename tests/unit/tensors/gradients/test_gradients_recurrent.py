@@ -131,7 +131,6 @@ def test_gradients_equal_those_of_the_formula(is_compiled: bool) -> None:
                 assert difference < 2e-5, (kind, settings, direction, name, difference)
 
 
-@pytest.mark.slow
 def test_gradients_of_an_lstm_equal_those_of_pytorchs_layer() -> None:
     """PyTorch orders gates as input, forget, cell, output."""
     arrays = arguments("lstm", 2)
