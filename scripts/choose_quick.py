@@ -31,8 +31,8 @@ from dmlgpu.conformance.running.records import read_runs
 
 TARGET = Target(name="quick", features=frozenset({"immediates", "shader-int64", "shader-f64"}))
 
-LEAST = 2
-"""Cases of an operator, whether they bring anything new or not."""
+MIN_CASES = 2
+"""Minimum cases of an operator, whether they bring anything new or not."""
 
 NEW_LINES = 4
 """New lines that make another case of an operator worth its time."""
@@ -112,7 +112,7 @@ def choose(  # noqa: PLR0917
         seen |= exercised[name].lines
     while True:
         left = [name for name in names if name not in detecting.union(chosen)]
-        if len(chosen) >= LEAST:
+        if len(chosen) >= MIN_CASES:
             left = [name for name in left if exercised[name].is_worth_it(seen, least)]
         if not left:
             return chosen

@@ -84,7 +84,7 @@ class Workload:
         layout: Memory layout of tensors: one of ``samples.LAYOUTS``, or empty.
         case: The conformance case with its contents and tolerance, or empty; for a map, a smaller case that checks a
             sample of the elements.
-        contents: Contents of inputs by number, if they are not arbitrary numbers.
+        contents: Contents of inputs by index, if they are not arbitrary numbers.
         is_map: Whether each element of the output depends only on the same element of the inputs.
         half_precision: Whether native 16-bit arithmetic is allowed.
         model: The file of a model in ONNX.

@@ -175,8 +175,8 @@ def _summarize(done: int, count: int, seconds: float, by_worker: Counter[str], f
     rate = f" ({done / seconds:.1f} per second)" if done and seconds > 0 else ""
     print(f"{done} of {count} files in {seconds:.1f} s{rate}{where}", file=sys.stderr)
     if len(by_worker) > 1:
-        for worker, number in by_worker.most_common():
-            print(f"  {number} by {worker}", file=sys.stderr)
+        for worker, files in by_worker.most_common():
+            print(f"  {files} by {worker}", file=sys.stderr)
 
 
 def _local_adapters(requested: Sequence[str]) -> list[MapAdapter]:

@@ -32,8 +32,8 @@ from dmlgpu.conformance.cases.registry import OPERATOR_CASES
 from dmlgpu.conformance.cases.tolerance import EXACT
 
 Array = NDArray[Any]
-MOST = 100
-"""Elements in all of a documented example that is shown."""
+MAX_ELEMENTS = 100
+"""Maximum elements in all of a documented example that is shown."""
 
 STYLE: dict[str, Any] = {"separator": ", ", "threshold": 10**6, "floatmode": "unique", "suppress_small": True}
 
@@ -77,7 +77,7 @@ def _comparison(name: str, expected: Array, writer: _Writer) -> str:
 def _pick(cases: OperatorCases) -> tuple[Case, list[Array | None], list[Array]]:
     """A case with its inputs and outputs."""
     documented = [cases.case(name) for name in cases.names("standard") if "-example" in name]
-    small = [case for case in documented if _elements(case) <= MOST]
+    small = [case for case in documented if _elements(case) <= MAX_ELEMENTS]
     if small:
         inputs = small[0].inputs()
         return small[0], list(inputs), _present(small[0], small[0].expected(inputs))

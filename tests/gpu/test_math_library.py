@@ -32,8 +32,8 @@ PI = float(np.float32(np.pi))
 HALF_PI, QUARTER_PI = PI / 2, PI / 4
 THREE_QUARTERS_PI = float(np.float32(3 * np.pi / 4))
 SUBNORMAL = float(np.float32(1e-40))
-LEAST = 2.0**-149
-MOST = float(np.finfo(np.float32).max)
+MIN = 2.0**-149
+MAX = float(np.finfo(np.float32).max)
 PER_EXPONENT = 512
 
 UNARY = [function for function in FUNCTIONS if function.operands == 1]
@@ -109,7 +109,7 @@ def exact_function(name: str) -> LibraryFunction:
 # ---- special values: input(s), output; the sign of a zero counts
 
 ZEROS = [(0.0, 0.0), (-0.0, -0.0)]
-ODD = [*ZEROS, (NAN, NAN), (SUBNORMAL, SUBNORMAL), (-LEAST, -LEAST)]
+ODD = [*ZEROS, (NAN, NAN), (SUBNORMAL, SUBNORMAL), (-MIN, -MIN)]
 
 SPECIAL: dict[str, list[tuple[float, float]]] = {
     "exp_f32": [
@@ -120,14 +120,14 @@ SPECIAL: dict[str, list[tuple[float, float]]] = {
         (NAN, NAN),
         (88.8, INF),
         (-103.98, 0.0),
-        (LEAST, 1.0),
+        (MIN, 1.0),
     ],
-    "exp_bounded": [(0.0, 1.0), (-0.0, 1.0), (-INF, 0.0), (NAN, NAN), (-103.98, 0.0), (-200.0, 0.0), (LEAST, 1.0)],
+    "exp_bounded": [(0.0, 1.0), (-0.0, 1.0), (-INF, 0.0), (NAN, NAN), (-103.98, 0.0), (-200.0, 0.0), (MIN, 1.0)],
     "expm1_f32": [*ODD, (INF, INF), (-INF, -1.0), (100.0, INF), (-100.0, -1.0)],
-    "log_f32": [(1.0, 0.0), (0.0, -INF), (-0.0, -INF), (-1.0, NAN), (INF, INF), (-INF, NAN), (NAN, NAN), (-LEAST, NAN)],
+    "log_f32": [(1.0, 0.0), (0.0, -INF), (-0.0, -INF), (-1.0, NAN), (INF, INF), (-INF, NAN), (NAN, NAN), (-MIN, NAN)],
     "log1p_f32": [*ODD, (-1.0, -INF), (-1.5, NAN), (INF, INF), (-INF, NAN)],
     "sin_f32": [*ODD, (INF, NAN), (-INF, NAN)],
-    "cos_f32": [(0.0, 1.0), (-0.0, 1.0), (INF, NAN), (-INF, NAN), (NAN, NAN), (LEAST, 1.0)],
+    "cos_f32": [(0.0, 1.0), (-0.0, 1.0), (INF, NAN), (-INF, NAN), (NAN, NAN), (MIN, 1.0)],
     "tan_f32": [*ODD, (INF, NAN), (-INF, NAN)],
     "asin_f32": [*ODD, (1.0, HALF_PI), (-1.0, -HALF_PI), (1.0000001, NAN), (-INF, NAN)],
     "acos_f32": [(1.0, 0.0), (-1.0, PI), (0.0, HALF_PI), (-0.0, HALF_PI), (1.0000001, NAN), (-2.0, NAN), (NAN, NAN)],
@@ -152,10 +152,10 @@ SPECIAL: dict[str, list[tuple[float, float]]] = {
         (1e30, 1e30),
         (-INF, -INF),
         (NAN, NAN),
-        (LEAST, 0.0),
+        (MIN, 0.0),
     ],
-    "floor_f32": [*ZEROS, (-0.5, -1.0), (-LEAST, -1.0), (LEAST, 0.0), (1.9, 1.0), (-INF, -INF), (NAN, NAN)],
-    "ceil_f32": [*ZEROS, (-0.5, -0.0), (LEAST, 1.0), (-LEAST, -0.0), (1.1, 2.0), (INF, INF), (NAN, NAN)],
+    "floor_f32": [*ZEROS, (-0.5, -1.0), (-MIN, -1.0), (MIN, 0.0), (1.9, 1.0), (-INF, -INF), (NAN, NAN)],
+    "ceil_f32": [*ZEROS, (-0.5, -0.0), (MIN, 1.0), (-MIN, -0.0), (1.1, 2.0), (INF, INF), (NAN, NAN)],
     "round_half_even_f32": [
         *ZEROS,
         (0.5, 0.0),
@@ -167,7 +167,7 @@ SPECIAL: dict[str, list[tuple[float, float]]] = {
         (8388607.5, 8388608.0),
         (INF, INF),
         (NAN, NAN),
-        (-LEAST, -0.0),
+        (-MIN, -0.0),
     ],
     "round_half_away_f32": [
         *ZEROS,
@@ -180,7 +180,7 @@ SPECIAL: dict[str, list[tuple[float, float]]] = {
         (8388607.5, 8388608.0),
         (-INF, -INF),
         (NAN, NAN),
-        (-LEAST, -0.0),
+        (-MIN, -0.0),
     ],
     "sqrt_f32": [
         (4.0, 2.0),
@@ -189,7 +189,7 @@ SPECIAL: dict[str, list[tuple[float, float]]] = {
         (-1.0, NAN),
         (NAN, NAN),
         (2.0**-148, 2.0**-74),
-        (MOST, 2.0**64 - 2.0**40),
+        (MAX, 2.0**64 - 2.0**40),
     ],
 }
 
@@ -198,13 +198,13 @@ PAIRS: dict[str, list[tuple[float, float, float]]] = {
         *[(1.0, 3.0, 1 / 3), (-1.0, 3.0, -1 / 3), (6.0, -3.0, -2.0), (0.0, 3.0, 0.0), (0.0, -3.0, -0.0)],
         *[(1.0, 0.0, INF), (-1.0, 0.0, -INF), (1.0, -0.0, -INF), (0.0, 0.0, NAN), (0.0, -0.0, NAN), (NAN, 1.0, NAN)],
         *[(1.0, NAN, NAN), (INF, 2.0, INF), (-INF, 2.0, -INF), (2.0, INF, 0.0), (-2.0, INF, -0.0), (INF, INF, NAN)],
-        *[(INF, 0.0, INF), (0.0, INF, 0.0), (MOST, MOST, 1.0), (MOST, 2.0**127, MOST / 2.0**127), (MOST, 0.5, INF)],
-        *[(1.0, LEAST, INF), (LEAST, LEAST, 1.0), (SUBNORMAL, 1.0, SUBNORMAL), (3 * LEAST, 2.0, 2 * LEAST)],
+        *[(INF, 0.0, INF), (0.0, INF, 0.0), (MAX, MAX, 1.0), (MAX, 2.0**127, MAX / 2.0**127), (MAX, 0.5, INF)],
+        *[(1.0, MIN, INF), (MIN, MIN, 1.0), (SUBNORMAL, 1.0, SUBNORMAL), (3 * MIN, 2.0, 2 * MIN)],
         *[
-            (LEAST, 2.0, 0.0),
-            (-3 * LEAST, 4.0, -LEAST),
+            (MIN, 2.0, 0.0),
+            (-3 * MIN, 4.0, -MIN),
             (TINY, 2.0, TINY / 2),
-            (1.0, MOST, float(np.float32(1 / MOST))),
+            (1.0, MAX, float(np.float32(1 / MAX))),
         ],
     ],
     "pow_f32": [
@@ -217,8 +217,8 @@ PAIRS: dict[str, list[tuple[float, float, float]]] = {
         *[(-INF, -3.0, -0.0), (-INF, -2.0, 0.0), (-INF, INF, INF), (-INF, -INF, 0.0)],
         *[(-2.0, 3.0, -8.0), (-2.0, 2.0, 4.0), (-2.0, -1.0, -0.5), (-2.0, 0.5, NAN), (-2.0, 1e-30, NAN)],
         *[(-1.0, 16777216.0, 1.0), (-1.0, 16777215.0, -1.0), (-1.0, 8388607.5, NAN), (-1.0, 1e30, 1.0)],
-        *[(2.0, 128.0, INF), (2.0, 127.0, 2.0**127), (2.0, -150.0, 0.0), (2.0, -149.0, LEAST), (10.0, 38.0, 1e38)],
-        *[(MOST, MOST, INF), (MOST, -MOST, 0.0), (-2.0, 129.0, -INF), (-0.5, 151.0, -0.0), (3.0, 4.0, 81.0)],
+        *[(2.0, 128.0, INF), (2.0, 127.0, 2.0**127), (2.0, -150.0, 0.0), (2.0, -149.0, MIN), (10.0, 38.0, 1e38)],
+        *[(MAX, MAX, INF), (MAX, -MAX, 0.0), (-2.0, 129.0, -INF), (-0.5, 151.0, -0.0), (3.0, 4.0, 81.0)],
     ],
     "atan2_f32": [
         *[(0.0, 1.0, 0.0), (-0.0, 1.0, -0.0), (0.0, 0.0, 0.0), (-0.0, 0.0, -0.0), (0.0, -0.0, PI), (-0.0, -0.0, -PI)],
@@ -231,9 +231,9 @@ PAIRS: dict[str, list[tuple[float, float, float]]] = {
             (1.0, NAN, NAN),
             (NAN, INF, NAN),
             (SUBNORMAL, SUBNORMAL, QUARTER_PI),
-            (MOST, MOST, QUARTER_PI),
+            (MAX, MAX, QUARTER_PI),
         ],
-        *[(LEAST, -LEAST, THREE_QUARTERS_PI), (-LEAST, 0.0, -HALF_PI)],
+        *[(MIN, -MIN, THREE_QUARTERS_PI), (-MIN, 0.0, -HALF_PI)],
     ],
     "fmod_f32": [
         *[(7.0, 3.0, 1.0), (-7.0, 3.0, -1.0), (7.0, -3.0, 1.0), (6.0, 3.0, 0.0), (-6.0, 3.0, -0.0), (0.0, 3.0, 0.0)],
@@ -241,11 +241,11 @@ PAIRS: dict[str, list[tuple[float, float, float]]] = {
         *[
             (3.0, NAN, NAN),
             (1e30, 7.0, float(int(np.float32(1e30)) % 7)),
-            (LEAST, 1.0, LEAST),
-            (1.0, LEAST, 0.0),
-            (MOST, 3.0, 0.0),
+            (MIN, 1.0, MIN),
+            (1.0, MIN, 0.0),
+            (MAX, 3.0, 0.0),
         ],
-        *[(SUBNORMAL, LEAST * 3, 1e-45), (-1.0, -1.0, -0.0)],
+        *[(SUBNORMAL, MIN * 3, 1e-45), (-1.0, -1.0, -0.0)],
     ],
     "floor_mod_f32": [
         *[
@@ -257,15 +257,15 @@ PAIRS: dict[str, list[tuple[float, float, float]]] = {
             (-6.0, 3.0, 0.0),
         ],
         *[(-0.0, 3.0, 0.0), (0.0, -3.0, -0.0), (5.0, INF, 5.0), (-5.0, INF, INF), (5.0, -INF, -INF), (INF, 3.0, NAN)],
-        *[(5.0, 0.0, NAN), (NAN, 3.0, NAN), (3.0, NAN, NAN), (-LEAST, LEAST * 3, LEAST * 2), (-LEAST, 1.0, 1.0)],
+        *[(5.0, 0.0, NAN), (NAN, 3.0, NAN), (3.0, NAN, NAN), (-MIN, MIN * 3, MIN * 2), (-MIN, 1.0, 1.0)],
     ],
     "min_f32": [
         (1.0, 2.0, 1.0),
         (-INF, 0.0, -INF),
         (NAN, 1.0, NAN),
         (1.0, NAN, NAN),
-        (LEAST, SUBNORMAL, LEAST),
-        (-LEAST, LEAST, -LEAST),
+        (MIN, SUBNORMAL, MIN),
+        (-MIN, MIN, -MIN),
         (INF, 1.0, 1.0),
         (-1.0, -2.0, -2.0),
         (NAN, -INF, NAN),
@@ -275,11 +275,11 @@ PAIRS: dict[str, list[tuple[float, float, float]]] = {
         (-INF, 0.0, 0.0),
         (NAN, 1.0, NAN),
         (1.0, NAN, NAN),
-        (LEAST, SUBNORMAL, SUBNORMAL),
-        (-LEAST, LEAST, LEAST),
+        (MIN, SUBNORMAL, SUBNORMAL),
+        (-MIN, MIN, MIN),
         (INF, NAN, NAN),
         (-1.0, -2.0, -1.0),
-        (-INF, -MOST, -MOST),
+        (-INF, -MAX, -MAX),
     ],
 }
 
@@ -315,7 +315,7 @@ def test_special_pairs(backend: GpuBackend, function: str) -> None:
 
 
 def test_predicates_look_at_the_bits(backend: GpuBackend) -> None:
-    numbers = [NAN, -NAN, INF, -INF, 0.0, -0.0, SUBNORMAL, MOST]
+    numbers = [NAN, -NAN, INF, -INF, 0.0, -0.0, SUBNORMAL, MAX]
     prelude = "fn nan(x: f32) -> f32 { return select(0.0, 1.0, is_nan_f32(x)); }\n"
     prelude += "fn infinity(x: f32) -> f32 { return select(0.0, 1.0, is_infinity_f32(x)); }\n"
     assert values(backend, "nan", numbers, prelude=prelude).tolist() == [1, 1, 0, 0, 0, 0, 0, 0]
@@ -323,7 +323,7 @@ def test_predicates_look_at_the_bits(backend: GpuBackend) -> None:
 
 
 def test_moving_bits_keeps_subnormals(backend: GpuBackend) -> None:
-    numbers = np.array([LEAST, -SUBNORMAL, 0.0, -0.0], np.float32)
+    numbers = np.array([MIN, -SUBNORMAL, 0.0, -0.0], np.float32)
     np.testing.assert_array_equal(evaluate(backend, "negate_f32", numbers).view(np.uint32), (-numbers).view(np.uint32))
     sizes = evaluate(backend, "size_of_f32", numbers)
     np.testing.assert_array_equal(sizes.view(np.uint32), abs(numbers).view(np.uint32))
@@ -349,7 +349,7 @@ def test_subnormal_results_everywhere(backend: GpuBackend, function: str, places
 
 
 def test_the_logarithm_of_subnormals_everywhere(backend: GpuBackend) -> None:
-    numbers = np.array([LEAST, SUBNORMAL, 1.1754942e-38, 3e-42], np.float32)
+    numbers = np.array([MIN, SUBNORMAL, 1.1754942e-38, 3e-42], np.float32)
     np.testing.assert_allclose(evaluate(backend, "log_f32", numbers), np.log(numbers.astype(np.float64)), rtol=2e-7)
 
 

@@ -253,7 +253,7 @@ def _compare(
     *,
     deterministic: bool,
 ) -> list[Verdict]:
-    """Yield a verdict per present output: its number, output, and buffer content."""
+    """Return a verdict for each written output, given by its index, tensor and buffer content."""
     inputs = tuple(arrays)
     outcomes = case.outcomes(inputs, deterministic=deterministic)
     magnitudes = case.magnitudes(inputs)

@@ -12,7 +12,7 @@ from dmlgpu.bench.tuning import TuningRecording, questions_of
 from dmlgpu.compiler.target import Profile, Target
 
 FILES = sorted((Path(__file__).parents[2] / "data" / "tuning").glob("*.json"))
-MOST = 1.15
+MAX_EXCESS = 1.15
 
 
 def recorded(file: Path) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def test_the_built_in_choice_is_nearly_the_fastest(file: Path) -> None:
         )
         if built_in not in recording.ratios:
             unknown.append(f"{recording.question}: {built_in}")
-        elif recording.excess(built_in) > MOST:
+        elif recording.excess(built_in) > MAX_EXCESS:
             slower[f"{recording.question}: {built_in}"] = recording.excess(built_in)
     assert slower == {}
     assert unknown == [], "choices have changed: write the file again by dmlgpu tune --record"

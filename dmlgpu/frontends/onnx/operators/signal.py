@@ -43,7 +43,7 @@ def discrete_fourier_transform(node: OnnxNode) -> OnnxValue:
     if inverse and half and parts == 1:
         x = dml.join([x, multiply(x, 0)], len(shape) - 1)
     count = min(size, length // 2 + 1 if inverse and half else length)
-    extent = [count if dimension == axis else number for dimension, number in enumerate(x.sizes)]
+    extent = [count if dimension == axis else full for dimension, full in enumerate(x.sizes)]
     x = x if count == size else dml.slice(x, (0,) * len(shape), extent)
     order = (*(other for other in range(len(shape) - 1) if other != axis), axis, len(shape) - 1)
     rest = [shape[dimension] for dimension in order[:-2]]
