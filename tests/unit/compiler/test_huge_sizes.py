@@ -118,7 +118,6 @@ RANGES = {"u32": (0, 2**32), "i32": (-(2**31), 2**31), "f32": (-(2**31), 2**32)}
 """Range of a size by the type that a kernel reads; those that become floats have either sign."""
 
 
-@pytest.mark.slow
 def test_huge_parameters_fit_their_words(request, monkeypatch):
     wrong = set()
 

@@ -373,7 +373,6 @@ def test_the_next_process_loads_no_compiler(tmp_path: Path) -> None:
     assert second[1:] == []
 
 
-@pytest.mark.slow
 def test_models_are_loaded_without_the_compiler() -> None:
     names = (
         "jinja2",

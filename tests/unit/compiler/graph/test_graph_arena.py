@@ -162,7 +162,6 @@ def test_arenas_are_hardly_larger_than_their_live_bytes(
     assert program.temporary_size <= MAX_LOST * least_size(twin)
 
 
-@pytest.mark.slow
 def test_random_graphs_lose_little_memory() -> None:
     sizes = [(program.temporary_size, least_size(twin)) for program, twin in map(_unfused, range(4))]
     assert all(size <= MAX_LOST * least for size, least in sizes)

@@ -210,7 +210,6 @@ def transformer(layers: int, heads: int, width: int, length: int) -> Network:
     return resolve(graph.desc([hidden]))
 
 
-@pytest.mark.slow
 def test_another_model_of_the_same_kinds_of_layers_shares_most_kernels():
     """They are then in the driver's cache, also on disk. With constants, fewer would be shared."""
     models = transformer(2, 4, 64, 32), transformer(3, 6, 96, 40)
