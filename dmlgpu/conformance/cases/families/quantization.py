@@ -15,7 +15,7 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.contents import any_bits, conversion_edges, mixed, numbers
 from dmlgpu.conformance.cases.discriminating import SHARE
-from dmlgpu.conformance.cases.keys import PLAIN, Key, Types
+from dmlgpu.conformance.cases.keys import OWNED, PLAIN, Key, Types
 from dmlgpu.conformance.cases.layouts import TensorLayout, draw_tensor
 from dmlgpu.conformance.cases.operator_cases import OperatorCases, cases, draw_tensors
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Tolerance, Ulp
@@ -200,6 +200,8 @@ class DequantizeCases(_BlockwiseCases):
     """DEQUANTIZE."""
 
     variant_names: ClassVar[tuple[str, ...]] = (PLAIN, BARE, SPECIAL)
+    added_keys = (Key((DataType.UINT4, DataType.FLOAT32), (16, 128), TensorLayout.PERMUTED, OWNED, 1),)
+    """Transposed rows of several words of integers without a sign."""
 
     def build(self, key: Key, name: str, rng: np.random.Generator) -> Case:
         quantized, real = key.types
