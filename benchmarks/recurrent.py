@@ -80,7 +80,7 @@ class Bound:
         return buffer
 
     def compiled(self, desc: OperatorDesc) -> CompiledOperator:
-        """An operator, initialised."""
+        """Return an initialized operator."""
         compiled = self.device.compile_operator(self.device.create_operator(desc))
         initializer, commands = self.device.create_operator_initializer([compiled]), self.device.create_command_list()
         self.recorder.record_dispatch(commands, initializer, self.device.create_binding_table(initializer))

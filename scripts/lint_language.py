@@ -13,6 +13,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 
+IZE = (
+    r"(?:author|character|custom|emphas|final|general|initial|linear|local|maxim|minim|normal|optim|organ|parallel|quant"
+    r"|random|real|recogn|regular|serial|special|standard|summar|symbol|synchron|token|util|vector|visual)"
+    r"is(?:e[sdr]?|ing|ations?)"
+)
+"""Verbs that Americans spell with a z."""
+
 PHRASES = {
     # the glossary
     r"processors?": "CPU, CPU adapter, software rasterizer",
@@ -89,6 +96,12 @@ PHRASES = {
     r"as they come": "in order",
     r"without end": "forever, unbounded",
     r"finds? (?:its|their) place": "is allocated",
+    # British spelling
+    r"(?:behavi|col|fav|hon|lab|neighb)our(?:s|ed|ing|able|al|ite)?": "-or",
+    r"(?:cent|fib|lit|met)res?": "-er",
+    IZE: "-ize",
+    r"(?:label|model)l(?:ed|ing)": "-led, -ling with one l",
+    r"judgements?|grey|analyse[sd]?|catalogues?|licences?|artefacts?|whilst|amongst": "American spelling",
 }
 """Paraphrases, as regular expressions of whole words, and what to write instead. The list grows."""
 
@@ -97,6 +110,7 @@ ALLOWED = {
     r"processors?": ("processor cores", "multiprocessor", "- processor: ", "prompt-processor"),
     r"halves": ("`halves`", "-halves-", "--suite halves", "### halves"),  # a suite of `dmlgpu test`
     r"beside": ("(2 * beside)",),  # a shader's source
+    IZE: ("| layer normalisation 1024x1024 |",),  # the name of a stored result
 }
 """Contexts in which a phrase is meant as it is written."""
 

@@ -58,7 +58,7 @@ def _sound(shape: tuple[int, ...], settings: Settings, _: Mapping[str, int], ran
 
 
 def _picture(shape: tuple[int, ...], settings: Settings, _: Mapping[str, int], random: Random) -> Array:
-    """Return patches of colours with sharp edges, shaded, and a little noise, in the last two dimensions."""
+    """Return patches of colors with sharp edges, shaded, and a little noise, in the last two dimensions."""
     height, width = shape[-2:]
     patches = random.uniform(0, 1, (*shape[:-2], -(-height // 16), -(-width // 16)))
     picture = np.repeat(np.repeat(patches, 16, -2), 16, -1)[..., :height, :width]

@@ -1,4 +1,4 @@
-"""The conformance page in Chromium: its judgement is Python's, right cases pass, wrong ones fail, reports take both."""
+"""The conformance page in Chromium: its judgment is Python's, right cases pass, wrong ones fail, reports take both."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def text(array):
     return base64.b64encode(np.ascontiguousarray(array).tobytes()).decode()
 
 
-def judgements():
+def judgments():
     """Tolerance, right results, a result and magnitudes."""
     rng = np.random.default_rng(11)
     for tolerance, types in TOLERANCES.items():
@@ -134,7 +134,7 @@ def test_javascript_judges_as_python_does(page, tmp_path):
     """Each tolerance, on right and wrong results of each type: the same elements, errors and bounds."""
     judged_cases, verdicts = [], []
     with np.errstate(all="ignore"):
-        for data_type, tolerance, outcomes, got, magnitude in judgements():
+        for data_type, tolerance, outcomes, got, magnitude in judgments():
             rule = rule_of(tolerance, outcomes[0])
             known = []
             for outcome in outcomes:
@@ -148,11 +148,11 @@ def test_javascript_judges_as_python_does(page, tmp_path):
     with served(page, tmp_path, "blank.html") as visited:
         judged = visited.evaluate(JUDGE, judged_cases)
     passed = 0
-    for judgement, due, case in zip(judged, verdicts, judged_cases, strict=True):
-        assert judgement[:4] == due[:4], (case, judgement, due)
-        errors = [float(str(value).replace("Infinity", "inf")) for value in judgement[4:]]
-        assert np.allclose(errors, due[4:], rtol=1e-12, equal_nan=True), (case["type"], case["rule"], judgement, due)
-        passed += judgement[0]
+    for judgment, due, case in zip(judged, verdicts, judged_cases, strict=True):
+        assert judgment[:4] == due[:4], (case, judgment, due)
+        errors = [float(str(value).replace("Infinity", "inf")) for value in judgment[4:]]
+        assert np.allclose(errors, due[4:], rtol=1e-12, equal_nan=True), (case["type"], case["rule"], judgment, due)
+        passed += judgment[0]
     assert 20 < passed < len(judged) - 80
 
 

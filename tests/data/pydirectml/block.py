@@ -1,4 +1,4 @@
-"""One block of a network: padding, convolution, instance normalisation, up-sampling, a join with a repeated input.
+"""One block of a network: padding, convolution, instance normalization, up-sampling, a join with a repeated input.
 
 Arguments: an .npz file with ``image`` and the weights by name; the .npy file to write.
 """
