@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -105,3 +106,12 @@ def test_class_names_are_unique() -> None:
     shared = {name: files for name, files in modules.items() if len(files) > 1}
     assert {name: files for name, files in shared.items() if name not in SHARED_CLASS_NAMES} == {}, "rename one"
     assert sorted(SHARED_CLASS_NAMES.keys() - shared) == [], "no longer shared: remove them from SHARED_CLASS_NAMES"
+
+
+def test_no_class_name_has_the_words_of_another() -> None:
+    names = defaultdict(set)
+    for file in python_files(PACKAGE):
+        for name in class_names(file.read_text(encoding="utf-8")):
+            words = re.findall(r"[A-Z][a-z0-9]*", name)
+            names[tuple(sorted(words))].add(name.strip("_"))
+    assert [sorted(group) for words, group in names.items() if words and len(group) > 1] == [], "rename one"

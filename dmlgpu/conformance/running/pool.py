@@ -121,8 +121,8 @@ def run_cases(
     return map_unordered([WorkerProcess(job) for _ in range(min(workers, len(names)))], names, run)
 
 
-class PoolWorker(Protocol):
-    """Runs one case at a time, in child processes of its own."""
+class CaseWorker(Protocol):
+    """Worker that runs one case at a time, in child processes of its own."""
 
     def interrupt(self) -> None:
         """Kill the children from another thread."""
@@ -131,7 +131,7 @@ class PoolWorker(Protocol):
         """Stop the children."""
 
 
-AnyWorker = TypeVar("AnyWorker", bound=PoolWorker)
+AnyWorker = TypeVar("AnyWorker", bound=CaseWorker)
 Result = TypeVar("Result")
 
 

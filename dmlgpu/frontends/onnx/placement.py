@@ -23,7 +23,7 @@ _LATE = "few integers, computed by the host when needed"
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a node was computed.
+    """Place at which a node was computed.
 
     Attributes:
         node: Name of the node; in the body of a loop, after the loop's name and a slash.
