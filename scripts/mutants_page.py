@@ -10,6 +10,7 @@ some mutants have no valid result, the page is not changed, and the command that
 
 from __future__ import annotations
 
+import fnmatch
 import functools
 import shlex
 import subprocess
@@ -89,9 +90,7 @@ def main() -> int:
         print(f"{len(merged.left)} mutants have no valid result; run:\n{command(merged)}", file=sys.stderr)
         return 1
     unknown = [
-        outcome.case
-        for outcome in merged.outcomes
-        if outcome.status is Status.FAIL and outcome.case not in why_missed()
+        outcome.case for outcome in merged.outcomes if outcome.status is Status.FAIL and not why_missed(outcome.case)
     ]
     if unknown:
         print(f"{MISSED} has no reason for the missed mutants {', '.join(unknown)}", file=sys.stderr)
@@ -191,8 +190,7 @@ def by_folder(outcomes: Sequence[Outcome]) -> Iterator[str]:
 
 def survivors(outcomes: Sequence[Outcome]) -> Iterator[str]:
     """What no case noticed: first what should have been, then what changes no result, each by reason."""
-    known = why_missed()
-    missed = {outcome.case: known.get(outcome.case, "") for outcome in outcomes if outcome.status is Status.FAIL}
+    missed = {outcome.case: why_missed(outcome.case) for outcome in outcomes if outcome.status is Status.FAIL}
     same = {outcome.case: outcome.reason for outcome in outcomes if outcome.status is Status.EXPECTED_FAIL}
     for title, reasons in (("Missed", missed), ("Equivalent", same)):
         if reasons:
@@ -202,10 +200,16 @@ def survivors(outcomes: Sequence[Outcome]) -> Iterator[str]:
             yield from (line(case) for case, why in reasons.items() if why == reason)
 
 
-def why_missed() -> dict[str, str]:
-    """What it would take to notice the mutants that change a result, by their names."""
+def why_missed(case: str) -> str:
+    """What it would take to notice a mutant that changes a result; empty if nothing is known."""
+    return next((reason for pattern, reason in missed_reasons() if fnmatch.fnmatchcase(case, pattern)), "")
+
+
+@functools.cache
+def missed_reasons() -> tuple[tuple[str, str], ...]:
+    """The patterns of names of missed mutants, each with its reason."""
     entries = tomllib.loads(MISSED.read_text(encoding="utf-8"))["missed"]
-    return {case: entry["reason"] for entry in entries for case in entry["cases"]}
+    return tuple((pattern, entry["reason"]) for entry in entries for pattern in entry["cases"])
 
 
 def line(case: str) -> str:

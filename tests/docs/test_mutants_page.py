@@ -173,6 +173,11 @@ def test_the_script_writes_reasons_above_mutants(script):
     )
 
 
+def test_reasons_of_missed_mutants_may_have_patterns(script):
+    assert script["why_missed"]("schedules/gemm_cooperative:1:2:any_rule").startswith("needs matrix units")
+    assert script["why_missed"]("schedules/gemm:1:2:any_rule") == ""
+
+
 def exists(name):
     try:
         return mutant_by_name(name)
