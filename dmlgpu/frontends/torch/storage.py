@@ -336,8 +336,8 @@ def _write_strided(target: Tensor, result: Tensor) -> None:
     key = "strided write", result.signature, target.signature
     call = session.calls.get(key)
     if call is None:
-        descs_of = {"input_tensor": TensorDesc(*result.signature), "output_tensor": TensorDesc(*target.signature)}
-        operator = device.create_operator(descs.ElementWiseIdentity(**descs_of))
+        read, written = TensorDesc(*result.signature), TensorDesc(*target.signature)
+        operator = device.create_operator(descs.ElementWiseIdentity(input_tensor=read, output_tensor=written))
         call = session.prepare(device.compile_operator(operator, preserve_padding=True), clears=False)
         call = session.calls.put(key, call, call.memory)
     source, destination = ((x.buffer._memory, x.offset * x.data_type.bits // 8) for x in (result, target))
