@@ -153,7 +153,7 @@ def growing_decoder() -> Any:
 
 def test_lengths_of_growing_caches_share_kernels(backend: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
-    compiled: list[int] = []  # lengths whose graph was compiled by itself, or whose pattern was recorded
+    compiled: list[int] = []  # lengths whose graph was compiled by itself, or whose plan was recorded
     past = 0
 
     def noted(function: Any) -> Any:
@@ -176,7 +176,7 @@ def test_lengths_of_growing_caches_share_kernels(backend: GpuBackend, monkeypatc
         np.testing.assert_allclose(session.run({"x": x})["y"], expected, rtol=1e-4, atol=1e-5)
         fed = dict(zip(caches, present, strict=True))
         pipelines.append(device.pipeline_cache.info.misses)
-    assert compiled[:2] == [1, 2]
-    assert len(compiled) <= 4, compiled  # a length above a vector's, or a workgroup's, has another plan
+    assert compiled[0] == 1
+    assert len(compiled) <= 3, compiled  # a length above a vector's, or a workgroup's, has another plan
     assert pipelines[2] == pipelines[-1], pipelines
     device.remove()
