@@ -1,4 +1,4 @@
-// How the invocations of a workgroup combine an accumulator of each: `reduced` gives that of all, `scanned` also those of
+// How the invocations of a workgroup combine an accumulator of each: `together` gives that of all, `scanned` also those of
 // all invocations before. The order of merges depends on the sizes of workgroup and subgroups alone.
 // Without subgroups, they meet in workgroup memory, whose halves are merged turn by turn.
 // With subgroups, invocations shuffle first; then the results of subgroups, of which workgroup memory holds one each, are
@@ -26,10 +26,10 @@
         var {{ name }} = {{ prefix }}parts[first];
         for (var next = 1u; next < share; next++) { {{ name }} = {{ prefix }}merge({{ name }}, {{ prefix }}parts[first + next]); }
 {%- endmacro %}
-{% macro reduced(prefix="", valid=launch.workgroup) %}
+{% macro together(prefix="", valid=launch.workgroup) %}
 # if subgroup
 var<workgroup> {{ prefix }}parts: array<{{ prefix }}acc_t, {{ launch.workgroup // subgroup }}>;
-fn {{ prefix }}reduced(mine: {{ prefix }}acc_t, {{ declared() }}) -> {{ prefix }}acc_t {
+fn {{ prefix }}together(mine: {{ prefix }}acc_t, {{ declared() }}) -> {{ prefix }}acc_t {
     var acc = mine;
     # for distance in distances(farthest).split()
     {{ "if (size > %su) " % distance if distance|int >= subgroup }}{ acc = {{ prefix }}merge(acc, {{ shuffled("subgroupShuffleXor", "acc", ", %su" % distance) }}); }
@@ -47,7 +47,7 @@ fn {{ prefix }}reduced(mine: {{ prefix }}acc_t, {{ declared() }}) -> {{ prefix }
 }
 # else
 var<workgroup> {{ prefix }}parts: array<{{ prefix }}acc_t, {{ launch.workgroup }}>;
-fn {{ prefix }}reduced(mine: {{ prefix }}acc_t, {{ declared() }}) -> {{ prefix }}acc_t {
+fn {{ prefix }}together(mine: {{ prefix }}acc_t, {{ declared() }}) -> {{ prefix }}acc_t {
     {{ prefix }}parts[me] = mine;
     workgroupBarrier();
     for (var half = {{ launch.workgroup // 2 }}u; half > 0u; half = half / 2u) {

@@ -13,7 +13,7 @@ fn part_of_row(at: output_at, me: u32) -> acc_t {
 {{ row.walk_row("me", launch.workgroup, count ~ "u") }}
     return acc0;
 }
-{{ combine.reduced("", [count, launch.workgroup]|min) }}
+{{ combine.together("", [count, launch.workgroup]|min) }}
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(workgroup_id) group: vec3<u32>, {{ combine.parameters() }}) {
     load_sizes();
@@ -26,7 +26,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, {{ combine.parameters() }}) {
         let unit = number * {{ 32 // unit_bits }}u + lane_of_word;
         var at: output_at;
         if (unit < {{ walk.count }}u && locate(unit, &at)) {
-            let all = {{ combine.call("reduced", "part_of_row(at, me)") }};
+            let all = {{ combine.call("together", "part_of_row(at, me)") }};
             if (me == 0u) { bits |= output_bits({{ row.finished("all", "at") }}) << (lane_of_word * {{ unit_bits }}u); }
         }
         workgroupBarrier();
@@ -35,7 +35,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, {{ combine.parameters() }}) {
     # else
     var at: output_at;
     if (!locate(number, &at)) { return; }
-    let all = {{ combine.call("reduced", "part_of_row(at, me)") }};
+    let all = {{ combine.call("together", "part_of_row(at, me)") }};
     # if walk.exchange
     if (me == 0u) { exchange(output_unit(at), output_bits({{ row.finished("all", "at") }})); }
     # else

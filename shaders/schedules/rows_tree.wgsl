@@ -6,7 +6,7 @@
 {% include "schedules/row_unit" %}
 {% macro where_held(unit) %}{{ "if (me < %su) " % (units - unit * launch.workgroup) if not subgroup or (unit == held - 1 and units % launch.workgroup) }}{% endmacro %}
 # for stage in stages
-{{ combine.reduced(stage.name ~ "_", [units, launch.workgroup]|min) }}
+{{ combine.together(stage.name ~ "_", [units, launch.workgroup]|min) }}
 # endfor
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(workgroup_id) group: vec3<u32>, {{ combine.parameters() }}) {
@@ -49,7 +49,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, {{ combine.parameters() }}) {
         # endfor
         {{ stage.name }}_mine = acc0;
     }
-{{ row.finished(stage, "", combine.call(stage.name ~ "_reduced", stage.name ~ "_mine")) }}
+{{ row.finished(stage, "", combine.call(stage.name ~ "_together", stage.name ~ "_mine")) }}
     # endfor
     # for name in fixed
     let {{ name }} = {{ name }}_load(at);

@@ -1,7 +1,7 @@
 // SCAN, totals of a tree: each invocation of a workgroup merges every {{ launch.workgroup }}-th unit of a block, then the workgroup combines them.
 {% import "schedules/combine_macros" as combine with context %}
 {% include "schedules/scan_block" %}
-{{ combine.reduced() }}
+{{ combine.together() }}
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(workgroup_id) group: vec3<u32>, {{ combine.parameters() }}) {
     load_sizes();
@@ -18,6 +18,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, {{ combine.parameters() }}) {
         let place = walked(at, index);
         advance(place, index, input_load(place), &state);
     }
-    state[0] = {{ combine.call("reduced", "state[0]") }};
+    state[0] = {{ combine.call("together", "state[0]") }};
     if (me == 0u) { leave(line, block, state); }
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
@@ -121,7 +122,7 @@ class Tile(Moving):
 
     @classmethod
     def output_sizes(cls, desc: descs.Tile) -> Mapping[str, tuple[int, ...]]:
-        return {"output_tensor": tuple(map(int.__mul__, desc.input_tensor.sizes, desc.repeats))}
+        return {"output_tensor": tuple(map(operator.mul, desc.input_tensor.sizes, desc.repeats))}
 
     @classmethod
     def check(cls, desc: descs.Tile) -> None:

@@ -113,14 +113,14 @@ def _of_bytes(state: Any, name: str, source: str) -> tuple[int, int]:
 _Original: Any = torch._C.Generator
 
 
-class _Kind(type(_Original)):  # type: ignore[misc]
+class _GeneratorClass(type(_Original)):  # type: ignore[misc]
     """Type of `Generator`, of which all of PyTorch's generators are instances."""
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, _Original)
 
 
-class Generator(_Original, metaclass=_Kind):
+class Generator(_Original, metaclass=_GeneratorClass):
     """``torch.Generator``; one of the device has a seed and counts the operators that draw from it.
 
     Args:

@@ -113,14 +113,17 @@ def test_each_profile_has_its_schedule() -> None:
 def test_choices_of_symbolic_shapes_have_one_guard(kind: dict[str, bool], target: Target) -> None:
     recording = Recording([40])
     with recording.active():
-        choice = choose(Shape(1, recording.symbols[0], 64, 256, **kind), target)
+        choice = choose(Shape(1, recording.symbols[0], 512, 512, **kind), target)
         replay = recording.replay([])
     assert len(recording.guards) == 1
-    assert choice == choose(Shape(1, 40, 64, 256, **kind), target)
-    shapes = {rows: Shape(1, rows, 64, 256, **kind) for rows in range(1, 300)}
+    assert choice == choose(Shape(1, 40, 512, 512, **kind), target)
+    shapes = {rows: Shape(1, rows, 512, 512, **kind) for rows in range(1, 300)}
     replayed = {rows for rows in shapes if replay([rows]) is not None}
     assert {rows for rows, shape in shapes.items() if choose(shape, target) == choice} <= replayed
-    assert all(choice.text in alternatives(shapes[rows], target) for rows in replayed)
+    tiles = {
+        rows: {(each.schedule, each.tile) for each in alternatives(shapes[rows], target).values()} for rows in replayed
+    }
+    assert all((choice.schedule, choice.tile) in fitting for fitting in tiles.values())
     assert 10 < len(replayed) < 290
 
 
