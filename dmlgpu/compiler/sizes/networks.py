@@ -72,14 +72,14 @@ class RecordedNetwork:
         target = target.varying
         with _lock:
             plans = self._plans.setdefault((target, frozenset(disabled)), [])
-            for index, plan in enumerate(plans):
-                program = plan.program(values)
-                if program is not None:
-                    plans.insert(0, plans.pop(index))
-                    return program
-            if not records:
-                return None
             try:
+                for index, plan in enumerate(plans):
+                    program = plan.program(values)
+                    if program is not None:
+                        plans.insert(0, plans.pop(index))
+                        return program
+                if not records:
+                    return None
                 recording = Recording(values)
                 with recording.active():
                     network = self.with_integers(self._replay.on(recording))

@@ -1,7 +1,7 @@
 """What was recorded of functions: a function of integers runs on symbols, and results for other integers follow.
 
-``Recordings`` is the one door: it takes a function of sizes. The first sizes of a kind
-are computed as they are, unless it is known which of them vary. From the second ones on, those that differ are symbols.
+``Recordings`` is the one door: it takes a function of sizes. The first sizes of a kind are computed as they are, unless
+it is known which of them vary. From the second ones on, those that differ are symbols.
 """
 
 from __future__ import annotations

@@ -191,3 +191,17 @@ def test_unsupported_networks_raise() -> None:
         with pytest.raises(NotSupported, match="buffers"):
             compiler.program(each, few)
     assert isinstance(compiler.program(convolutions(1)[0], TARGETS["gpu"]), Program)
+
+
+def test_plans_whose_steps_are_not_supported_for_other_sizes_give_no_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The caller compiles such a network with plain numbers, and the compiler names the node."""
+    compiler = Compiler()
+    shapes = convolutions(4)
+    for each in shapes[:3]:
+        compiler.program(each, TARGETS["cpu"])
+
+    def reject(*_: Any) -> Any:
+        raise NotSupported("too large")
+
+    monkeypatch.setattr(PlannedNetwork, "program", reject)
+    assert compiler.kinds.program(shapes[3], TARGETS["cpu"]) is None
