@@ -13,7 +13,7 @@ import numpy as np
 
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import RoundingMode
-from dmlgpu.reference.elementwise import convert, scaled, scaled_function, wide
+from dmlgpu.reference.elementwise import convert, scaled, wide
 from dmlgpu.reference.registry import Array, activated, named_reference, reference
 
 # ---- sums, products, quotients
@@ -62,13 +62,6 @@ def element_wise_mean(desc: descs.ElementWiseMean, a_tensor: Array, b_tensor: Ar
     if a_tensor.dtype.kind == "f":
         return ((wide(a_tensor) + wide(b_tensor)) / 2).astype(a_tensor.dtype)
     return _quotient(a_tensor + b_tensor, np.full_like(a_tensor, 2))
-
-
-element_wise_recip = scaled_function(descs.ElementWiseRecip, lambda x: 1 / x)
-element_wise_sqrt = scaled_function(descs.ElementWiseSqrt, np.sqrt)
-element_wise_ceil = scaled_function(descs.ElementWiseCeil, np.ceil)
-element_wise_floor = scaled_function(descs.ElementWiseFloor, np.floor)
-element_wise_abs = scaled_function(descs.ElementWiseAbs, np.abs)
 
 
 def _quotient(a: Array, b: Array) -> Array:

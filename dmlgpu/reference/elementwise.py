@@ -157,32 +157,37 @@ def element_wise_if(desc: descs.ElementWiseIf, condition_tensor: Array, a_tensor
     return np.where(condition_tensor != 0, as_bits(a_tensor), as_bits(b_tensor)).view(a_tensor.dtype)
 
 
-# ---- elementary functions
+# ---- functions of one number
 
 erf: Callable[[Any], Wide] = np.vectorize(math.erf, otypes=[np.float64])
 """The error function of each element."""
 
 
-def scaled_function(desc_class: Any, function: Callable[[Wide], Wide]) -> Callable[[Any, Array], Array]:
+def _scaled_function(desc_class: Any, function: Callable[[Wide], Wide]) -> Callable[[Any, Array], Array]:
     """Register a function of one number for an operator."""
     return named_reference(desc_class, lambda desc, x: function(scaled(x, desc.scale_bias)).astype(x.dtype))
 
 
-element_wise_acos = scaled_function(descs.ElementWiseAcos, np.arccos)
-element_wise_asin = scaled_function(descs.ElementWiseAsin, np.arcsin)
-element_wise_atan = scaled_function(descs.ElementWiseAtan, np.arctan)
-element_wise_cos = scaled_function(descs.ElementWiseCos, np.cos)
-element_wise_sin = scaled_function(descs.ElementWiseSin, np.sin)
-element_wise_tan = scaled_function(descs.ElementWiseTan, np.tan)
-element_wise_exp = scaled_function(descs.ElementWiseExp, np.exp)
-element_wise_log = scaled_function(descs.ElementWiseLog, np.log)
-element_wise_erf = scaled_function(descs.ElementWiseErf, erf)
-element_wise_sinh = scaled_function(descs.ElementWiseSinh, np.sinh)
-element_wise_cosh = scaled_function(descs.ElementWiseCosh, np.cosh)
-element_wise_tanh = scaled_function(descs.ElementWiseTanh, np.tanh)
-element_wise_asinh = scaled_function(descs.ElementWiseAsinh, np.arcsinh)
-element_wise_acosh = scaled_function(descs.ElementWiseAcosh, np.arccosh)
-element_wise_atanh = scaled_function(descs.ElementWiseAtanh, np.arctanh)
+element_wise_recip = _scaled_function(descs.ElementWiseRecip, lambda x: 1 / x)
+element_wise_sqrt = _scaled_function(descs.ElementWiseSqrt, np.sqrt)
+element_wise_ceil = _scaled_function(descs.ElementWiseCeil, np.ceil)
+element_wise_floor = _scaled_function(descs.ElementWiseFloor, np.floor)
+element_wise_abs = _scaled_function(descs.ElementWiseAbs, np.abs)
+element_wise_acos = _scaled_function(descs.ElementWiseAcos, np.arccos)
+element_wise_asin = _scaled_function(descs.ElementWiseAsin, np.arcsin)
+element_wise_atan = _scaled_function(descs.ElementWiseAtan, np.arctan)
+element_wise_cos = _scaled_function(descs.ElementWiseCos, np.cos)
+element_wise_sin = _scaled_function(descs.ElementWiseSin, np.sin)
+element_wise_tan = _scaled_function(descs.ElementWiseTan, np.tan)
+element_wise_exp = _scaled_function(descs.ElementWiseExp, np.exp)
+element_wise_log = _scaled_function(descs.ElementWiseLog, np.log)
+element_wise_erf = _scaled_function(descs.ElementWiseErf, erf)
+element_wise_sinh = _scaled_function(descs.ElementWiseSinh, np.sinh)
+element_wise_cosh = _scaled_function(descs.ElementWiseCosh, np.cosh)
+element_wise_tanh = _scaled_function(descs.ElementWiseTanh, np.tanh)
+element_wise_asinh = _scaled_function(descs.ElementWiseAsinh, np.arcsinh)
+element_wise_acosh = _scaled_function(descs.ElementWiseAcosh, np.arccosh)
+element_wise_atanh = _scaled_function(descs.ElementWiseAtanh, np.arctanh)
 
 
 @reference(descs.ElementWiseAtanYx)
