@@ -1,4 +1,4 @@
-"""Private names of Dynamo and AOTAutograd, as of PyTorch 2.13.0: check them first if another version fails.
+"""Private names of Dynamo and AOTAutograd, as of PyTorch 2.13.0 and 2.14.1: check them first if another version fails.
 
 Importing this module takes seconds; ``internals.py`` has the private names that the device needs without compilation.
 """
@@ -12,8 +12,8 @@ from torch._decomp import core_aten_decompositions
 from torch._dynamo import trace_rules
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import TorchRuntimeError
+from torch._dynamo.variables import script_object
 from torch._dynamo.variables.optimizer import OptimizerVariable
-from torch._dynamo.variables.script_object import TorchScriptObjectVariable
 from torch._functorch.aot_autograd import make_boxed_func
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 from torch._guards import TracingContext
@@ -35,6 +35,9 @@ __all__ = [
     "unset_fake_temporarily",
 ]
 
+_BEFORE_2_14 = "TorchScriptObjectVariable"
+"""Former name of the class of variables that hold objects of opaque types."""
+
 
 def skip_packages(names: Iterable[str]) -> None:
     """Make Dynamo trace no function of some packages."""
@@ -44,9 +47,10 @@ def skip_packages(names: Iterable[str]) -> None:
 
 def leave_untraced(kind: type) -> None:
     """Let calls with objects of a subclass of an opaque type run between graphs, as with PyTorch's generators."""
-    is_opaque = TorchScriptObjectVariable.is_matching_cls
-    replacement = staticmethod(lambda cls: cls is not kind and is_opaque(cls))
-    setattr(TorchScriptObjectVariable, "is_matching_cls", replacement)  # noqa: B010 - mypy rejects an assignment
+    name = "CustomClassObjectVariable" if hasattr(script_object, "CustomClassObjectVariable") else _BEFORE_2_14
+    variable = getattr(script_object, name)
+    is_opaque = variable.is_matching_cls
+    variable.is_matching_cls = staticmethod(lambda cls: cls is not kind and is_opaque(cls))
 
 
 def count_steps_on(device_type: str) -> None:
