@@ -352,7 +352,7 @@ class PreparedOperator(BufferSets):
         cold = self._first()
         counts = count(desc, explanation)
         self.readiness = Readiness(
-            Init(total, **({} if timings is None else asdict(timings))),
+            Init(total, **({} if timings is None else {stage: getattr(timings, stage) for stage in timings.STAGES})),
             cold,
             self._check(workload, arrays, outputs[0], counts) if checked else ResultCheck("unchecked"),
             counts,
