@@ -53,6 +53,37 @@ def widened(drawn: Drawn) -> Answer:
     return Answer(None, "nor with float32")
 
 
+_WEIGHTS: dict[str, tuple[int, int | None, int]] = {
+    "ConvInteger": (1, None, 3),
+    "MatMulInteger": (1, None, 3),
+    "QLinearConv": (3, 4, 5),
+    "QLinearMatMul": (3, 4, 5),
+    "com.microsoft.DynamicQuantizeMatMul": (1, 2, 3),
+    "com.microsoft.MatMulIntegerToFloat": (1, 3, 5),
+    "com.microsoft.QGemm": (3, 4, 5),
+    "com.microsoft.QLinearConv": (3, 4, 5),
+}
+"""Indices of weights, of their scales and of their zero points."""
+
+
+def unsigned(drawn: Drawn) -> Answer:
+    """What onnxruntime computes of int8 weights and zero points moved to uint8, which changes no product.
+
+    Its kernels for CPUs without VNNI saturate sums of two uint8 x int8 products at 16 bits, and no others.
+    """
+    (case,) = drawn.cases
+    inputs = list(case.inputs)
+    factor, scale, zero = _WEIGHTS.get(case.label, (len(inputs), None, 0))
+    weights = inputs[factor] if factor < len(inputs) else None
+    if weights is None or weights.dtype != "int8":
+        return Answer(None, "no int8 weights")
+    inputs += [None] * (zero + 1 - len(inputs))
+    shape = () if scale is None or inputs[scale] is None else np.shape(inputs[scale])
+    zeros = np.zeros(shape, "int8") if inputs[zero] is None else inputs[zero]
+    inputs[factor], inputs[zero] = (np.asarray(x.astype("int16") + 128, "uint8") for x in (weights, zeros))
+    return runtime(build([replace(case, inputs=inputs)], random.Random(0)))
+
+
 def _nhwc_conv(case: NodeCase, x: Array, weight: Array, bias: Array | None = None) -> list[Array]:
     inputs = [np.moveaxis(x, -1, 1), np.moveaxis(weight, -1, 1), bias]
     narrow = [None if array is None else np.ascontiguousarray(array, "float32") for array in inputs]

@@ -158,7 +158,7 @@ def compare(drawn: Drawn, monitor: Monitor) -> None:
             return
     refused = []
     texts = []
-    for oracle in (oracles.runtime, oracles.reference, formulas.by_formula, formulas.widened):
+    for oracle in (oracles.runtime, oracles.reference, formulas.unsigned, formulas.by_formula, formulas.widened):
         if oracle in (formulas.by_formula, formulas.widened) and texts:
             break
         answer = oracles.apart(oracle, drawn) if oracles.may_abort(drawn) else oracle(drawn)
