@@ -24,7 +24,10 @@ from pathlib import Path
 from typing import Any, ClassVar, TextIO
 
 STARTUP_LIMIT = 120.0
-"""Additional seconds for a child's first answer: it loads Python, a driver and a device."""
+"""Seconds in which a child must be ready for requests: it loads Python, a driver and a device."""
+
+READY = "ready"
+"""First answer of a child, before it reads a request."""
 
 PARENT_INTERVAL = 1.0
 """Seconds between checks whether the parent is alive."""
@@ -100,7 +103,7 @@ class ChildProcess:
     Args:
         command: Command line, such as ``python_command`` returns.
         environment: Additional environment variables.
-        startup_limit: Additional seconds for the first answer; STARTUP_LIMIT if None.
+        startup_limit: Seconds in which it must be ready for requests.
 
     Attributes:
         generation: Number of starts. A new process has lost the state of the earlier one.
@@ -108,7 +111,10 @@ class ChildProcess:
     """
 
     def __init__(
-        self, command: Sequence[str], environment: Mapping[str, str] | None = None, startup_limit: float | None = None
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        startup_limit: float = STARTUP_LIMIT,
     ):
         self._command, self._environment, self._startup_limit = command, environment or {}, startup_limit
         self._process: subprocess.Popen[str] | None = None
@@ -122,22 +128,26 @@ class ChildProcess:
 
         Args:
             request: A JSON-serializable request.
-            time_limit: Seconds for all answers, plus the startup limit if a process has to be started.
+            time_limit: Seconds for all answers, from the time at which the process is ready for requests.
 
         Raises:
-            NoAnswer: If an answer times out; the process is killed.
+            NoAnswer: If the process is not ready in time, or an answer times out; the process is killed.
             ChildLost: If the process ended, or ``interrupt`` was called.
         """
         if self._interrupted:
             raise ChildLost("interrupted")
         if self._process is None:
             self._start()
-            time_limit += STARTUP_LIMIT if self._startup_limit is None else self._startup_limit
+            next(self._read(self._startup_limit))
         assert self._process is not None and self._process.stdin is not None
         self.requests += 1
         with contextlib.suppress(BrokenPipeError):  # a child that is gone gives no answer either
             self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
+        yield from self._read(time_limit)
+
+    def _read(self, time_limit: float) -> Iterator[Any]:
+        """Yield answers until the time is over."""
         deadline = time.monotonic() + time_limit
         while True:
             try:
@@ -254,6 +264,11 @@ def answer_stream() -> Iterator[TextIO]:
         yield answers
 
 
+def tell_ready(answers: TextIO) -> None:
+    """Say that this process is ready for requests: their time limits begin here."""
+    send_answer(answers, READY)
+
+
 def send_answer(answers: TextIO, answer: Any) -> None:
     """Write a JSON-serializable answer."""
     print(json.dumps(answer), file=answers, flush=True)
@@ -293,6 +308,7 @@ class RequestServer(ABC):
 
     def serve(self, requests: TextIO, answers: TextIO) -> None:
         """Answer requests until they end."""
+        tell_ready(answers)
         gc.disable()  # handlers collect garbage between measurements
         for line in requests:
             send_answer(answers, self.answer(json.loads(line)))

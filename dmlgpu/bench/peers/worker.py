@@ -5,6 +5,7 @@ Calls are ONNX nodes with arrays: plain data.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import json
@@ -211,5 +212,7 @@ def main() -> int:
     (module,) = sys.argv[1:]
     exit_with_parent()
     with answer_stream() as answers:
+        with contextlib.suppress(ImportError):  # which requests are refused with
+            importlib.import_module(module)
         PeerServer(lambda: importlib.import_module(module)).serve(sys.stdin, answers)
     return 0

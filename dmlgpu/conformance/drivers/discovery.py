@@ -31,6 +31,7 @@ from dmlgpu.common.processes import (
     exit_with_parent,
     python_command,
     send_answer,
+    tell_ready,
 )
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.runtime.adapters import adapters
@@ -264,7 +265,7 @@ def _identity(info: AdapterInfo) -> tuple[str, ...]:
 
 def _listed(source: _Source) -> tuple[LocatedAdapter, ...] | str:
     """List a source's adapters in a separate process; return them or the error."""
-    child = ChildProcess(python_command(__name__), dict(source.environment), startup_limit=0)
+    child = ChildProcess(python_command(__name__), dict(source.environment), startup_limit=LISTING_LIMIT)
     try:
         records = next(child.ask(None, LISTING_LIMIT))
     except NoAnswer:
@@ -287,7 +288,9 @@ def main() -> int:
     """Answer with the adapters of this process."""
     exit_with_parent()
     with answer_stream() as answers:
-        send_answer(answers, [asdict(info) for info in adapters()])
+        infos = [asdict(info) for info in adapters()]
+        tell_ready(answers)
+        send_answer(answers, infos)
     return 0
 
 

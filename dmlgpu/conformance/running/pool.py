@@ -26,7 +26,8 @@ class Job:
         suite: Name of the suite.
         adapter: Index in ``dmlgpu.adapters()``, in the environment of the children.
         time_limit: Timeout of one case, in seconds.
-        repeat: Runs of each case; different results make it flaky. A failed case always runs twice.
+        repeat: Runs of each case; different results make it flaky. A failed case always runs twice; one that
+            does not end, once.
         environment: Additional environment variables of the children, such as VK_DRIVER_FILES.
         adapter_text: Text of the adapter, which children must find under the index, so that a missing driver does not
             select another adapter; empty accepts any.
@@ -83,9 +84,11 @@ class WorkerProcess:
 
 
 def run_repeatedly(worker: WorkerProcess, name: str) -> Outcome:
-    """Run a case as often as the job requires, twice if it fails; flaky if two runs differ."""
+    """Run a case as often as the job requires, twice if it fails, once if it does not end; flaky if two runs differ."""
     first = worker.run(name)
     times = max(worker.job.repeat, 2 if first.status.is_failure else 1)
+    if first.status is Status.TIME_OUT:
+        return first
     for index in range(2, times + 1):
         other = worker.run(name)
         if (other.status, other.digest) != (first.status, first.digest):

@@ -19,7 +19,7 @@ from typing import Any, Protocol, TextIO
 
 from dmlgpu.common.errors import DeviceRemoved, DmlError, NotSupported
 from dmlgpu.common.files import whole_file, write_array
-from dmlgpu.common.processes import answer_stream, exit_with_parent, send_answer
+from dmlgpu.common.processes import answer_stream, exit_with_parent, send_answer, tell_ready
 from dmlgpu.compiler.program_cache import without_files
 from dmlgpu.conformance.drivers.pairwise_run import OutputSuite, as_output_suite
 from dmlgpu.conformance.running.outcome import DEVICE, KERNELS, Outcome, Status
@@ -93,6 +93,7 @@ class CaseServer:
 
     def serve(self, device: Device, requests: TextIO) -> None:
         """Answer requests, the name of a case per line, until they end or the device is lost."""
+        tell_ready(self._responses)
         for line in requests:
             self._compiled.clear()
             outcome = run(self._suite, json.loads(line), device)
@@ -108,6 +109,7 @@ class CaseServer:
         rejection = Outcome("", Status.DEVICE_LOST, message=str(error))
         if isinstance(error, NotSupported):
             rejection = replace(rejection, status=Status.NOT_SUPPORTED, missing=DEVICE)
+        tell_ready(self._responses)
         for line in requests:
             self._answer(replace(rejection, case=json.loads(line)).to_json())
             if rejection.status is Status.DEVICE_LOST:

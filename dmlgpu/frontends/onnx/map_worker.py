@@ -2,9 +2,9 @@
 flight.
 
 Its arguments are MODEL ADAPTER TEXT STRICT PRECISE EXCHANGE: the file of a pickled ``OnnxModel``, an index of ``dmlgpu
-devices`` and that adapter's name, ``strict`` and ``precise`` or empty, and a path. The first request loads the model.
-Each other request lists the names of inputs, whose arrays are in EXCHANGE.in; the answer lists the outputs in
-EXCHANGE.out.
+devices`` and that adapter's name, ``strict`` and ``precise`` or empty, and a path. The answer to the
+first request says whether the model was loaded. Each other request lists the names of inputs, whose arrays are in
+EXCHANGE.in; the answer lists the outputs in EXCHANGE.out.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dmlgpu.common.errors import DeviceRemoved, InvalidState
-from dmlgpu.common.processes import answer_stream, exit_with_parent, send_answer
+from dmlgpu.common.processes import answer_stream, exit_with_parent, send_answer, tell_ready
 from dmlgpu.frontends.onnx.mapping import failure, read_arrays, write_arrays
 from dmlgpu.frontends.onnx.session import Session
 from dmlgpu.runtime.adapters import choose
@@ -27,17 +27,20 @@ def main() -> int:
     """Run the child process."""
     model, index, text, strict, precise, exchange = sys.argv[1:]
     exit_with_parent()
+    loaded: dict[str, Any] = {}
     with answer_stream() as answers:
-        json.loads(sys.stdin.readline())
         try:
             info = choose(int(index))
             if str(info) != text:
                 raise InvalidState(f"adapter {index} is {info} in the child process, not {text}")
             session = Session(pickle.loads(Path(model).read_bytes()), Device(info, precise=bool(precise)), bool(strict))
         except Exception as error:
-            send_answer(answers, failure(error))
+            loaded = failure(error)
+        tell_ready(answers)
+        sys.stdin.readline()
+        send_answer(answers, loaded)
+        if loaded:
             return 0
-        send_answer(answers, {})
         for line in sys.stdin:
             answer: dict[str, Any]
             try:

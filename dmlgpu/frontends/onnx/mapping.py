@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dmlgpu.common import errors
 from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidArgument, InvalidState, shown
 from dmlgpu.common.files import write_array
-from dmlgpu.common.processes import ChildLost, ChildProcess, NoAnswer, python_command
+from dmlgpu.common.processes import STARTUP_LIMIT, ChildLost, ChildProcess, NoAnswer, python_command
 from dmlgpu.common.worker_pool import ItemResult, WorkerGone, WorkerLost, WorkerPool
 from dmlgpu.runtime.adapters import adapters as known_adapters
 from dmlgpu.runtime.adapters import choose
@@ -188,7 +188,7 @@ class AdapterWorker:
             WorkerGone: If the model cannot run there.
         """
         self._child.stop()
-        answer = self._ask(LOAD)
+        answer = self._ask(LOAD, STARTUP_LIMIT)
         if "failed" in answer:
             raise WorkerGone(answer["failed"])
 
@@ -205,7 +205,7 @@ class AdapterWorker:
         arrays = {
             name: value.numpy() if isinstance(value, Tensor) else np.asarray(value) for name, value in feeds.items()
         }
-        answer = self._ask(write_arrays(Path(f"{self._exchange}.in"), arrays))
+        answer = self._ask(write_arrays(Path(f"{self._exchange}.in"), arrays), self._limit)
         if "lost" in answer:
             raise WorkerLost(answer["lost"])
         if "failed" in answer:
@@ -220,9 +220,9 @@ class AdapterWorker:
         """Stop the child process."""
         self._child.close()
 
-    def _ask(self, request: Any) -> dict[str, Any]:
+    def _ask(self, request: Any, time_limit: float) -> dict[str, Any]:
         try:
-            answer: dict[str, Any] = next(self._child.ask(request, self._limit))
+            answer: dict[str, Any] = next(self._child.ask(request, time_limit))
         except (ChildLost, NoAnswer) as error:
             raise WorkerLost(str(error)) from None
         return answer

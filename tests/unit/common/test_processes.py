@@ -12,9 +12,12 @@ from pathlib import Path
 import pytest
 
 import dmlgpu
-from dmlgpu.common.processes import ChildLost, ChildProcess, python_command
+from dmlgpu.common.processes import ChildLost, ChildProcess, NoAnswer, python_command
 
-ANSWERS = "import json, os, sys; answers = os.fdopen(int(os.environ['DMLGPU_ANSWERS']), 'w')"
+ANSWERS = (
+    "import json, os, sys; answers = os.fdopen(int(os.environ['DMLGPU_ANSWERS']), 'w'); "
+    "print('\"ready\"', file=answers, flush=True)"
+)
 
 
 def test_a_child_of_a_killed_process_ends():
@@ -50,6 +53,26 @@ def test_output_of_a_child_is_no_answer_but_reported_if_it_crashes():
         child.close()
 
 
+def test_the_limit_of_a_request_begins_when_the_child_is_ready():
+    start = "import time; time.sleep(0.4)"
+    child = ChildProcess([sys.executable, "-c", f"{start}; {ANSWERS}; sys.stdin.readline(); time.sleep(1000)"])
+    try:
+        with pytest.raises(NoAnswer, match=r"no answer after 0\.2 s"):
+            next(child.ask("request", 0.2))
+        assert child.requests == 1
+    finally:
+        child.close()
+
+
+def test_a_child_that_is_never_ready_is_ended():
+    child = ChildProcess([sys.executable, "-c", "import time; time.sleep(1000)"], startup_limit=0.2)
+    try:
+        with pytest.raises(NoAnswer, match=r"no answer after 0\.2 s"):
+            next(child.ask("request", 60))
+    finally:
+        child.close()
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="process groups are POSIX's")
 def test_descendants_are_killed_with_a_child():
     forever = "import time; time.sleep(1000)"
@@ -77,9 +100,9 @@ def is_running(pid: int) -> bool:
 
 def test_children_import_the_package_of_their_parent(tmp_path):
     (tmp_path / "where.py").write_text(
-        "import sys, dmlgpu\nfrom dmlgpu.common.processes import answer_stream, send_answer\n"
+        "import sys, dmlgpu\nfrom dmlgpu.common.processes import answer_stream, send_answer, tell_ready\n"
         "def main():\n    with answer_stream() as answers:\n"
-        "        send_answer(answers, [dmlgpu.__file__, sys.argv[1:], '' in sys.path])\n"
+        "        tell_ready(answers)\n        send_answer(answers, [dmlgpu.__file__, sys.argv[1:], '' in sys.path])\n"
     )
     other = tmp_path / "dmlgpu"
     other.mkdir()

@@ -99,7 +99,8 @@ def test_a_case_that_raises_names_the_kernels_of_that_case():
     suite, answers = Compiling(), io.StringIO()
     suite.server = CaseServer(suite, answers)
     suite.server.serve(Device("numpy"), io.StringIO('"one"\n"two"\n'))
-    records = [json.loads(line) for line in answers.getvalue().splitlines()]
+    ready, *records = map(json.loads, answers.getvalue().splitlines())
+    assert ready == "ready"
     assert records[0] == {"kernels": ["one a", "one b"]}
     assert [record["kernels"] for record in records if "case" in record] == [["one a", "one b"], ["two a", "two b"]]
 
@@ -157,7 +158,8 @@ def test_a_device_that_cannot_be_opened_costs_no_child(error, expected, monkeypa
     monkeypatch.setattr("sys.argv", ["worker", "operators", "0", "", ""])
     monkeypatch.setattr("sys.stdin", io.StringIO('"a"\n"b"\n'))
     assert worker.main() == 0
-    outcomes = [Outcome.from_json(json.loads(line)) for line in answers.getvalue().splitlines()]
+    _, *records = map(json.loads, answers.getvalue().splitlines())
+    outcomes = [Outcome.from_json(record) for record in records]
     assert [(outcome.case, outcome.status, outcome.missing) for outcome in outcomes] == expected
     assert {outcome.message for outcome in outcomes} == {str(error)}
 
