@@ -17,6 +17,7 @@ from dmlgpu.bench.workload import Array, KernelBuffer, OwnKernel, Workload
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.runtime import shader_source
 from dmlgpu.runtime.shader_source import ShaderBinding
 from dmlgpu.tensors.kernels import Kernel
 
@@ -55,10 +56,7 @@ def kernel_workload(path: Path, options: KernelOptions) -> Workload:
         InvalidArgument: If an option is missing, superfluous or malformed; the message names the option.
     """
     name, source = path.name, read_kernel_source(path)
-    try:
-        kernel = Kernel(source, options.entry_point or None, constants=_defines(options.defines))
-    except InvalidArgument as error:
-        raise InvalidArgument(_with_options(f"{name}: {error}")) from None
+    kernel = _kernel(name, source, options.entry_point, options)
     buffers = _buffers(name, kernel, options)
     outputs = [buffer for buffer in buffers if buffer.is_output]
     if not outputs:
@@ -84,6 +82,45 @@ def kernel_workload(path: Path, options: KernelOptions) -> Workload:
             options.tolerance,
         ),
     )
+
+
+def kernels_of(path: Path, options: KernelOptions) -> tuple[Kernel, ...]:
+    """Return the kernel of each entry point of a file, or of the one that is named.
+
+    Args:
+        path: A WGSL file.
+        options: Its entry point and the values of overrides.
+
+    Raises:
+        InvalidArgument: If the file holds no kernel, or an option is malformed; the message names the option.
+    """
+    source = read_kernel_source(path)
+    names = shader_source.entry_points(shader_source.without_comments(source))
+    if not names:
+        raise InvalidArgument(f"{path} has no @compute function")
+    entries = (options.entry_point,) if options.entry_point else names
+    return tuple(_kernel(path.name, source, entry, options) for entry in entries)
+
+
+def compiled_workloads_of(path: Path, options: KernelOptions) -> tuple[Workload, ...]:
+    """Return the kernels of a file as workloads for a compiler, which needs no bindings. Raises as ``kernels_of``."""
+    kernels = kernels_of(path, options)
+    is_named = len(kernels) > 1 or options.entry_point
+    return tuple(
+        Workload(
+            " ".join([path.name, *([kernel.entry_point] if is_named else ()), *options.defines]),
+            "KERNEL",
+            kernel=OwnKernel(kernel.source, kernel.entry_point, kernel.constants, (), {}, (1, 1, 1)),
+        )
+        for kernel in kernels
+    )
+
+
+def _kernel(name: str, source: str, entry_point: str, options: KernelOptions) -> Kernel:
+    try:
+        return Kernel(source, entry_point or None, constants=_defines(options.defines))
+    except InvalidArgument as error:
+        raise InvalidArgument(_with_options(f"{name}: {error}")) from None
 
 
 def _with_options(text: str) -> str:
@@ -159,6 +196,7 @@ def _buffer(option: str, binding: ShaderBinding, text: str) -> KernelBuffer:
             f"{option} {text!r}: {binding.name} is {binding.type}, which holds {declared.name.lower()}, "
             f"not {data_type.name.lower()}"
         )
+    Kernel.check_rows(f"{option} {text!r}: {binding.name}", binding, tuple(sizes))
     return KernelBuffer(binding.name, binding.number, TensorDesc(data_type, tuple(sizes)), is_output, file)
 
 

@@ -15,7 +15,9 @@ from dmlgpu.cli.options import (
     MAX_SECONDS,
     Adapter,
     CasePatterns,
+    Defines,
     Drivers,
+    EntryPoint,
     Json,
     NoQuirks,
     OperatorNames,
@@ -139,6 +141,8 @@ def show(
         str | None,
         typer.Option("--isa", metavar="FAMILY", help="Print the instructions for an AMD GPU family, such as navi31."),
     ] = None,
+    entry_point: EntryPoint = "",
+    defines: Defines = None,
     dump: Annotated[
         Path | None, typer.Option("--dump", metavar="DIR", help="Write plan, schedule, kernels and JSON into DIR.")
     ] = None,
@@ -184,6 +188,8 @@ def show(
         wgsl=wgsl,
         why=why,
         isa=isa,
+        entry_point=entry_point,
+        defines=tuple(defines or ()),
         dump=dump,
         timings=timings,
         full=full,

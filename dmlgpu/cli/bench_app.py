@@ -12,7 +12,9 @@ from typer.core import TyperGroup
 from dmlgpu.cli.main import verb
 from dmlgpu.cli.options import (
     MAX_SECONDS,
+    Defines,
     Drivers,
+    EntryPoint,
     Json,
     NoQuirks,
     Sizes,
@@ -90,17 +92,14 @@ def run(
             "--uniform", metavar="NAME=VALUES", help="Kernel: a uniform, n=1024, or its fields, p=1024u,0.5f."
         ),
     ] = None,
-    defines: Annotated[
-        list[str] | None,
-        typer.Option("--define", metavar="NAME=VALUE", help="Kernel: value of an override; repeatable."),
-    ] = None,
+    defines: Defines = None,
     grid: Annotated[
         str,
         typer.Option(
             "--grid", metavar="X,Y,Z", help="Kernel: workgroups; defaults to a thread per element of the first output."
         ),
     ] = "",
-    entry_point: Annotated[str, typer.Option("--entry-point", metavar="NAME", help="Kernel: entry point.")] = "",
+    entry_point: EntryPoint = "",
     references: Annotated[
         list[str] | None,
         typer.Option(
@@ -283,6 +282,8 @@ def compiled(
         list[str] | None,
         typer.Option("--schedule", metavar="NAMES", help="Compile under these schedules."),
     ] = None,
+    entry_point: EntryPoint = "",
+    defines: Defines = None,
     shapes: Annotated[list[str] | None, shape_option("Shape of an input of an ONNX model; repeatable.")] = None,
     listing: Annotated[
         Path | None,
@@ -310,7 +311,7 @@ def compiled(
       dmlgpu bench compiled GEMM CONVOLUTION
       dmlgpu bench compiled GEMM -s m=k=n=1024,4096 -t float16 --family navi31
       dmlgpu bench compiled families --profile quick -o before.jsonl
-      dmlgpu bench compiled kernel.wgsl --listing kernel
+      dmlgpu bench compiled kernel.wgsl --define TILE=16 --listing kernel
       dmlgpu bench compiled GEMM --family navi31 --validate
       dmlgpu bench compare before.jsonl after.jsonl
     """
@@ -325,7 +326,9 @@ def compiled(
         specs.split_words(schedule or []),
         dict(map(specs.parse_shape, shapes or [])),
     )
-    workloads = verb("subjects").compiled_workloads([specs.BenchSpec(word, *shared) for word in what or ()], profile)
+    kernel = specs.KernelOptions(defines=tuple(defines or ()), entry_point=entry_point)
+    rows = [specs.BenchSpec(word, *shared, kernel=kernel) for word in what or ()]
+    workloads = verb("subjects").compiled_workloads(rows, profile)
     if not verb("bench").bench_compiled(
         workloads, tuple(family or ()), output=output, listing=listing, validation=validation, as_json=as_json
     ):

@@ -94,6 +94,11 @@ NoQuirks = Annotated[
         help="Do not avoid known faults of drivers, as with DMLGPU_QUIRKS=off (docs/adapters.md).",
     ),
 ]
+Defines = Annotated[
+    list[str] | None,
+    typer.Option("--define", metavar="NAME=VALUE", help="Kernel: value of an override; repeatable."),
+]
+EntryPoint = Annotated[str, typer.Option("--entry-point", metavar="NAME", help="Kernel: entry point.")]
 Drivers = Annotated[
     list[str] | None,
     typer.Option(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dmlgpu import reference
 from dmlgpu.bench.radv import compile_workloads
-from dmlgpu.bench.specs import BenchSpec, is_kernel_file
+from dmlgpu.bench.specs import BenchSpec, KernelOptions, is_kernel_file
 from dmlgpu.catalog.enums import ExecutionFlags
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc, packed_strides
@@ -40,7 +40,7 @@ from dmlgpu.compiler.program import RenderedKernel
 from dmlgpu.compiler.program_cache import without_files
 from dmlgpu.compiler.sizes.recordings import failures
 from dmlgpu.compiler.target import AdapterInfo, Policies, Profile, Target
-from dmlgpu.runtime.adapters import target_of
+from dmlgpu.runtime.adapters import environment_choice, target_of
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
@@ -60,6 +60,8 @@ def show(
     wgsl: bool = False,
     why: bool = False,
     isa: str | None = None,
+    entry_point: str = "",
+    defines: Sequence[str] = (),
     dump: Path | None = None,
     timings: bool = False,
     full: bool = False,
@@ -78,6 +80,8 @@ def show(
         wgsl: Print only the source of the kernels.
         why: Print only the schedules of each step, with why each was taken or not; add them to JSON.
         isa: Print only the instructions for an AMD GPU family (see ``radv.compile_workloads``).
+        entry_point: Of a kernel in WGSL; empty for all.
+        defines: Values of the overrides of a kernel in WGSL, each ``NAME=VALUE``.
         dump: Folder for plan, schedule, program, kernels and JSON.
         timings: Also compile on a device, and print the time of each stage.
         full: For graphs, also print plan, schedule and program.
@@ -100,13 +104,19 @@ def show(
     _reject(why and (wgsl or timings), "--why cannot be combined with --wgsl or --timings")
     _reject(schedule and timings, "--schedule cannot be combined with --timings")
     others = bool(wgsl or dump or timings or full or schedules or schedule or without)
+    of_kernel = KernelOptions(defines=tuple(defines), entry_point=entry_point)
     if isa is not None:
         _reject(
-            others or adapter or why or precise or not as_text,
-            "--isa can be combined with --shape only; it compiles with the schedules of a discrete GPU",
+            others or why or precise or not as_text or (adapter and adapter != environment_choice()),
+            "--isa can be combined with --shape, --entry-point and --define only; it compiles with the schedules of a "
+            "discrete GPU",
         )
-        show_isa(what, isa, shapes)
+        show_isa(what, isa, shapes, of_kernel)
         return
+    _reject(
+        of_kernel != KernelOptions() and not is_kernel_file(what),
+        "--entry-point and --define are for kernels in WGSL (FILE.wgsl)",
+    )
     if what.lower().endswith(".onnx"):
         _reject(others, "for an ONNX model, show takes only --adapter, --precise, --shape, --why and --json")
         show_onnx(Path(what), adapter, shapes, as_text=as_text, precise=precise, why=why)
@@ -116,8 +126,10 @@ def show(
     if _shown_language_model(what, adapter, bool(others or precise), as_text=as_text):
         return
     if is_kernel_file(what):
-        _reject(others or precise, "for a WGSL kernel, show takes only --adapter and --json")
-        show_kernel(Path(what), adapter, as_text=as_text)
+        _reject(
+            others or precise, "for a WGSL kernel, show takes only --adapter, --entry-point, --define, --isa and --json"
+        )
+        show_kernel(Path(what), adapter, of_kernel, as_text=as_text)
         return
     subjects = find_subjects(what)
     info = choose_adapter(adapter)
@@ -152,13 +164,14 @@ def show(
         )
 
 
-def show_isa(what: str, family: str, shapes: Sequence[str] = ()) -> None:
+def show_isa(what: str, family: str, shapes: Sequence[str] = (), of_kernel: KernelOptions | None = None) -> None:
     """Print the instructions of each kernel for an AMD GPU family, below a line with its name and registers.
 
     Args:
         what: See ``subjects.find_subjects``; also an ONNX model or a kernel in WGSL.
         family: The family, as RADV names it.
         shapes: Shapes of an ONNX model's inputs, each ``name=1x3``.
+        of_kernel: Entry point and overrides of a kernel in WGSL; None for all entry points.
 
     Raises:
         InvalidArgument, ModelError: If `what` names nothing, or is malformed.
@@ -166,7 +179,8 @@ def show_isa(what: str, family: str, shapes: Sequence[str] = ()) -> None:
         DmlError: If RADV does not know the family, or a kernel does not compile.
     """
     if is_kernel_file(what) or what.lower().endswith(".onnx"):
-        workloads = compiled_workloads([BenchSpec(what, shapes=dict(map(parse_shape, shapes)))])
+        shaped = dict(map(parse_shape, shapes))
+        workloads = compiled_workloads([BenchSpec(what, shapes=shaped, kernel=of_kernel or KernelOptions())])
     else:
         _reject(shapes, "--shape needs an ONNX model")
         workloads = tuple(map(subject_workload, find_subjects(what)))

@@ -9,10 +9,11 @@ from typing import Any
 
 import typer
 
-from dmlgpu.bench.kernel_files import read_kernel_source
+from dmlgpu.bench.kernel_files import kernels_of
+from dmlgpu.bench.specs import KernelOptions
 from dmlgpu.cli import tables
 from dmlgpu.cli.devices import choose_adapter
-from dmlgpu.common.errors import DmlError, InvalidArgument
+from dmlgpu.common.errors import DmlError
 from dmlgpu.runtime import shader_source
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.executor import ShaderBackend
@@ -39,23 +40,22 @@ class EntryPoint:
     text: str
 
 
-def show_kernel(path: Path, adapter: str | None, *, as_text: bool) -> None:
+def show_kernel(path: Path, adapter: str | None, options: KernelOptions, *, as_text: bool) -> None:
     """Print the declarations of a kernel, and whether it compiles on an adapter.
 
+    Args:
+        path: A WGSL file.
+        adapter: Part of an adapter's name, or its number; None selects the default.
+        options: Its entry point, empty for all, and the values of overrides.
+        as_text: Print text; else JSON.
+
     Raises:
-        InvalidArgument: If there is no such file, or it holds no kernel.
+        InvalidArgument: If there is no such file, it holds no kernel, or an option is malformed.
         AdapterNotFound: If no adapter matches.
         typer.Exit: If it does not compile.
     """
-    source = read_kernel_source(path)
-    plain = shader_source.without_comments(source)
-    names = shader_source.entry_points(plain)
-    if not names:
-        raise InvalidArgument(f"{path} has no @compute function")
-    try:
-        kernels = [Kernel(source, name) for name in names]
-    except InvalidArgument as error:
-        raise InvalidArgument(f"{path}: {error}") from None
+    kernels = kernels_of(path, options)
+    plain = shader_source.without_comments(kernels[0].source)
     device = Device(choose_adapter(adapter))
     entries = [
         EntryPoint(kernel.name, shader_source.workgroup_text(plain, kernel.name), *_compiled(kernel, device))

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from dmlgpu.bench.choosing import of_case, of_operator
-from dmlgpu.bench.kernel_files import kernel_workload, read_kernel_source
+from dmlgpu.bench.kernel_files import compiled_workloads_of, kernel_workload
 from dmlgpu.bench.specs import BenchSpec, KernelOptions, is_kernel_file, suite_names, suite_rows
-from dmlgpu.bench.workload import OwnKernel, Workload, read_contents, read_desc
+from dmlgpu.bench.workload import Workload, read_contents, read_desc
 from dmlgpu.catalog import catalog, operator
 from dmlgpu.catalog.enums import DataType, ExecutionFlags
 from dmlgpu.catalog.operator_desc import OperatorDesc
@@ -250,11 +250,10 @@ def compiled_workloads(specs: Sequence[BenchSpec], profile: str = "") -> tuple[W
         InvalidArgument: If a name, size, schedule or profile is unknown.
         ModelError, MissingFile, OSError: If a model or a suite is malformed or missing.
     """
-    workloads = []
+    workloads: list[Workload] = []
     for spec in specs:
         if is_kernel_file(spec.what):
-            own = OwnKernel(read_kernel_source(Path(spec.what)), "", {}, (), {}, (1, 1, 1))
-            workloads.append(Workload(Path(spec.what).name, "KERNEL", kernel=own))
+            workloads += compiled_workloads_of(Path(spec.what), spec.kernel)
             continue
         for subject in find_workloads([spec]):
             for schedule in subject.schedules or ("",):

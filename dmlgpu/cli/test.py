@@ -21,7 +21,7 @@ from dmlgpu.cli.devices import ALL, choose_adapters, reject_reference_alone, wit
 from dmlgpu.cli.main import invocation
 from dmlgpu.cli.tables import Progress
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.common.files import growing_file, whole_file
+from dmlgpu.common.files import PARTIAL_SUFFIX, growing_file, whole_file
 from dmlgpu.common.memory import host_memory
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter, in_environment, kernel_environment
@@ -34,7 +34,7 @@ from dmlgpu.conformance.report.suspects import ShaderCounts, suspect_lines
 from dmlgpu.conformance.running import expectations as known
 from dmlgpu.conformance.running.expectations import ExpectedFailure, with_expectation
 from dmlgpu.conformance.running.outcome import DEVICE, Outcome, Status, bound_text
-from dmlgpu.conformance.running.pool import Job, run_cases
+from dmlgpu.conformance.running.pool import TIME_LIMIT, Job, run_cases, time_limit_option
 from dmlgpu.conformance.running.records import comparison_facts, facts, read_file, write_comparison, write_run
 from dmlgpu.conformance.suites.registry import DEFAULT, Suite, operator_pattern, select, suite_by_name, suite_option
 from dmlgpu.runtime.adapters import BROWSER, show_in_page
@@ -69,7 +69,7 @@ class ConformanceRequest:
     output: Path | None = None
     expectations: tuple[Path, ...] = ()
     workers: int | None = None
-    time_limit: float = 60.0
+    time_limit: float = TIME_LIMIT
     repeat: int = 1
     pages: int = 0
     precise: bool = False
@@ -249,7 +249,7 @@ def test(request: ConformanceRequest) -> bool:
     reject_reference_alone((adapter.info for adapter in adapters), request.adapters)
     counted: dict[LocatedAdapter, Counter[Status]] = {}
     unusable: dict[LocatedAdapter, str] = {}
-    with request.opened() as file:
+    with telling_interruption(request, counted, len(names) * len(adapters)), request.opened() as file:
         for adapter in adapters:
             job = request.job(adapter)
             where = adapter.label if len(adapters) > 1 else ""
@@ -257,16 +257,37 @@ def test(request: ConformanceRequest) -> bool:
             ran = run_cases(job, names, request.workers_on(adapter), progress.start)
             outcomes = _noting_unusable(_with_expected(ran, adapter.info, expected), adapter, unusable)
             if file is not None:
-                outcomes = write_run(
-                    file, facts(adapter.info, environment=tuple(job.environment.items()), **request.selection), outcomes
+                header = facts(
+                    adapter.info,
+                    environment=tuple(job.environment.items()),
+                    time_limit=job.time_limit,
+                    **request.selection,
                 )
-            counted[adapter] = _report(outcomes, adapter, job, progress, where)
+                outcomes = write_run(file, header, outcomes)
+            counted[adapter] = Counter()
+            _report(outcomes, counted[adapter], adapter=adapter, job=job, progress=progress, where=where)
     summarize(counted)
     for adapter, reason in unusable.items():
         print(f"{adapter} is skipped: {reason}")
     gpus = [adapter for adapter in adapters if adapter.info != NUMPY_ADAPTER]
     is_tested = not gpus or len(unusable) < len(gpus)
     return is_tested and all(status.is_good for counts in counted.values() for status in counts)
+
+
+@contextlib.contextmanager
+def telling_interruption(
+    request: ConformanceRequest, counted: Mapping[LocatedAdapter, Counter[Status]], total: int
+) -> Iterator[None]:
+    """If the block is interrupted, print what was found so far, and where it is recorded."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print()
+        summarize(counted)
+        done = sum(counts.total() for counts in counted.values())
+        recorded = f", recorded in {request.output}{PARTIAL_SUFFIX}" if request.output else ""
+        print(f"interrupted after {done:,} of {total:,} cases{recorded}")
+        raise
 
 
 def with_junit(request: ConformanceRequest, path: Path, run: Callable[[ConformanceRequest], bool]) -> bool:
@@ -307,10 +328,15 @@ def _noting_unusable(
 
 
 def _report(
-    outcomes: Iterable[Outcome], adapter: LocatedAdapter, job: Job, progress: Progress, where: str
-) -> Counter[Status]:
-    """Print failures as they occur, and progress."""
-    counts: Counter[Status] = Counter()
+    outcomes: Iterable[Outcome],
+    counts: Counter[Status],
+    *,
+    adapter: LocatedAdapter,
+    job: Job,
+    progress: Progress,
+    where: str,
+) -> None:
+    """Print failures as they occur, and progress; count results."""
     of_page = adapter.info.backend.lower() == BROWSER
     printer, count, shaders = FailurePrinter(where), progress.count, ShaderCounts()
     for outcome in outcomes:
@@ -332,15 +358,14 @@ def _report(
     if of_page:
         verdict = ", ".join(f"{counts[status]} {status}" for status in Status if counts[status])
         show_in_page(adapter.info, now="nothing", verdict=f"{count} cases: {verdict}")
-    return counts
 
 
 def reproduce(outcome: Outcome, job: Job, adapter: LocatedAdapter) -> str:
     """Return the command that runs one case again, with ``--adapter numpy`` or ``--browser`` if needed."""
     is_page = adapter.info.backend.lower() == BROWSER
     target = "numpy" if adapter.info == NUMPY_ADAPTER else BROWSER if is_page else str(adapter.index)
-    precise = ["--precise"] if job.precise else []
-    command = [*invocation(), "test", *suite_option(job.suite), "--adapter", target, *precise, "-k", outcome.case]
+    options = [*(["--precise"] if job.precise else ()), *time_limit_option(job.time_limit)]
+    command = [*invocation(), "test", *suite_option(job.suite), "--adapter", target, *options, "-k", outcome.case]
     return in_environment(shlex.join(command), job.environment)
 
 

@@ -151,8 +151,8 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 def growing_file(path: Path) -> Iterator[TextIO]:
     """Open a text file whose beginning is useful: it is called ``NAME.part`` while it is written.
 
-    It is renamed at the end, also after an exception; ``NAME.part`` remains only if it cannot be stored, for example on
-    a full disk. Other than regular files are written directly.
+    It is renamed at the end. ``NAME.part`` remains after an exception, or if it cannot be stored, for example on a full
+    disk. Other than regular files are written directly.
 
     Raises:
         OSError: If the file cannot be written, or the disk is full; the error names the remaining file.
@@ -163,10 +163,8 @@ def growing_file(path: Path) -> Iterator[TextIO]:
     with _named(str(path)):
         file = NamedFile(partial or target, "wb", name)
     with io.TextIOWrapper(io.BufferedWriter(file), encoding="utf-8") as stream:
-        try:
-            yield stream
-        finally:
-            _store(stream, target, partial, name)
+        yield stream
+        _store(stream, target, partial, name)
 
 
 def write_array(stream: BinaryIO, array: NDArray[Any]) -> None:

@@ -29,6 +29,7 @@ Output: TypeAlias = tuple[Sequence[int], TypeLike]
 """Shape and dtype of an output."""
 
 _ARRAY = re.compile(r"array<(?:vec[234]<(\w+)>|vec[234](\w)|atomic<(\w+)>|(\w+))(?:,\w+)?>")
+_ROWS_OF_3 = re.compile(r"array<vec3(<\w+>|\w)(?:,\w+)?>")
 _SCALARS = {
     "f32": DataType.FLOAT32,
     "f16": DataType.FLOAT16,
@@ -273,6 +274,7 @@ class Kernel:
                     f"{caller} must be of {declared.name.lower()}, as {binding.type} says, "
                     f"got {tensor.data_type.name.lower()}; x.astype({declared.name.lower()!r}) converts it"
                 )
+        self.check_rows(caller, binding, tensor.shape)
         is_argument = binding.kind == "storage" and tensor is value
         return tensor.copy() if is_argument or tensor.is_view else tensor
 
@@ -298,6 +300,26 @@ class Kernel:
             )
         raw = np.frombuffer(array.tobytes(), np.uint8)
         return np.concatenate([raw, np.zeros(-raw.size % _UNIFORM_BYTES, np.uint8)])
+
+    @staticmethod
+    def check_rows(caller: str, binding: ShaderBinding, shape: Sequence[int]) -> None:
+        """Check the shape of an array for a binding of vectors of three elements, which WGSL aligns as those of four.
+
+        Args:
+            caller: Names the binding in the message.
+            binding: The binding.
+            shape: Shape of its array.
+
+        Raises:
+            InvalidArgument: If the array's last dimension is not 4.
+        """
+        if _ROWS_OF_3.fullmatch(binding.type) and (not shape or shape[-1] != 4):
+            expected = [*shape[:-1], 4] if shape and shape[-1] == 3 else ["...", 4]
+            raise InvalidArgument(
+                f"{caller} must have the shape [{', '.join(map(str, expected))}], got {list(shape)}: each vector of "
+                f"{binding.type} takes 4 elements in WGSL, the last of them unused; pad the last dimension, or declare "
+                "an array of scalars"
+            )
 
     @staticmethod
     def element_type(binding: ShaderBinding) -> DataType | None:

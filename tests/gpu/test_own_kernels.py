@@ -127,6 +127,14 @@ def test_a_grid_beyond_the_limit_is_rejected(device: dmlgpu.Device) -> None:
         (lambda: Kernel(DOUBLE)(X, outputs={"x": ((1,), "float32")}), "outputs must be among y, got 'x'"),
         (lambda: Kernel(DOUBLE)(X.astype(np.int32), X), "x must be of float32, as array<f32> says, got int32"),
         (lambda: Kernel(DOUBLE)(X[:0], X), "at least one element"),
+        (
+            lambda: Kernel(DOUBLE.replace("array<f32>", "array<vec3<f32>>"))(X[:99].reshape(33, 3), X),
+            r"x must have the shape \[33, 4\], got \[33, 3\]: each vector of array<vec3<f32>> takes 4 elements",
+        ),
+        (
+            lambda: Kernel(DOUBLE.replace("array<f32>", "array<vec3f>"))(X, outputs={"y": ((33,), "float32")}),
+            r"x must have the shape \[\.\.\., 4\], got \[100\]: each vector of array<vec3f> takes 4 elements",
+        ),
         (lambda: Kernel(DOUBLE)("x", X), "x must be a Tensor, an array or a number"),
         (lambda: Kernel(DOUBLE)(X, X, grid=0), "one to three positive integers, got 0"),
         (lambda: ElementwiseKernel("float32", "float32 z", "z = 1.0"), "inputs must be dtypes"),
@@ -152,6 +160,13 @@ def test_tracing_is_rejected(device: dmlgpu.Device) -> None:
     double = Kernel(DOUBLE)
     with pytest.raises(InvalidState, match=r"double: kernels cannot run inside a function that dmlgpu\.compile traces"):
         dmlgpu.compile(lambda x: double(x, outputs={"y": ((1,), "float32")}))(Tensor(X, device=device))
+
+
+def test_vectors_of_three_are_padded(device: dmlgpu.Device) -> None:
+    padded = np.pad(X[:99].reshape(33, 3), ((0, 0), (0, 1)))
+    double = Kernel(DOUBLE.replace("array<f32>", "array<vec3<f32>>"))
+    result = double(dmlgpu.Tensor(padded, device=device), outputs={"y": ((33, 4), "float32")}).numpy()
+    assert np.array_equal(result[:, :3], 2 * padded[:, :3])
 
 
 def test_the_reference_runs_no_shaders() -> None:

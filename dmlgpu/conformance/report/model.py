@@ -16,6 +16,7 @@ from dmlgpu.compiler import operators
 from dmlgpu.conformance.drivers.discovery import in_environment
 from dmlgpu.conformance.drivers.pairwise import Comparison
 from dmlgpu.conformance.running.outcome import Outcome, Status, moment_text, share_text
+from dmlgpu.conformance.running.pool import TIME_LIMIT, time_limit_option
 from dmlgpu.conformance.running.records import RecordedRun
 from dmlgpu.conformance.suites.registry import DEFAULT, suite_option
 
@@ -374,7 +375,8 @@ def command(run: RecordedRun) -> str:
     """Return the command that runs a case again on a run's adapter, without the name of the case."""
     adapter = f"{run.facts['adapter']['backend']}: {run.facts['adapter']['name']}"
     precise = ["--precise"] if run.facts.get("precise") else []
-    text = shlex.join(["dmlgpu", "test", *suite_option(run.facts["suite"]), "--adapter", adapter, *precise, "-k"])
+    options = [*precise, *time_limit_option(run.facts.get("time_limit", TIME_LIMIT))]
+    text = shlex.join(["dmlgpu", "test", *suite_option(run.facts["suite"]), "--adapter", adapter, *options, "-k"])
     return in_environment(text, run.facts.get("environment", {}))
 
 

@@ -16,6 +16,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import counted
 from dmlgpu.conformance.cases.tolerance import Array, Bound, Tolerance, may_flush, ulp_distance
 from dmlgpu.conformance.running import fields
+from dmlgpu.conformance.running.places import describe_places
 
 _EXPONENT_FROM = 1e7
 """Larger numbers are written with an exponent."""
@@ -73,9 +74,10 @@ def error_text(error: float | None, max_ulp: float | None, bound: float, toleran
     return ", ".join(filter(None, (of_bound, distance, allowed)))
 
 
-def wrong_text(wrong: int, elements: int) -> str:
-    """Return ``1 of 4 elements is wrong``, ``2 of 4 elements are wrong``."""
-    return f"{wrong:,} of {counted(elements, 'element')} {'is' if wrong == 1 else 'are'} wrong"
+def wrong_text(wrong: int, elements: int, places: str = "") -> str:
+    """Return ``1 of 4 elements is wrong``, ``2 of 4 elements are wrong, the last ones``."""
+    text = f"{wrong:,} of {counted(elements, 'element')} {'is' if wrong == 1 else 'are'} wrong"
+    return f"{text}, {places}" if places else text
 
 
 def moment_text(moment: str) -> str:
@@ -107,6 +109,7 @@ class Verdict:
         max_ulp, mean_ulp: Error in ULP (largest of wrong elements, if any); for integers the difference.
         wrong: Number of wrong elements.
         worst: Index of the element with the largest error (of the wrong ones, if any).
+        places: Where the wrong elements are (see ``describe_places``).
         expected, got, bound: Values there, and the largest allowed difference.
         problem: Failure other than wrong values: wrong type, out-of-bounds writes, elements never written.
         inputs: Elements at ``worst`` of inputs with the output's shape.
@@ -128,13 +131,14 @@ class Verdict:
     inputs: tuple[Any, ...] = ()
     digest: str = ""
     kernels: tuple[str, ...] = ()
+    places: str = ""
 
     def __str__(self) -> str:
         if self.ok:
             return f"ok ({bound_text(self.of_bound)}, max {self.max_ulp:g} ULP, mean {self.mean_ulp:.3g} ULP)"
         values = (
-            f"{wrong_text(self.wrong, self.elements)}; the worst, at {list(self.worst)}: expected {self.expected!r}, "
-            f"got {self.got!r}; {error_text(self.of_bound, self.max_ulp, self.bound, '')}"
+            f"{wrong_text(self.wrong, self.elements, self.places)}; the worst, at {list(self.worst)}: expected "
+            f"{self.expected}, got {self.got}; {error_text(self.of_bound, self.max_ulp, self.bound, '')}"
         )
         return "; ".join(text for text in (self.problem, values if self.wrong else "") if text)
 
@@ -165,6 +169,7 @@ def compare(expected: Array, got: Array, tolerance: Tolerance, magnitude: Bound 
         expected=expected[worst],
         got=got[worst],
         bound=float(tolerance.bound(expected, magnitude)[worst]),
+        places=describe_places(wrong),
     )
 
 
@@ -215,6 +220,7 @@ class Outcome:
         max_ulp, mean_ulp: Error in ULP; None if nothing was compared. Infinite if a NaN or infinity differs.
         wrong, elements: Number of wrong elements, and of all elements.
         worst: Index of the worst element.
+        places: Where the wrong elements are (see ``describe_places``).
         inputs, expected, got, bound: Values there, as text: inputs (of the output's shape), expected, actual, and the
             largest allowed difference.
         message: What failed, or why the adapter does not support the case.
@@ -250,6 +256,7 @@ class Outcome:
     measured: dict[str, float] = field(default_factory=dict, hash=False)
     curve: tuple[tuple[float, float], ...] = ()
     kernels: tuple[str, ...] = ()
+    places: str = ""
 
     @property
     def operator(self) -> str:
@@ -268,9 +275,10 @@ class Outcome:
         if not self.wrong:
             return ""
         source = f" from {', '.join(self.inputs)}" if self.inputs else ""
+        error = error_text(self.of_bound, self.max_ulp, self.bound or 0.0, self.tolerance)
         return (
-            f"{wrong_text(self.wrong, self.elements)}; the worst, at {list(self.worst)}: expected {self.expected}, "
-            f"got {self.got}{source}; {error_text(self.of_bound, self.max_ulp, self.bound or 0.0, self.tolerance)}"
+            f"{wrong_text(self.wrong, self.elements, self.places)}; the worst, at {list(self.worst)}: "
+            f"expected {self.expected}, got {self.got}{source}; {error}"
         )
 
     @classmethod
@@ -294,6 +302,7 @@ class Outcome:
             digest=verdict.digest,
             seconds=seconds,
             kernels=verdict.kernels,
+            places=verdict.places,
         )
 
     def expected_to_fail(self, reason: str) -> Outcome:
@@ -319,7 +328,7 @@ class Outcome:
 
 _READERS: Mapping[str, fields.Reader[Any]] = {
     **dict.fromkeys(
-        ("case", "tolerance", "expected", "got", "message", "missing", "reason", "digest"),
+        ("case", "tolerance", "expected", "got", "message", "missing", "reason", "digest", "places"),
         fields.text,
     ),
     **dict.fromkeys(("of_bound", "max_ulp", "mean_ulp", "bound"), fields.error),

@@ -14,6 +14,9 @@ from dmlgpu.conformance.running.outcome import KERNELS, Outcome, Status, bound_t
 CASES_PER_CHILD = 250
 """Cases after which a child is replaced: a device caches pipelines, which would reach gigabytes."""
 
+TIME_LIMIT = 60.0
+"""Default timeout of one case, in seconds."""
+
 PRECISE = "precise"
 """Requests a precise device from a child."""
 
@@ -36,11 +39,16 @@ class Job:
 
     suite: str
     adapter: int
-    time_limit: float = 60.0
+    time_limit: float = TIME_LIMIT
     repeat: int = 1
     environment: Mapping[str, str] = field(default_factory=dict)
     adapter_text: str = ""
     precise: bool = False
+
+
+def time_limit_option(seconds: float) -> list[str]:
+    """Return the option of ``dmlgpu test`` that sets a timeout; empty for the default."""
+    return [] if seconds == TIME_LIMIT else ["--time-limit", f"{seconds:g}"]
 
 
 class WorkerProcess:

@@ -26,6 +26,7 @@ from dmlgpu.conformance.drivers.discovery import Environment, LocatedAdapter
 from dmlgpu.conformance.drivers.pairwise import AdapterPair, Comparison
 from dmlgpu.conformance.running import fields
 from dmlgpu.conformance.running.outcome import Outcome
+from dmlgpu.conformance.running.pool import TIME_LIMIT
 from dmlgpu.conformance.suites.registry import list_digest
 
 FORMAT = 2
@@ -60,6 +61,7 @@ def facts(
     *,
     precise: bool = False,
     environment: Environment = (),
+    time_limit: float = TIME_LIMIT,
 ) -> dict[str, Any]:
     """Return the header of a run: everything needed to repeat it.
 
@@ -68,6 +70,7 @@ def facts(
         suite, profile, pattern, names: Selected cases.
         precise: Whether on a ``Device(precise=True)``.
         environment: Variables that select the adapter's driver, and those of ``KERNEL_VARIABLES``.
+        time_limit: Timeout of one case, in seconds.
     """
     brought: dict[str, Any] = {"environment": dict(environment)} if environment else {}
     quirks = [quirk.name for quirk in quirks_in_force(info)]
@@ -77,6 +80,7 @@ def facts(
         "adapter": asdict(info),
         **({"quirks": quirks} if quirks else {}),
         **brought,
+        **({} if time_limit == TIME_LIMIT else {"time_limit": time_limit}),
         **_selection(suite, profile, pattern, names, precise=precise),
     }
 
@@ -281,6 +285,7 @@ _OPTIONAL: Mapping[str, fields.Reader[Any]] = {
     "environment": fields.mapping_of(fields.text),
     "precise": fields.flag,
     "quirks": fields.list_of(fields.text),
+    "time_limit": fields.seconds,
 }
 
 

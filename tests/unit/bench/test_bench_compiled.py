@@ -304,7 +304,10 @@ def test_arguments_are_checked_before_anything_is_compiled():
     assert "a schedule must be one of" in schedule.stderr
     others = run_here("show", "gemm", "--isa", "navi31", "--wgsl")
     assert others.returncode == 2
-    assert "--isa can be combined with --shape only" in others.stderr
+    assert "--isa can be combined with --shape, --entry-point and --define only" in others.stderr
+    operator = run_here("show", "gemm", "--define", "TILE=8")
+    assert operator.returncode == 2
+    assert "--entry-point and --define are for kernels in WGSL" in operator.stderr
 
 
 # ---- RADV itself

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dmlgpu.bench.ceilings import CachedCeilings, Ceilings, save_ceilings
-from dmlgpu.bench.kernel_files import kernel_workload
+from dmlgpu.bench.kernel_files import compiled_workloads_of, kernel_workload
 from dmlgpu.bench.numpy_baseline import has_formula
 from dmlgpu.bench.prepared_kernel import expected_results, kernel_arrays
 from dmlgpu.bench.specs import KernelOptions, is_kernel_output
@@ -39,6 +39,12 @@ override tile: u32 = 64u;
 }
 @compute @workgroup_size(8, 4) fn summed() { atomicAdd(&sums[0], 1u); }
 """
+TWO = """
+override factor: f32;
+@group(0) @binding(0) var<storage, read_write> c: array<f32>;
+@compute @workgroup_size(64) fn scaled(@builtin(global_invocation_id) id: vec3<u32>) { c[id.x] *= factor; }
+@compute @workgroup_size(64) fn doubled(@builtin(global_invocation_id) id: vec3<u32>) { c[id.x] *= 2.0; }
+"""
 THREE = ("1K:float32", "1024:f32")
 
 
@@ -54,6 +60,21 @@ def scale(tmp_path):
     path = tmp_path / "scale.wgsl"
     path.write_text(SCALE)
     return path
+
+
+def test_every_entry_point_is_compiled_unless_one_is_named(tmp_path):
+    path = tmp_path / "two.wgsl"
+    path.write_text(TWO)
+    both = compiled_workloads_of(path, KernelOptions(defines=("factor=3",)))
+    assert [(each.name, each.kernel.entry_point) for each in both] == [
+        ("two.wgsl scaled factor=3", "scaled"),
+        ("two.wgsl doubled factor=3", "doubled"),
+    ]
+    assert [each.kernel.constants for each in both] == [{"factor": 3.0}] * 2
+    (one,) = compiled_workloads_of(path, KernelOptions(entry_point="doubled"))
+    assert (one.name, one.kernel.entry_point) == ("two.wgsl doubled", "doubled")
+    with pytest.raises(InvalidArgument, match=r"two\.wgsl: --entry-point must be .*\(scaled, doubled\), got 'halved'"):
+        compiled_workloads_of(path, KernelOptions(entry_point="halved"))
 
 
 def options(**changes):
@@ -174,7 +195,7 @@ def test_show_tells_declarations_without_a_gpu(scale):
 
 def test_show_rejects_options_of_operators(add):
     result = run_here("show", add, "--wgsl")
-    assert result.returncode == 2 and "for a WGSL kernel, show takes only --adapter and --json" in result.stderr
+    assert result.returncode == 2 and "for a WGSL kernel, show takes only --adapter, --entry-point" in result.stderr
 
 
 def test_the_option_numpy_measures_the_reference(add):

@@ -422,7 +422,7 @@ def test_why_adds_choices_to_json(file: Path) -> None:
     ("options", "expected"),
     [
         (("--wgsl",), "--why cannot be combined with --wgsl or --timings"),
-        (("--isa", "navi31"), "--isa can be combined with --shape only"),
+        (("--isa", "navi31"), "--isa can be combined with --shape, --entry-point and --define only"),
     ],
 )
 def test_why_is_not_combined(options: tuple[str, ...], expected: str) -> None:
@@ -449,7 +449,7 @@ def test_a_schedule_is_taken_by_name() -> None:
         (("words",), "no step has the schedule 'words'; the steps have tree, serial (scan)"),
         (("map/tree",), "a schedule must be one of "),
         (("tree", "--timings"), "--schedule cannot be combined with --timings"),
-        (("tree", "--isa", "navi31"), "--isa can be combined with --shape only"),
+        (("tree", "--isa", "navi31"), "--isa can be combined with --shape, --entry-point and --define only"),
     ],
 )
 def test_schedules_that_cannot_be_taken_are_rejected(options: tuple[str, ...], expected: str) -> None:

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+from collections import Counter
 from dataclasses import replace
 from xml.etree import ElementTree
 
@@ -18,6 +19,7 @@ from dmlgpu.cli.test import _report, default_workers, failure_lines, reproduce
 from dmlgpu.common.errors import AdapterNotFound
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter
+from dmlgpu.conformance.report.model import command as report_command
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job
 from dmlgpu.conformance.running.records import read_comparisons, read_runs
@@ -121,7 +123,9 @@ def test_one_compile_error_is_printed_once(capsys):
     outcomes.append(Outcome("gemm-4", Status.FAIL, message="something else"))
     (adapter,) = choose_adapters(["numpy"])
     progress = Progress(io.StringIO(), len(outcomes))
-    counts = _report(outcomes, adapter, Job("operators", 0, 1.0, 1, {}, ""), progress, "")
+    counts = Counter()
+    job = Job("operators", 0, 1.0, 1, {}, "")
+    _report(outcomes, counts, adapter=adapter, job=job, progress=progress, where="")
     assert counts == {Status.FAIL: 4}
     out = capsys.readouterr().out
     assert [out.count(text) for text in ("no type", "no such name", "something else")] == [1, 1, 1]
@@ -358,6 +362,34 @@ def test_names_are_quoted_in_commands():
     assert reproduce(Outcome("a b", Status.FAIL), job, card) == "dmlgpu test --adapter 2 -k 'a b'"
     precise = reproduce(Outcome("a", Status.FAIL), replace(job, precise=True), card)
     assert precise == "dmlgpu test --adapter 2 --precise -k a"
+    hasty = reproduce(Outcome("a", Status.TIME_OUT), replace(job, time_limit=0.5), card)
+    assert hasty == "dmlgpu test --adapter 2 --time-limit 0.5 -k a"
+
+
+def test_a_time_limit_is_written_down(misbehaving, tmp_path):
+    path = tmp_path / "run.jsonl"
+    command = ["test", "-a", "numpy", "--suite", "misbehaving", "-p", "full", "-k", "precise-1", "--precise"]
+    assert main([*command, "--time-limit", "90", "-o", str(path)]) == 0
+    (run,) = read_runs(path)
+    assert run.facts["time_limit"] == 90
+    assert report_command(run).endswith(" --precise --time-limit 90 -k")
+
+
+def test_an_interrupted_run_says_what_it_found_and_keeps_its_part(misbehaving, tmp_path, monkeypatch, capsys):
+    def interrupted(*_):
+        yield Outcome("good-1", Status.PASS)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dmlgpu.cli.test.run_cases", interrupted)
+    path = tmp_path / "run.jsonl"
+    command = ["test", "-a", "numpy", "--suite", "misbehaving", "-k", "good-1", "-k", "bad-1", "-o", str(path)]
+    assert main(command) == 130
+    *_, counted, last = capsys.readouterr().out.splitlines()
+    assert counted.split()[-1] == "1"
+    assert last == f"interrupted after 1 of 2 cases, recorded in {path}.part"
+    assert not path.exists()
+    (run,) = read_runs(tmp_path / "run.jsonl.part")
+    assert not run.is_complete and [outcome.case for outcome in run.outcomes] == ["good-1"]
 
 
 @pytest.mark.slow

@@ -128,7 +128,7 @@ def test_a_verdict_names_the_worst_element():
     verdict = compare(expected, got, Ulp(2))
     assert (verdict.ok, verdict.wrong, verdict.elements, verdict.worst) == (False, 2, 4, (1, 1))
     assert str(verdict) == (
-        "2 of 4 elements are wrong; the worst, at [1, 1]: expected np.float32(4.0), got np.float32(9.0); "
+        "2 of 4 elements are wrong, only at index 1 of 2 along axis 1; the worst, at [1, 1]: expected 4.0, got 9.0; "
         "4,720,000 times the tolerance, 9,440,000 ULP off, allowed difference 9.53674e-07"
     )
 
