@@ -238,6 +238,7 @@ def test(
     repeat: Annotated[
         int, typer.Option("--repeat", min=1, help="Run each case N times; the results must be identical.")
     ] = 1,
+    fail_fast: Annotated[bool, typer.Option("--fail-fast", "-x", help="Stop at the first unexpected result.")] = False,
     precise: Precise = False,
     no_quirks: NoQuirks = False,
     drivers: Drivers = None,
@@ -282,7 +283,7 @@ def test(
       dmlgpu test --drivers all -o results.jsonl
       dmlgpu test --drivers all --pairwise --profile full
       dmlgpu test gather_nd1 --profile full
-      dmlgpu test -k softmax -k gemm
+      dmlgpu test -k softmax -k gemm --fail-fast
       dmlgpu test --precise -k convolution
       dmlgpu test -k gather_nd1-float32-uint32-2x3-packed-s0 --adapter 0
       dmlgpu test --browser -o results.jsonl
@@ -302,6 +303,7 @@ def test(
         repeat=repeat,
         pages=pages if browser else 0,
         precise=precise,
+        fail_fast=fail_fast,
     )
     if as_json and not only_list:
         raise typer.BadParameter("--json needs --list; use --output to write the results of a run as JSON Lines")
@@ -310,6 +312,8 @@ def test(
         return
     if scheduler and pairwise:
         raise typer.BadParameter("--pairwise cannot be combined with --scheduler: it compares local adapters")
+    if fail_fast and (scheduler or pairwise):
+        raise typer.BadParameter("--fail-fast cannot be combined with --pairwise or --scheduler")
     if browser and (scheduler or pairwise):
         raise typer.BadParameter("--browser cannot be combined with --pairwise or --scheduler")
 

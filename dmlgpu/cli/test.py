@@ -58,6 +58,7 @@ class ConformanceRequest:
         repeat: Runs of each case.
         pages: Number of browser pages to wait for and test.
         precise: Whether devices are ``Device(precise=True)``.
+        fail_fast: Whether the run ends at the first unexpected result.
     """
 
     adapters: tuple[str, ...] = ()
@@ -73,6 +74,7 @@ class ConformanceRequest:
     repeat: int = 1
     pages: int = 0
     precise: bool = False
+    fail_fast: bool = False
 
     @cached_property
     def cases(self) -> Suite:
@@ -264,8 +266,13 @@ def test(request: ConformanceRequest) -> bool:
                     **request.selection,
                 )
                 outcomes = write_run(file, header, outcomes)
-            counted[adapter] = Counter()
-            _report(outcomes, counted[adapter], adapter=adapter, job=job, progress=progress, where=where)
+            if request.fail_fast:
+                outcomes = _until_unexpected(outcomes)
+            counts = counted[adapter] = Counter[Status]()
+            _report(outcomes, counts, adapter=adapter, job=job, progress=progress, where=where)
+            if request.fail_fast and any(not status.is_good for status in counts):
+                print(f"stopped after {counts.total():,} of {len(names):,} cases, since --fail-fast is given")
+                break
     summarize(counted)
     for adapter, reason in unusable.items():
         print(f"{adapter} is skipped: {reason}")
@@ -315,6 +322,14 @@ def _with_expected(
     outcomes: Iterable[Outcome], info: AdapterInfo, expected: Sequence[ExpectedFailure]
 ) -> Iterator[Outcome]:
     return (with_expectation(outcome, info, expected) for outcome in outcomes)
+
+
+def _until_unexpected(outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
+    """Yield outcomes up to the first unexpected one; the children stop there, and the record of the run stays open."""
+    for outcome in outcomes:
+        yield outcome
+        if not outcome.status.is_good:
+            return
 
 
 def _noting_unusable(

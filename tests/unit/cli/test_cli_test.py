@@ -375,6 +375,17 @@ def test_a_time_limit_is_written_down(misbehaving, tmp_path):
     assert report_command(run).endswith(" --precise --time-limit 90 -k")
 
 
+def test_a_run_ends_at_the_first_failure(misbehaving, tmp_path, capsys):
+    path = tmp_path / "run.jsonl"
+    command = ["test", "-a", "numpy", "--suite", "misbehaving", "-k", "bad-1", "-k", "good-3", "--workers", "1"]
+    assert main([*command, "--fail-fast", "-o", str(path)]) == 1
+    (run,) = read_runs(path)
+    assert [outcome.case for outcome in run.outcomes] == ["bad-1"] and not run.is_complete
+    assert "stopped after 1 of 2 cases, since --fail-fast is given" in capsys.readouterr().out
+    assert main([*command, "-x", "--pairwise"]) == 2
+    assert "--fail-fast cannot be combined with --pairwise or --scheduler" in capsys.readouterr().err
+
+
 def test_an_interrupted_run_says_what_it_found_and_keeps_its_part(misbehaving, tmp_path, monkeypatch, capsys):
     def interrupted(*_):
         yield Outcome("good-1", Status.PASS)
