@@ -56,6 +56,25 @@ def test_every_entry_has_a_reason_of_its_own(entry):
     assert [other["reason"] for other in [*SAME, *MISSED]].count(entry["reason"]) == 1
 
 
+@pytest.fixture(scope="module")
+def present():
+    """The names of all mutants by file."""
+    return {file: [str(mutant) for mutant in mutants_of(file)] for file in shader_files()}
+
+
+@pytest.mark.parametrize("name", ["survivors.toml", "missed.toml"])
+def test_every_entry_names_a_mutant_that_is_present(name, present):
+    """Entries of lines that moved or are gone would hide the next mutant of that name, or say nothing."""
+    listed = {"survivors.toml": SAME, "missed.toml": MISSED}[name]
+    stale = [
+        pattern
+        for entry in listed
+        for pattern in entry["cases"]
+        if not fnmatch.filter(present.get(pattern.partition(":")[0], ()), pattern)
+    ]
+    assert not stale, f"no shader has these mutants of {name}: {stale}"
+
+
 @pytest.mark.parametrize(("title", "listed"), [("Missed", MISSED), ("Equivalent", SAME)])
 def test_the_page_tells_the_reason_of_each(title, listed):
     reasons = of_page(title)

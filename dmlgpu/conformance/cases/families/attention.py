@@ -191,7 +191,7 @@ class _AttentionCases(OperatorCases):
     standard_count = 16
     candidates = 400
     ranks = (4,)
-    long_sizes: ClassVar[SizesList] = ((1, 1, 2, 4), (1, 1, 3, 5), (1, 1, 1, 128), (1, 2, 2, 16))
+    long_sizes: ClassVar[SizesList] = ((1, 1, 2, 4), (1, 1, 3, 5), (1, 1, 1, 128), (1, 2, 2, 16), (1, 5, 1, 64))
     large_sizes: ClassVar[SizesList] = ((2, 300, 3, 64),)
     random_count = 40
     variant_names: ClassVar[tuple[str, ...]] = VARIANTS
@@ -243,8 +243,9 @@ class MultiheadAttention1Cases(_AttentionCases):
         Key((DataType.FLOAT32,), (1, 1, 1, 128), TensorLayout.PACKED, "packed-lengths"),
         Key((DataType.FLOAT32,), (1, 1, 1, 128), TensorLayout.PACKED, "boolean", 2),
         Key((DataType.FLOAT16,), (1, 2, 2, 16), TensorLayout.PACKED, ONLY_PAST),
+        Key((DataType.FLOAT32,), (1, 5, 1, 64), TensorLayout.PACKED, "key-value"),
     )
-    """Keys that GPUs stream, some in whole blocks, and slabs of a past alone."""
+    """Keys that GPUs stream, some in whole blocks, some for two tiles of rows, and slabs of a past alone."""
 
     def variants(self, types: Types) -> tuple[str, ...]:
         """Return the older operator's, and caches."""

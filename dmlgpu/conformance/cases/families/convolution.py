@@ -445,7 +445,11 @@ class _IntegerConvolutionCases(_ConvolutionCases):
         return integers(rng, tensor.data_type, tensor.sizes)
 
 
-register(_IntegerConvolutionCases, descs.ConvolutionInteger)
+register(
+    _IntegerConvolutionCases,
+    descs.ConvolutionInteger,
+    added_keys=(Key((DataType.UINT8, DataType.UINT8), (1, 16, 9, 9), TensorLayout.PACKED, SINGLE),),
+)  # windows of padded images that GPUs multiply four integers at a time
 
 
 @cases(descs.QuantizedLinearConvolution)

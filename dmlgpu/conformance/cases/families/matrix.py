@@ -241,8 +241,9 @@ register(
     added_keys=(
         Key((DataType.UINT8, DataType.INT8), (2, 256, 64), TensorLayout.INTERLEAVED, BARE, 1),
         Key((DataType.UINT8, DataType.UINT8), (4, 130, 4), TensorLayout.PACKED, BARE, 2),
+        Key((DataType.INT8, DataType.INT8), (64, 32), TensorLayout.PACKED, BARE),
     ),
-)  # products in workgroup memory, four integers at a time, with and without middles to subtract
+)  # products in workgroup memory, four integers at a time, with and without middles to subtract, in aligned words
 
 
 def scales(rng: np.random.Generator, tensor: TensorDesc, largest: int) -> Array:

@@ -363,6 +363,8 @@ class CumulativeProductCases(_CumulativeCases):
 
     flag = "has_exclusive_product"
     bound = Ulp(1)
+    added_keys: ClassVar[tuple[Key, ...]] = (Key((DataType.FLOAT32,), (7, 33), TensorLayout.PACKED, SPECIAL),)
+    """Infinities that small numbers follow."""
 
     def values(self, rng: np.random.Generator, key: Key) -> Array:
         """Draw odd integers, so that products do not become 0; floats around 1 whose products rise and fall."""
