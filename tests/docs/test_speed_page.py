@@ -32,6 +32,10 @@ def test_the_page_is_what_the_kept_files_say(script):
     assert text == script["page"](text, kept_runs(script), draw=False), "python scripts/speed_page.py writes it again"
 
 
+def test_the_tables_are_what_the_kept_files_say(script):
+    assert script["SIZES"].read_text(encoding="utf-8") == script["sizes_page"](kept_runs(script))
+
+
 def test_every_family_of_the_suite_has_its_plot(script):
     named = set(re.findall(r"images/speed/([a-z0-9-]+\.svg)", PAGE.read_text(encoding="utf-8")))
     assert named == {path.name for path in script["IMAGES"].glob("*")}
@@ -85,12 +89,15 @@ def test_tables_are_made_of_the_measurements(script):
         measured(f"GEMM m={size['m']}", "NumPy", (0.1,) * 12, wall=0.2, sizes=size, data_type="float32")
         for size in sizes
     ]
-    results = script["found_in"]([run(*ours, *numpy)])
-    text = "\n".join(script["families"](results, draw=False))
-    assert "### GEMM float32" in text
+    runs = [run(*ours, *numpy)]
+    results, text = script["found_in"](runs), script["sizes_page"](runs)
+    assert "## GEMM float32" in text
     assert "| 64 | 64 ms | 128 ms | 200 ms | 1.6 | 50 % of the copy rate | 1.50 |" in text
     assert "| 128 | 128 ms | 256 ms | 200 ms | 0.78 | 50 % of the copy rate | 1.50 |" in text
-    assert "GEMM float32: gpu is faster than NumPy at m=k=n=64, but slower at 128." in text
+    sentences = "\n".join(script["families"](results, draw=False))
+    assert (
+        "GEMM float32: gpu is faster than NumPy at m=k=n=64, but slower at 128." in sentences and "|" not in sentences
+    )
     assert "busy during 2 of 2 measurements: other processes took up to 40 %" in "\n".join(script["machine"](results))
 
 
