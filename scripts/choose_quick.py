@@ -136,7 +136,7 @@ class Exercise:
         texts = [shaders(name, replace(TARGET, profile=profile)) for profile in PROFILES]
         lines = {_NUMBER.sub("N", line.strip()) for kernels in texts for text in kernels for line in text.split("\n")}
         if variant not in COMMON:
-            lines |= {f"{variant} {number} of {case.desc.operator}" for number in range(LINES_OF_VARIANT)}
+            lines |= {f"{variant} {index} of {case.desc.operator}" for index in range(LINES_OF_VARIANT)}
         guessed = PER_CASE + PER_CHARACTER * sum(map(len, texts[0])) + PER_ELEMENT * elements(case)
         with np.errstate(all="ignore"):
             bits = sum(information(output) for output in case.expected(case.inputs()) if output is not None)

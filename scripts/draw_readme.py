@@ -188,16 +188,16 @@ def panel(panel: Panel) -> Iterator[str]:
     """Yield the title and the bars of one machine, on a logarithmic scale."""
     origin, first = panel.left + panel.names - OCTAVE * panel.powers[0], 134
     yield f'<text class="head" x="{panel.left:g}" y="60">{escape(panel.title)}</text>'
-    for number, note in enumerate(panel.notes):
-        yield f'<text class="note" x="{panel.left:g}" y="{77 + 15 * number}">{escape(note)}</text>'
+    for index, note in enumerate(panel.notes):
+        yield f'<text class="note" x="{panel.left:g}" y="{77 + 15 * index}">{escape(note)}</text>'
     for power in panel.powers:
         x = origin + power * OCTAVE
         label = f"1/{2**-power}" if power < 0 else str(2**power)
         kind = "axis" if power == 0 else "grid"
         yield f'<line class="{kind}" x1="{x:g}" x2="{x:g}" y1="{first - 4}" y2="{first + ROW * len(panel.bars)}"/>'
         yield f'<text class="note" text-anchor="middle" x="{x:g}" y="{first - 7}">{label}</text>'
-    for number, bar in enumerate(panel.bars):
-        y, end = first + ROW * number, origin + OCTAVE * math.log2(bar.ratio)
+    for index, bar in enumerate(panel.bars):
+        y, end = first + ROW * index, origin + OCTAVE * math.log2(bar.ratio)
         kind = ("faster" if bar.ratio >= 1 else "slower") + (" half" if bar.is_half else "")
         left, right = sorted((origin, end))
         yield f'<text x="{panel.left:g}" y="{y + 12}">{escape(bar.name)}</text>'

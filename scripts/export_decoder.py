@@ -99,7 +99,7 @@ class _Writer:
 
     def node(self, op_type: str, *inputs: str, name: str, outputs: int = 1, domain: str = "", **attributes: Any) -> str:
         """Add a node, and return its first output, which has its name."""
-        names = [name, *("" if number < outputs - 1 else f"{name}.{number}" for number in range(1, outputs))]
+        names = [name, *("" if index < outputs - 1 else f"{name}.{index}" for index in range(1, outputs))]
         self.nodes.append(helper.make_node(op_type, inputs, names, name=name, domain=domain, **attributes))
         return name
 

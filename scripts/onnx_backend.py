@@ -121,7 +121,7 @@ class Worker:
 
 def run_all(listed: list[tuple[str, str]], adapter: str, workers: int) -> list[Result]:
     """Run models in several processes, and return results in order."""
-    shares = [listed[number::workers] for number in range(workers)]
+    shares = [listed[index::workers] for index in range(workers)]
 
     def share(assigned: list[tuple[str, str]]) -> list[Result]:
         worker = Worker(adapter)

@@ -49,15 +49,15 @@ def resident() -> float:
     return int(line.split()[1]) / 1024
 
 
-def softmax(number: int) -> descs.ActivationSoftmax1:
+def softmax(index: int) -> descs.ActivationSoftmax1:
     """One of any number of shapes."""
-    tensor = TensorDesc(DataType.FLOAT32, (2 + number, 4))
+    tensor = TensorDesc(DataType.FLOAT32, (2 + index, 4))
     return descs.ActivationSoftmax1(input_tensor=tensor, output_tensor=tensor, axes=(1,))
 
 
-def evaluate(number: int, device: Device) -> None:
+def evaluate(index: int, device: Device) -> None:
     """Run a softmax and check what it computes."""
-    desc = softmax(number)
+    desc = softmax(index)
     ones = np.ones(desc.input_tensor.sizes, np.float32)
     (result,) = dmlgpu.evaluate(desc, [ones], device)
     assert np.allclose(result, ones / ones.shape[1], rtol=1e-5), f"softmax of {ones.shape} is wrong"
@@ -68,8 +68,8 @@ def shapes(count: int, adapter: str | None, limits: CacheLimits | None) -> Itera
     device = Device(adapter)
     if limits is not None:
         device.pipeline_cache.limits = limits
-    for number in range(count):
-        evaluate(number, device)
+    for index in range(count):
+        evaluate(index, device)
         shares = device.backend.specializer.policy is Specialize.NEVER
         yield compiler.programs.info.evictions > 0 and (shares or device.pipeline_cache.info.evictions > 0)
     print(device.pipeline_cache.info)
@@ -87,8 +87,8 @@ def calls(count: int, adapter: str | None, limits: CacheLimits | None) -> Iterat
     caches = {"pipelines": device.pipeline_cache, "operators": session.calls, "recordings": session.recorded}
     for cache in (*caches.values(), *small_caches(device)) if limits else ():
         cache.limits = limits
-    for number in range(count):
-        x = np.ones((2 + number, 4), np.float32)
+    for index in range(count):
+        x = np.ones((2 + index, 4), np.float32)
         result = ops.softmax(dmlgpu.Tensor(x, device=device)).numpy()
         assert np.allclose(result, 0.25), f"softmax of {x.shape} is wrong"
         yield session.calls.info.evictions > 0
@@ -115,8 +115,8 @@ def model(count: int, adapter: str | None, limits: CacheLimits | None) -> Iterat
     )
     for cache in (device.pipeline_cache, *small_caches(device)) if limits else ():
         cache.limits = limits
-    for number in range(count):
-        array = np.ones((2 + number, 4), np.float32)
+    for index in range(count):
+        array = np.ones((2 + index, 4), np.float32)
         assert np.allclose(session.run({"x": array})["y"], 0.25), f"the model is wrong for {array.shape}"
         yield runner_of(session).stages.info.evictions > 0
     print("pipelines", device.pipeline_cache.info)
@@ -127,16 +127,16 @@ def model(count: int, adapter: str | None, limits: CacheLimits | None) -> Iterat
 def operators(count: int, adapter: str | None, _: CacheLimits | None) -> Iterator[bool]:
     """Create operators; says each time whether the cache is full."""
     device = Device(adapter)
-    for number in range(count):
-        device.create_operator(softmax(number))
+    for index in range(count):
+        device.create_operator(softmax(index))
         yield compiler.programs.info.evictions > 0
 
 
 def devices(count: int, adapter: str | None, _: CacheLimits | None) -> Iterator[bool]:
     """Make and drop devices; says each time whether those that come first were there."""
-    for number in range(count):
+    for index in range(count):
         evaluate(0, Device(adapter))
-        yield number >= FIRST_DEVICES
+        yield index >= FIRST_DEVICES
 
 
 def watch(soak: Callable[[int, str | None, CacheLimits | None], Iterator[bool]], options: argparse.Namespace) -> float:
@@ -145,12 +145,12 @@ def watch(soak: Callable[[int, str | None, CacheLimits | None], Iterator[bool]],
     compiler.programs.limits = limits or compiler.programs.limits
     begin, start, first = resident(), time.perf_counter(), None
     print(f"{'count':>7} {'seconds':>8} {'MiB':>8}")
-    for number, is_full in enumerate(soak(options.count, options.adapter, limits), 1):
+    for count, is_full in enumerate(soak(options.count, options.adapter, limits), 1):
         if is_full and first is None:
             first = resident()
-            print(f"{number:7} {time.perf_counter() - start:8.1f} {first:8.1f} the caches are full")
-        elif number % max(1, options.count // LINES) == 0:
-            print(f"{number:7} {time.perf_counter() - start:8.1f} {resident():8.1f}", flush=True)
+            print(f"{count:7} {time.perf_counter() - start:8.1f} {first:8.1f} the caches are full")
+        elif count % max(1, options.count // LINES) == 0:
+            print(f"{count:7} {time.perf_counter() - start:8.1f} {resident():8.1f}", flush=True)
     print(compiler.programs.info)
     if first is None:
         raise SystemExit("the caches never became full; do it more often, or give them fewer entries")

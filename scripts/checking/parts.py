@@ -227,7 +227,7 @@ def _line(item: Any, path: Path) -> int:
         return inspect.getsourcelines(item)[1]
     except OSError:
         lines = path.read_text(encoding="utf-8").splitlines()
-        return next(number for number, line in enumerate(lines, 1) if f"descs.{item.__name__}" in line)
+        return next(line_number for line_number, line in enumerate(lines, 1) if f"descs.{item.__name__}" in line)
 
 
 def lines(operator: str) -> list[str]:

@@ -151,14 +151,14 @@ def candidates_by_file(
     """Return the distinct tests of a module for each file that they run."""
     files: dict[str, list[Candidate]] = defaultdict(list)
     is_heavy = bool(heavy(module)) or module.startswith(ON_ADAPTERS)
-    for name, (seconds, numbers) in tests.items():
+    for name, (seconds, indices) in tests.items():
         own: dict[str, list[str]] = defaultdict(list)
-        for number in numbers:
-            file, _, item = items[number].partition("::")
+        for index in indices:
+            file, _, item = items[index].partition("::")
             own[file].append(item)
         for file, held in own.items():
             startup = MODULE_SECONDS + HEAVY_SECONDS * (is_heavy and not file.startswith("shaders/"))
-            files[file].append(Candidate(module, name, seconds, frozenset(held), len(numbers), startup))
+            files[file].append(Candidate(module, name, seconds, frozenset(held), len(indices), startup))
     return {file: distinct(held) for file, held in files.items()}
 
 

@@ -190,7 +190,7 @@ def _pattern(words: tuple[str, ...]) -> re.Pattern[str]:
 def spread(items: Sequence[AnyItem], most: int) -> list[AnyItem]:
     """Return at most ``most`` items, in even steps."""
     step = max(1.0, len(items) / most)
-    return [items[int(number * step)] for number in range(min(most, len(items)))]
+    return [items[int(index * step)] for index in range(min(most, len(items)))]
 
 
 def missing(module: str) -> list[str]:

@@ -62,11 +62,11 @@ def read(path: Path) -> list[Entry]:
         ValueError: an entry lacks something, has what no entry has, or names a file outside its package.
     """
     tables = tomllib.loads(path.read_text(encoding="utf-8")).get("model", [])
-    return [_entry(number, table) for number, table in enumerate(tables)]
+    return [_entry(index, table) for index, table in enumerate(tables)]
 
 
-def _entry(number: int, table: Mapping[str, Any]) -> Entry:
-    what = f"model {number} ({table.get('member', '')})"
+def _entry(index: int, table: Mapping[str, Any]) -> Entry:
+    what = f"model {index} ({table.get('member', '')})"
     missing, unknown = _KEYS - table.keys(), table.keys() - _KEYS - _MORE
     if missing or unknown:
         raise ValueError(f"{what}: must have {sorted(_KEYS)} and may have {sorted(_MORE)}, got {sorted(table)}")

@@ -144,21 +144,21 @@ class _Pair:
         self.worst: dict[str, float] = {}
         self.nodes: list[tuple[float, str]] = []
 
-    def run(self, number: int) -> None:
+    def run(self, index: int) -> None:
         """Run step by step at some sizes, and again for the time; each step passes its states to the next."""
-        entry, sizes = self.entry, self.entry.sizes[number]
+        entry, sizes = self.entry, self.entry.sizes[index]
         states = {name: input["updated_by"] for name, input in entry.inputs.items() if "updated_by" in input}
         held: dict[str, Array] = {}
         for step in range(entry.steps + 1):
             fed = {
-                name: make(settings, sizes, self.kinds[name], (number, step, place))
+                name: make(settings, sizes, self.kinds[name], (index, step, place))
                 for place, (name, settings) in enumerate(entry.inputs.items())
             }
             if step == 0:
                 held = {name: fed[name] for name in states}
                 for name, output in states.items():
                     self.ours.bind(name, held[name], updated_by=output)
-                if entry.by_node and number == 0:
+                if entry.by_node and index == 0:
                     self.nodes.append(worst_node(self.proto, fed, self.device))
             theirs = self._step({name: array for name, array in fed.items() if name not in states}, held, states, step)
             held = {name: theirs[output] for name, output in states.items()}
@@ -180,8 +180,8 @@ class _Pair:
 
 def _compared(entry: Entry, path: Path, adapter: str | None, result: Result) -> Result:
     pair = _Pair(entry, path, adapter)
-    for number in range(len(entry.sizes)):
-        pair.run(number)
+    for index in range(len(entry.sizes)):
+        pair.run(index)
     name = max(pair.worst, key=lambda output: pair.worst[output])
     apart, node = max(pair.nodes, default=(0.0, ""))
     return replace(

@@ -239,7 +239,7 @@ class OperatorCases(ABC):
     # ---- Examples of the pages -------------------------------------------------------------------------------------
 
     def _example(self, name: str, index: int) -> Case:
-        """Return the documented case with a number, from 1."""
+        """Return the documented case with an index, from 1."""
         examples = documented_examples(self.schema)
         if index not in examples:
             raise InvalidArgument(f"{name!r}: DirectML's page has {len(examples)} examples")
@@ -340,7 +340,7 @@ def _in_place(case: Case, rng: np.random.Generator) -> Case:
 
 
 def documented_examples(schema: OperatorSchema) -> dict[int, Any]:
-    """Return the examples by number, from 1, that show the operator at all: BIT_XOR's page prints one of another
+    """Return the examples by index, from 1, that show the operator at all: BIT_XOR's page prints one of another
     operator."""
     required = {field.name for field in schema.tensor_fields if not field.optional}
     numbered = enumerate(schema.examples, start=1)

@@ -103,7 +103,7 @@ class BrowserBackend(RenderedBackend):
         self.memory_budget = memory_budget
         self._tell = tell
         self._link = Link(borrowing, index, str(info))
-        self._numbers = itertools.count(1)
+        self._buffer_ids = itertools.count(1)
         self._lock = threading.RLock()
         self._held: list[list[Any]] = []
         self._blobs: list[bytes] = []
@@ -131,7 +131,7 @@ class BrowserBackend(RenderedBackend):
     ) -> PageWork:
         """Return one dispatch of a kernel, which is linked again once if slots must share a binding."""
         bound = [bound_range(operator, kernel, slot, resources, self.alignment) for slot in kernel.slots]
-        ranges = [(buffer.number, start, size) for buffer, start, size in bound]
+        ranges = [(buffer.id, start, size) for buffer, start, size in bound]
         layout = aliasing.layout(ranges, kernel.bindings, self.alignment)
         check_binding_sizes(operator, kernel, layout, self.target.max_binding_size, self.info)
         if layout.bindings != kernel.bindings:
@@ -158,8 +158,8 @@ class BrowserBackend(RenderedBackend):
         with self._lock:
             check_budget(label, size, self._allocated, self.memory_budget)
             self._link.check()
-            buffer = PageBuffer(next(self._numbers), size)
-            self._held.append(["create", buffer.number, size])
+            buffer = PageBuffer(next(self._buffer_ids), size)
+            self._held.append(["create", buffer.id, size])
             request = self._send([]) if size >= SURE_BYTES else None
             self._allocated += size
         if request is not None:
@@ -173,7 +173,7 @@ class BrowserBackend(RenderedBackend):
     def destroy_buffer(self, buffer: PageBuffer) -> None:
         """Free a buffer, with the next frame."""
         self._allocated -= buffer.size
-        self._dropped.append(["destroy", buffer.number])
+        self._dropped.append(["destroy", buffer.id])
 
     def write(self, buffer: PageBuffer, offset: int, data: Memory) -> None:
         self.write_bytes(buffer, offset, np.ascontiguousarray(data).data.cast("B"))
@@ -185,7 +185,7 @@ class BrowserBackend(RenderedBackend):
             with self._lock:
                 if self._held_bytes and self._held_bytes + len(chunk) > _HELD_BYTES:
                     self._send([])
-                self._held.append(["write", buffer.number, offset + start, self._held_bytes, len(chunk)])
+                self._held.append(["write", buffer.id, offset + start, self._held_bytes, len(chunk)])
                 self._blobs.append(chunk)
                 self._held_bytes += len(chunk)
                 request = self._send([]) if self._held_bytes > _HELD_BYTES else None
@@ -202,11 +202,11 @@ class BrowserBackend(RenderedBackend):
         self._raise_failures()
         starts = range(0, size, frames.CHUNK_BYTES)
         with self._lock:
-            numbers = [
-                self._send([["read", buffer.number, offset + start, min(frames.CHUNK_BYTES, size - start)]])
+            requests = [
+                self._send([["read", buffer.id, offset + start, min(frames.CHUNK_BYTES, size - start)]])
                 for start in starts
             ]
-            parts = [self._unanswered.pop(request) for request in numbers]
+            parts = [self._unanswered.pop(request) for request in requests]
         return BrowserReading(parts, size, str(self.info))
 
     # ---- work -------------------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ class BrowserBackend(RenderedBackend):
         """
         if source is destination:
             raise InvalidArgument(f"copy on {self.info}: source and destination must be different buffers")
-        return PageWork("copy", ["copy", source.number, source_offset, destination.number, destination_offset, size])
+        return PageWork("copy", ["copy", source.id, source_offset, destination.id, destination_offset, size])
 
     def submit(self, *work: Sequence[PageWork]) -> int:
         """Send units of work as one submission; return its serial number for ``is_done`` and ``wait``. Does not

@@ -113,9 +113,9 @@ def compile_error(operator: str, kernel: RenderedKernel, adapter: str, rejection
 
 @dataclass(frozen=True)
 class PageBuffer:
-    """A buffer in a page, identified by a number."""
+    """A buffer in a page."""
 
-    number: int
+    id: int
     size: int
 
 
