@@ -70,7 +70,8 @@ MEASURED = ("largest", "rms", "ulp_max", "ulp_rms", "roundings")
 def table(run: RecordedRun) -> str:
     """One adapter's section."""
     outcomes = {outcome.case: outcome for outcome in run.outcomes if outcome.measured}
-    lines = [f"## {run.adapter}", "", f"| {' | '.join(HEAD)} |", f"|{'---|' * 3}{'--:|' * (len(HEAD) - 3)}"]
+    lines = [f"## {run.adapter}", "", f"{run.origin}: `dmlgpu test --suite operator_accuracy --profile full`", ""]
+    lines += [f"| {' | '.join(HEAD)} |", f"|{'---|' * 3}{'--:|' * (len(HEAD) - 3)}"]
     lines += [_row(outcomes[name]) for name in CASES if name in outcomes]
     return "\n".join(lines) + "\n"
 

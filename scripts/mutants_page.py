@@ -46,7 +46,7 @@ padding, swapped operands, a missing barrier, NaN taken for a number, a similar 
 kernels it changes run with it, under the schedules for CPUs and for GPUs, until one fails, crashes or hangs. The
 kernels of every operator contain at least {fewest} mutants, and {median} or more for half of the operators.
 
-This run used {most} of each shader file, on {adapter}:
+These runs used {most} of each shader file, on {adapter} ({origins}):
 
     dmlgpu test --suite mutants -p {profile} --time-limit 3600 -o mutants.jsonl
     python scripts/mutants_page.py mutants.jsonl
@@ -69,12 +69,14 @@ class Merged:
 
     Attributes:
         profile, adapter: of all runs.
+        origins: the dates and commits of the runs.
         outcomes: the last one of each mutant of the profile that still counts, in the profile's order.
         left: mutants of the profile without one.
     """
 
     profile: str
     adapter: str
+    origins: tuple[str, ...]
     outcomes: tuple[Outcome, ...]
     left: tuple[str, ...]
 
@@ -109,7 +111,8 @@ def merge(runs: Sequence[RecordedRun], names: Sequence[str]) -> Merged:
                 outcomes[outcome.case] = outcome
     current = {name: outcomes[name] for name in names if name in outcomes and is_of_present_text(outcomes[name])}
     left = tuple(name for name in names if name not in current)
-    return Merged(str(runs[0].facts["profile"]), runs[0].adapter, tuple(current.values()), left)
+    origins = tuple(dict.fromkeys(run.origin for run in runs))
+    return Merged(str(runs[0].facts["profile"]), runs[0].adapter, origins, tuple(current.values()), left)
 
 
 @functools.cache
@@ -156,6 +159,7 @@ def page(merged: Merged) -> Iterator[str]:
         fewest=fewest,
         median=median,
         adapter=merged.adapter,
+        origins="; ".join(merged.origins),
         most="all mutants" if most is None else f"up to {most} mutants",
         profile=merged.profile,
     )

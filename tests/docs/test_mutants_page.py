@@ -115,7 +115,8 @@ def outcome(name, status=Status.PASS):
 
 
 def run_of(*outcomes, commit="now", profile="quick"):
-    return RecordedRun({"profile": profile, "commit": commit, "adapter": ADAPTER}, outcomes)
+    facts = {"profile": profile, "commit": commit, "adapter": ADAPTER, "started": "2026-11-29T11:11:52+00:00"}
+    return RecordedRun(facts, outcomes)
 
 
 @pytest.fixture
@@ -131,6 +132,7 @@ def test_results_of_later_runs_take_the_place_of_earlier_ones(merge):
     merged = merge(runs, [*FIRST, OTHER])
     assert [outcome.status for outcome in merged.outcomes] == [Status.PASS, Status.FAIL, Status.PASS]
     assert (merged.profile, merged.left) == ("quick", (OTHER,))
+    assert merged.origins == ("2026-11-29, commit now", "2026-11-29, commit later+")
 
 
 def test_results_from_before_a_shader_changed_do_not_count(merge):

@@ -51,6 +51,11 @@ class RecordedRun:
         """Full name of the adapter."""
         return str(AdapterInfo(**{**self.facts["adapter"], "features": tuple(self.facts["adapter"]["features"])}))
 
+    @property
+    def origin(self) -> str:
+        """Date and commit, for pages of results: ``2026-11-29, commit 288a01c2``; ``+`` means uncommitted changes."""
+        return f"{self.facts['started'][:10]}, commit {self.facts['commit'] or 'unknown'}"
+
 
 def facts(
     info: AdapterInfo,

@@ -104,6 +104,7 @@ def test_workloads_are_named_once_and_draw_the_same_numbers_again() -> None:
 def test_the_document_s_table_comes_from_outcomes() -> None:
     adapter = {"name": "card", "backend": "Vulkan", "kind": "cpu", "vendor": "v", "driver": "7"}
     facts = {"adapter": {**adapter, "features": [], "limits": {}}, "suite": "dmlgpu"}
+    facts |= {"started": "2026-11-29T11:11:52+00:00", "commit": "288a01c2d9f4"}
     measured = {"largest": 1.25e-7, "rms": 3e-8, "ulp_max": 2.0, "ulp_rms": 0.3, "roundings": 0.126}
     run = RecordedRun(
         facts, (Outcome(NAME, Status.PASS, measured=measured), Outcome("exp_f32-16", Status.PASS, max_ulp=1.0))
@@ -111,6 +112,7 @@ def test_the_document_s_table_comes_from_outcomes() -> None:
     section = table(run)
     assert section == (
         "## Vulkan: card (7)\n\n"
+        "2026-11-29, commit 288a01c2d9f4: `dmlgpu test --suite operator_accuracy --profile full`\n\n"
         "| operator | type | computed by | largest | rms | ULP max | ULP rms | roundings | limit |\n"
         "|---|---|---|--:|--:|--:|--:|--:|--:|\n"
         "| reduce | FLOAT32 | sum | 1.2e-07 | 3e-08 | 2 | 0.3 | 0.13 | 1 |\n"
