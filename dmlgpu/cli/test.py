@@ -285,7 +285,7 @@ def test(request: ConformanceRequest) -> bool:
 def telling_interruption(
     request: ConformanceRequest, counted: Mapping[LocatedAdapter, Counter[Status]], total: int
 ) -> Iterator[None]:
-    """If the block is interrupted, print what was found so far, and where it is recorded."""
+    """If the block is interrupted, print the counts so far, and where the results are recorded."""
     try:
         yield
     except KeyboardInterrupt:

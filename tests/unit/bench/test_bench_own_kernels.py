@@ -71,8 +71,8 @@ def test_every_entry_point_is_compiled_unless_one_is_named(tmp_path):
         ("two.wgsl doubled factor=3", "doubled"),
     ]
     assert [each.kernel.constants for each in both] == [{"factor": 3.0}] * 2
-    (one,) = compiled_workloads_of(path, KernelOptions(entry_point="doubled"))
-    assert (one.name, one.kernel.entry_point) == ("two.wgsl doubled", "doubled")
+    (named,) = compiled_workloads_of(path, KernelOptions(entry_point="doubled"))
+    assert (named.name, named.kernel.entry_point) == ("two.wgsl doubled", "doubled")
     with pytest.raises(InvalidArgument, match=r"two\.wgsl: --entry-point must be .*\(scaled, doubled\), got 'halved'"):
         compiled_workloads_of(path, KernelOptions(entry_point="halved"))
 
