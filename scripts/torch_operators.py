@@ -8,8 +8,8 @@
     scripts/torch_operators.py --operators igamma --table docs/pytorch-operators.md    updates a row
 
 Prints a line per operator that is not right, and the counts. An operator is *right* if all samples agree with the CPU,
-*rejected* if the others raise NotImplementedError (or a TypeError that names a dtype), else *wrong*. The scope excludes
-linalg, fft, sparse, special, complex and nested operators.
+*rejected* if the others raise NotImplementedError (or a TypeError that names a dtype), *untested* if no sample runs on
+the CPU, else *wrong*. The scope excludes linalg, fft, sparse, special, complex and nested operators.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ HOST_ARGUMENTS = {"tensor_split"}
 """Operators whose tensors other than the input are on the CPU for any device."""
 
 DTYPES = ("float32", "int64", "bool", "float16")
+STATUSES = ("wrong", "rejected", "untested", "right")
 TIMEOUT = 120  # seconds of CPU time per operator, whatever else the machine does
 
 
@@ -61,7 +62,7 @@ def main() -> int:
     results = [run(info, options) for info in chosen(options.operators)]
     counts = collections.Counter(result["status"] for result in results)
     total = len(results)
-    for status in ("right", "rejected", "wrong"):
+    for status in STATUSES:
         print(f"{status:8}{counts[status]:5} of {total} ({100 * counts[status] / max(total, 1):.1f} %)")
     if options.table:
         write_table(options.table, results, options)
@@ -99,7 +100,7 @@ def run(info: Any, options: Any) -> dict[str, Any]:
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
     both = forward + gradient
-    status = "wrong" if both["wrong"] else "rejected" if both["rejected"] or not both else "right"
+    status = next((status for status in ("wrong", "rejected", "right") if both[status]), "untested")
     worst = [reason for reason in reasons if ": wrong:" in reason] + reasons
     if status != "right":
         for reason in worst if options.verbose else worst[:1]:
@@ -264,11 +265,11 @@ def write_table(path: Path, results: list[dict[str, Any]], options: Any) -> None
 
 
 def page(rows: dict[str, str], adapter: str) -> str:
-    """Return the page of these rows by operator: the rejected and the wrong ones first, the right ones folded."""
-    by_status: dict[str, list[str]] = {"right": [], "rejected": [], "wrong": []}
+    """Return the page of these rows by operator: the right ones last, and folded."""
+    by_status: dict[str, list[str]] = {status: [] for status in STATUSES}
     for row in rows.values():
         by_status[_status(row)].append(row)
-    right, rejected, wrong = by_status.values()
+    wrong, rejected, untested, right = by_status.values()
     lines = [
         "# PyTorch's operator tests",
         "",
@@ -277,11 +278,11 @@ def page(rows: dict[str, str], adapter: str) -> str:
         "excludes linalg, fft, sparse, special, complex and nested operators.",
         "",
         f"Of {len(rows)} operators, {len(right)} are right in all samples, {len(rejected)} are rejected in some with "
-        f"NotImplementedError or have no samples, and {len(wrong)} are wrong in some, or take more than {TIMEOUT} s of "
-        "CPU time.",
+        f"NotImplementedError, and {len(wrong)} are wrong in some, or take more than {TIMEOUT} s of CPU time. "
+        f"{len(untested)} have no sample that runs on the CPU.",
         "",
     ]
-    for title, listed in (("Wrong", wrong), ("Rejected", rejected)):
+    for title, listed in (("Wrong", wrong), ("Rejected", rejected), ("Untested", untested)):
         if listed:
             columns = "| operator | first reason | samples | forward | gradient |", "|---|---|--:|---|---|"
             lines += [f"## {title}", "", *columns, *listed, ""]
@@ -297,9 +298,9 @@ def _reason(text: str) -> str:
 
 
 def _status(row: str) -> str:
-    """Return right, rejected or wrong, by the last two cells of a row."""
+    """Return the status that the last two cells of a row show."""
     text = "".join(row.split("|")[-3:-1])
-    return "wrong" if "wrong" in text else "right" if "right" in text and "rejected" not in text else "rejected"
+    return next((status for status in ("wrong", "rejected", "right") if status in text), "untested")
 
 
 def _cell(counter: collections.Counter[str]) -> str:
