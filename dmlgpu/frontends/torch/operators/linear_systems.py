@@ -7,8 +7,15 @@ import torch
 from dmlgpu.frontends.torch.operators.factorizations import check_float32, check_info, lu_factor, lu_unpack
 from dmlgpu.frontends.torch.operators.matrix import check_square
 from dmlgpu.frontends.torch.operators.registry import aten, composes
+from dmlgpu.ops.diagonals import diagonal_of
 from dmlgpu.ops.linalg import systems
-from dmlgpu.ops.linalg.factorizations import identity, lu_solution, triangular_inverse, triangular_solution
+from dmlgpu.ops.linalg.factorizations import (
+    first_failure,
+    identity,
+    lu_solution,
+    triangular_inverse,
+    triangular_solution,
+)
 from dmlgpu.ops.linalg.operands import stacked
 from dmlgpu.tensors.calls import filled
 from dmlgpu.tensors.layout import broadcast_sizes
@@ -120,6 +127,9 @@ def cholesky_solve(b: Tensor, factor: Tensor, upper: bool) -> Tensor:
 def cholesky_inverse(factor: Tensor, upper: bool = False) -> Tensor:
     """Return the inverse of matrices from their Cholesky factors."""
     inverse = triangular_inverse(factor.mT if upper else factor, False)
+    if factor.size and factor.graph is None:
+        info = first_failure(diagonal_of(stacked(factor)) == 0).reshape(factor.sizes[:-2])
+        check_info(info, "cholesky_inverse", factor.ndim == 2)
     return matmul(inverse.mT, inverse)
 
 

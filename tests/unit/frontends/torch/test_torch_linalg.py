@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -121,7 +122,7 @@ def test_compiled() -> None:
 @pytest.mark.parametrize("device", ["cpu", "dml"])
 def test_errors(device: str) -> None:
     zeros = torch.zeros(2, 2, device=device)
-    for function in (linalg.inv, linalg.cholesky, lambda a: linalg.solve(a, a)):
+    for function in (linalg.inv, linalg.cholesky, torch.cholesky_inverse, lambda a: linalg.solve(a, a)):
         with pytest.raises(linalg.LinAlgError, match=r"singular|not positive-definite"):
             function(zeros)
     for function in (linalg.cholesky_ex, linalg.inv_ex):
@@ -130,6 +131,29 @@ def test_errors(device: str) -> None:
                 function(zeros, check_errors=True)
     with pytest.raises(RuntimeError, match="must be batches of square matrices"):
         linalg.inv(torch.zeros(2, 3, device=device))
+
+
+SINGULAR: dict[str, Callable[[Any], Any]] = {
+    "solve_triangular": lambda a: linalg.solve_triangular(a.tril(), a, upper=False),
+    "solve_triangular from the right": lambda a: linalg.solve_triangular(a.triu(), a, upper=True, left=False),
+    "inv_ex": lambda a: linalg.inv_ex(a)[0],
+    "solve_ex": lambda a: linalg.solve_ex(a, a.mT)[0],
+    "cholesky_ex": lambda a: linalg.cholesky_ex(a @ a.mT)[0],
+    "lu_factor_ex": lambda a: linalg.lu_factor_ex(a)[0],
+}
+
+
+@pytest.mark.parametrize("value", [0.0, math.nan])
+@pytest.mark.parametrize("name", SINGULAR)
+def test_singular_matrices_of_a_batch(name: str, value: float) -> None:
+    """They do not change the results of the others; what fails on the CPU has no finite result here."""
+    torch.manual_seed(1)
+    batch = positive(4, 5).detach()
+    batch[1], batch[3, 0] = value, value
+    expected, actual = SINGULAR[name](batch), SINGULAR[name](batch.to("dml")).cpu()
+    torch.testing.assert_close(actual[::2], expected[::2], rtol=1e-4, atol=1e-4)
+    for index in (1, 3):
+        assert expected[index].isfinite().all() or not actual[index].isfinite().all()
 
 
 def test_rejections() -> None:
