@@ -21,7 +21,7 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from dmlgpu import ops
-from dmlgpu.frontends.torch import adapters
+from dmlgpu.frontends.torch import adapters, indices
 from dmlgpu.frontends.torch.calls import CallArguments, function_ids, repeated
 from dmlgpu.frontends.torch.compiler_internals import (
     HigherOrderOperator,
@@ -154,6 +154,8 @@ def _compile(module: fx.GraphModule, inputs: Sequence[Any], weights: Sequence[in
         inputs: Example inputs; passed by AOTAutograd.
         weights: Indices of inputs that are the same tensors in each call, and rarely change.
     """
+    if indices.checks_all:
+        return make_boxed_func(module)  # operator by operator, as eager calls
     mutations = _take_mutations(module)
     support = _Support(module)
     operators = [node for node in module.graph.nodes if node.op == "call_function"]
@@ -265,14 +267,21 @@ class CompiledAtenGraph:
         ]
         places = [tensors.index(self._inputs[index]) for index in self._weights]
         self._function = CompiledFunction(self._compute, None, CACHED, places)
+        self._checks = [check for node in self.nodes for check in _index_checks(node)]
         self._layouts = {node: _layout(node) for node in self.outputs}
         self._others = [index for index in range(len(self._inputs)) if index not in self._weights]
         self._states: list[tuple[Memory, int, int]] = []
         self._known = CallArguments(next(function_ids), (), {})
 
     def __call__(self, *args: Any) -> Any:
-        """Return the graph's results for torch tensors and integers."""
+        """Return the graph's results for torch tensors and integers.
+
+        Raises:
+            IndexOutOfRange: If the host knows that an index is out of range.
+        """
         environment: dict[fx.Node, Any] = dict(zip(self._inputs, args, strict=True))
+        for check in self._checks:
+            check(environment)
         written: dict[fx.Node, Tensor] = {}
         for node in self._host:
             environment[node] = _evaluated(node, environment)
@@ -337,6 +346,70 @@ class CompiledAtenGraph:
             if node.op == "call_function" and not (node in self._host and _is_host_scalar(node)):
                 values[node] = _call(node, values, index)
         return tuple([values[node] for node in self.outputs])
+
+
+class _IndexCheck:
+    """A check of indices that are an input of a graph, or a view or a copy of one.
+
+    Args:
+        node: Operator that takes the indices.
+        check: The check; its indices are a node.
+        moves: Nodes that compute the indices from the input, in order.
+        source: The input.
+    """
+
+    def __init__(self, node: fx.Node, check: indices.Check, moves: Sequence[fx.Node], source: fx.Node):
+        self._name, self._check, self._moves, self._source = _name(node.target), check, moves, source
+        trace = str(node.meta.get("stack_trace") or "").strip()
+        self._where = f", in\n{trace}" if trace else ""
+
+    def __call__(self, environment: Mapping[fx.Node, Any]) -> None:
+        """Check the indices in the inputs of a call, if the host knows them.
+
+        Raises:
+            IndexOutOfRange: If one is out of range.
+        """
+        x = environment[self._source]
+        known = indices.known_indices(x)
+        if known is not None and known.are_within(*self._check.range):
+            return
+        elements = indices.elements_of(x) if x.device.type == _DEVICE else x.detach().numpy()
+        if elements is None:
+            return
+        values = {**environment, self._source: torch.from_numpy(elements.copy())}
+        for node in self._moves:
+            values[node] = _evaluated(node, values)
+        self._check.verify(self._name, values[self._check.indices].numpy(), self._where)
+
+
+def _index_checks(node: fx.Node) -> list[_IndexCheck]:
+    """Return the checks of the indices of a node that are known before a call."""
+    indexed = indices.INDEXED.get(_name(node.target)) if isinstance(node.target, OpOverload) else None
+    if indexed is None:
+        return []
+    values = {operand: operand.meta.get("val") for operand in node.all_input_nodes}
+    nodes = {id(value): operand for operand, value in values.items()}
+    checks: list[_IndexCheck] = []
+    for check in indexed.checks(_mapped(node.args, values)):
+        source, moves = nodes.get(id(check.indices)), list[fx.Node]()
+        if source is None or type(check.size) is not int:
+            continue
+        named = check._replace(indices=source)
+        while source.op == "call_function" and len(source.all_input_nodes) == 1 and _moves_integers(source):
+            moves.insert(0, source)
+            (source,) = source.all_input_nodes
+        if source.op == "placeholder":
+            checks.append(_IndexCheck(node, named, moves, source))
+    return checks
+
+
+def _moves_integers(node: fx.Node) -> bool:
+    """Return whether a node is a view of integers, or copies them."""
+    values = [operand.meta.get("val") for operand in (node, *node.all_input_nodes)]
+    is_integer = all(isinstance(x, torch.Tensor) and x.dtype in {torch.int32, torch.int64} for x in values)
+    return (
+        is_integer and (getattr(node.target, "is_view", False) or node.target in _MOVES) and "device" not in node.kwargs
+    )
 
 
 class _CompiledPart(torch.nn.Module):

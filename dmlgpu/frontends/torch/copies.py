@@ -6,11 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.frontends.torch import adapters, storage
 from dmlgpu.frontends.torch.dispatch import check_writable, translated
 from dmlgpu.frontends.torch.dtypes import cast, data_type_of
+from dmlgpu.frontends.torch.indices import elements_of, remember
 from dmlgpu.frontends.torch.storage import tensor_of
 from dmlgpu.tensors.layout import broadcast_strides
 from dmlgpu.tensors.tensor import Tensor
@@ -69,10 +71,10 @@ def copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = F
         if source.device.type == "dml" and source.device.index == target.device.index:
             if source is target:
                 return target
-            value = cast(tensor_of(source), target.dtype)
+            value, elements = cast(tensor_of(source), target.dtype), elements_of(source)
         else:
             host = to_host(source) if source.device.type == "dml" else source.detach()
-            value = _uploaded(host, target.dtype, target.device.index)
+            value, elements = _uploaded(host, target.dtype, target.device.index)
         if value.sizes != target.shape:
             strides = broadcast_strides(value.sizes, value.strides, tuple(target.shape))
             if strides is None:
@@ -80,19 +82,23 @@ def copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = F
             value = value._view(tuple(target.shape), strides)
         check_writable(target)
         storage.write(target, value)
+        if elements is not None:
+            remember(target, elements)
     except Exception as error:
         raise translated(error, "copy_", (target, source), {}) from None
     return target
 
 
-def _uploaded(host: torch.Tensor, dtype: torch.dtype, index: int) -> Tensor:
-    """Return the elements of a tensor of the CPU on the device, packed."""
+def _uploaded(host: torch.Tensor, dtype: torch.dtype, index: int) -> tuple[Tensor, NDArray[Any]]:
+    """Return the elements of a tensor of the CPU on the device, packed, and on the host."""
     data_type_of(dtype)
-    host = host.resolve_conj().resolve_neg().to(dtype).contiguous()
+    if host.is_conj() or host.is_neg():
+        host = host.resolve_conj().resolve_neg()
+    host = host.to(dtype).contiguous()
     array = (host.view(torch.uint8) if dtype is torch.bool else host).numpy()
     value = Tensor._uploaded(array, adapters.device_of(index))
     value.is_boolean = dtype is torch.bool
-    return value
+    return value, array
 
 
 def to_copy(
@@ -112,11 +118,17 @@ def to_copy(
     is_plain = memory_format in {None, torch.preserve_format, torch.contiguous_format} and x.is_contiguous()
     try:
         if is_plain and is_here:
-            return storage.torch_of(cast(tensor_of(x), kind), index)
+            result, elements = storage.torch_of(cast(tensor_of(x), kind), index), elements_of(x)
+            if elements is not None:
+                remember(result, elements)
+            return result
         if is_plain and device is not None and device.type == "cpu":
             return to_host(x).to(kind)
         if is_plain and device is not None and device.type == adapters.NAME and x.device.type == "cpu":
-            return storage.torch_of(_uploaded(x.detach(), kind, _index(device)), _index(device))
+            value, elements = _uploaded(x.detach(), kind, _index(device))
+            result = storage.torch_of(value, _index(device))
+            remember(result, elements)
+            return result
     except Exception as error:
         raise translated(error, "_to_copy", (x,), {"dtype": dtype}) from None
     chosen = torch.preserve_format if memory_format is None else memory_format

@@ -14,7 +14,7 @@ import torch
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidState, OutOfMemory
-from dmlgpu.frontends.torch import adapters, operators
+from dmlgpu.frontends.torch import adapters, indices, operators
 from dmlgpu.frontends.torch.calls import CallArguments, function_ids, repeated
 from dmlgpu.frontends.torch.dtypes import cast, dtype_of, number_as
 from dmlgpu.frontends.torch.internals import schemas_of, skip_tracing
@@ -601,7 +601,7 @@ def register_table() -> None:
         if schema is None:
             raise ValueError(f"aten::{entry.name} does not exist")
         caller = CALLERS[entry.name] = Caller(entry, schema)
-        register(entry.name, caller)
+        register(entry.name, indices.checked(entry.name, caller))
         arguments = _arguments(schema)
         for other in (*family, *schemas_of(f"aten::{packet}_")):
             name = _full_name(other)
@@ -609,9 +609,9 @@ def register_table() -> None:
                 continue
             outputs = [argument.name for argument in other.arguments if argument.is_out]
             if outputs:
-                register(name, with_out(caller, name, outputs))
+                register(name, indices.checked(entry.name, with_out(caller, name, outputs)))
             elif other.name.endswith("_") and other.arguments[0].alias_info is not None:
-                register(name, in_place(caller, name))
+                register(name, indices.checked(entry.name, in_place(caller, name)))
     for name, function in DECOMPOSED.items():
         register(name, function)
     for name, function in DIFFERENTIABLE.items():

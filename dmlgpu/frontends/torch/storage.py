@@ -43,13 +43,15 @@ class Memory:
         size: Bytes of the storage.
         tensor: Cached tensor of the whole buffer, or None.
         writes: Number of in-place writes.
+        indices: Integers that the host knows, a ``KnownIndices``; None for others, and after a write.
     """
 
-    __slots__ = ("buffer", "index", "size", "tensor", "writes")
+    __slots__ = ("buffer", "index", "indices", "size", "tensor", "writes")
 
     def __init__(self, buffer: Any, index: int, size: int, tensor: Tensor | None = None):
         self.buffer, self.index, self.size, self.tensor = buffer, index, size, tensor
         self.writes = 0
+        self.indices: Any = None
         buffer.is_owned = True  # no other storage may take this memory
         adapters.memory[index].add(size)
 
@@ -270,6 +272,7 @@ def write(x: torch.Tensor, result: Tensor) -> None:
     if not count:
         return
     memory.writes += 1
+    memory.indices = None
     if not x.storage_offset() and count * x.element_size() == memory.size:
         if x.is_contiguous():
             memory.replace(unowned(result) if result.signature[2] is None else packed_copy(result))
