@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import functools
 from enum import IntEnum, IntFlag
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from dmlgpu.common.errors import InvalidArgument, shown
+from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
 
 
 class DataType(IntEnum):
-    """Data type of the elements of a tensor (DML_TENSOR_DATA_TYPE)."""
+    """Data type of the elements of a tensor (DML_TENSOR_DATA_TYPE).
+
+    ``BFLOAT16``, an extension that DirectML lacks, is a value of this type, but none of its members.
+    """
 
     UNKNOWN = 0
     FLOAT32 = 1
@@ -36,7 +39,7 @@ class DataType(IntEnum):
     @functools.cached_property
     def bits(self) -> int:
         """Bits per element; 0 for UNKNOWN."""
-        return 0 if self is DataType.UNKNOWN else int(self.name.lstrip("UINTFLOA"))
+        return 0 if self is DataType.UNKNOWN else int(self.name.lstrip("BUINTFLOA"))
 
     @functools.cached_property
     def numpy(self) -> np.dtype[Any]:
@@ -44,15 +47,23 @@ class DataType(IntEnum):
 
         Raises:
             InvalidArgument: For UNKNOWN, which describes no element.
+            NotSupported: For BFLOAT16, if the package ml_dtypes, which has NumPy's bfloat16, is not installed.
         """
         if self is DataType.UNKNOWN:
             raise InvalidArgument("DataType.UNKNOWN has no NumPy equivalent")
+        if self is BFLOAT16:
+            return _bfloat16()
         return np.dtype(self.name.lower().replace("int4", "int8") if self.bits == 4 else self.name.lower())
 
     @property
     def is_float(self) -> bool:
         """Whether elements are floating point."""
-        return self.name.startswith("FLOAT")
+        return "FLOAT" in self.name
+
+    @property
+    def is_reduced_float(self) -> bool:
+        """Whether elements are floats of 16 bits, FLOAT16 or BFLOAT16, which operators compute in float32."""
+        return self.is_float and self.bits == 16
 
     @property
     def is_signed(self) -> bool:
@@ -74,9 +85,56 @@ class DataType(IntEnum):
             name = ""
         if not name:
             raise InvalidArgument(f"DataType.from_numpy: dtype must be a NumPy type, got {shown(dtype)}")
+        if name == BFLOAT16.name:
+            return BFLOAT16
         if name not in cls.__members__:
             raise InvalidArgument(f"NumPy type {name.lower()} has no DirectML data type")
         return cls[name]
+
+    @classmethod
+    def named(cls, name: str) -> DataType | None:
+        """Return the data type of a name in upper case, BFLOAT16 included; None if there is none."""
+        return BFLOAT16 if name == BFLOAT16.name else cls.__members__.get(name)
+
+    @classmethod
+    def _missing_(cls, value: object) -> DataType | None:
+        """Return BFLOAT16 for its value, which copying and unpickling look up."""
+        return BFLOAT16 if value == BFLOAT16.value else None
+
+
+def _extension(name: str, value: int) -> DataType:
+    """Return a data type that is not among the members of the enumeration."""
+    data_type = int.__new__(DataType, value)
+    data_type._name_, data_type._value_ = name, value
+    return data_type
+
+
+BFLOAT16: Final = _extension("BFLOAT16", 0x10002)
+"""Storage type that DirectML lacks: the upper half of a float32. Operators take it wherever they take FLOAT16, compute
+in float32, and round to nearest even when they store."""
+
+
+@functools.cache
+def _bfloat16() -> np.dtype[Any]:
+    try:
+        import ml_dtypes  # noqa: PLC0415 - optional
+    except ImportError:
+        raise NotSupported("arrays of bfloat16 need the package ml_dtypes: pip install ml_dtypes") from None
+    return np.dtype(ml_dtypes.bfloat16)
+
+
+def float_limits(data_type: DataType) -> np.finfo[Any]:
+    """Return the limits of a floating-point type, as ``np.finfo``, which knows no bfloat16."""
+    if data_type is not BFLOAT16:
+        return np.finfo(data_type.numpy)
+    import ml_dtypes  # noqa: PLC0415 - optional
+
+    return ml_dtypes.finfo(_bfloat16())
+
+
+def holds_numbers(dtype: np.dtype[Any]) -> bool:
+    """Return whether elements of a NumPy dtype are real numbers or booleans; those of bfloat16 are."""
+    return dtype.kind in "biuf" or dtype.name == "bfloat16"
 
 
 _OF_NUMPY = {member.numpy: member for member in DataType if member.bits >= 8}

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.catalog.enums import DataType, TensorFlags
+from dmlgpu.catalog.enums import DataType, TensorFlags, holds_numbers
 from dmlgpu.common import coercion
 from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidDescription, OutOfMemory, shown
 
@@ -75,7 +75,7 @@ def element_offsets(sizes: Sequence[int], strides: Sequence[int]) -> NDArray[np.
 def _numbers(values: Any) -> NDArray[Any]:
     """Return an array of booleans, integers or floats; rejects None and strings, which NumPy would convert."""
     array = np.asarray(values)
-    if array.dtype.kind not in "biuf":
+    if not holds_numbers(array.dtype):
         raise TypeError(f"NumPy type {array.dtype} holds no real numbers")
     return array
 
@@ -155,7 +155,7 @@ class TensorDesc:
         except Exception:  # foreign objects may raise any exception
             raise InvalidArgument(f"TensorDesc.of: array must be a NumPy array, got {shown(array)}") from None
         if data_type is None:
-            if dtype != np.bool_ and dtype.name.upper() not in DataType.__members__:
+            if dtype != np.bool_ and DataType.named(dtype.name.upper()) is None:
                 raise InvalidArgument(f"TensorDesc.of: array must be of a type of DirectML's, got {dtype}")
             data_type = DataType.UINT8 if dtype == np.bool_ else DataType.from_numpy(dtype)
         return cls(data_type, sizes or (1,))

@@ -21,7 +21,7 @@ from dmlgpu.catalog import (
     enumerations,
     operator,
 )
-from dmlgpu.catalog.enums import DataType, FeatureLevel, TensorFlags
+from dmlgpu.catalog.enums import BFLOAT16, DataType, FeatureLevel, TensorFlags
 from dmlgpu.catalog.operator_desc import OperatorDesc, TensorSlot
 from dmlgpu.catalog.overlap import Undecided, has_overlap
 from dmlgpu.catalog.tensor_desc import MAX_ELEMENTS, TensorDesc, buffer_size, span
@@ -32,6 +32,7 @@ _RANGES = {"UINT": (0, 2**32 - 1), "INT": (-(2**31), 2**31 - 1)}
 _FLOAT_LIMITS = {
     # The smallest magnitude that rounds to infinity: the largest finite value plus half its last place.
     DataType.FLOAT16: (2 - 2**-11) * 2.0**15,
+    BFLOAT16: (2 - 2**-8) * 2.0**127,
     DataType.FLOAT32: (2 - 2**-24) * 2.0**127,
     DataType.FLOAT64: math.inf,
 }
@@ -124,13 +125,18 @@ def _variant(schema: OperatorSchema, desc: OperatorDesc) -> Variant | None:
 
 
 def _check_support(check: _Checker, label: str, tensor: TensorDesc, support: TensorSupport, context: str) -> None:
-    if tensor.data_type not in support.types:
+    if _in_catalog(tensor.data_type) not in support.types:
         allowed = tuple(data_type.name for data_type in support.types)
         check.fail_type(DataTypeMismatch(label, allowed, tensor.data_type.name, context=f" {context}"))
     low, high = support.min_dimensions, support.max_dimensions
     if not low <= tensor.dimension_count <= high:
         expected = f"{low} to {high} dimensions" if low < high else f"{low} dimension{'s' * (low > 1)}"
         check.fail(f"{label}.sizes", f"must have {expected} {context}, got {tensor.dimension_count}")
+
+
+def _in_catalog(data_type: DataType) -> DataType:
+    """Return the data type whose entries of the catalog a data type has: BFLOAT16 is allowed where FLOAT16 is."""
+    return DataType.FLOAT16 if data_type is BFLOAT16 else data_type
 
 
 def _check_layout(check: _Checker, label: str, tensor: TensorDesc) -> None:
@@ -267,7 +273,8 @@ def _check_member(check: _Checker, label: str, enumeration: str, value: IntEnum)
     allowed = [name for name in type(value).__members__ if levels.get(name, check.level) <= check.level]
     if enumeration == "TENSOR_DATA_TYPE":
         allowed.remove("UNKNOWN")
-    if value.name not in allowed:
+    name = _in_catalog(value).name if isinstance(value, DataType) else value.name
+    if name not in allowed:
         check.fail(label, f"must be {choice(allowed)} {check.at_level}, got {value.name}")
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dmlgpu.catalog.enums import BFLOAT16, DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import OperatorNotImplemented, OutOfMemory
@@ -132,12 +133,46 @@ def evaluate(
     """
     if desc.operator not in _FUNCTIONS:
         raise OperatorNotImplemented(desc.operator)
+    if any(slot.tensor is not None and slot.tensor.data_type is BFLOAT16 for slot in (*desc.inputs, *desc.outputs)):
+        return _evaluate_bfloat16(desc, inputs, before, budget)
     extra = {"before": before} if keeps_outputs(desc.operator) else {}
     # Overflow, wrapping and NaN are expected results.
     with np.errstate(all="ignore"), allowing(desc.operator, host_budget() if budget is None else budget):
         claim_tensors(desc)
         result = _FUNCTIONS[desc.operator](desc, *_by_field(desc, inputs), **extra)
     return result if isinstance(result, tuple) else (result,)
+
+
+def _evaluate_bfloat16(
+    desc: OperatorDesc, inputs: Sequence[Array | None], before: Sequence[Array | None] | None, budget: int | None
+) -> tuple[Array, ...]:
+    """Compute an operator with tensors of BFLOAT16 in FLOAT32, and round its results; bits are those of FLOAT16."""
+    is_bitwise = desc.operator.startswith("ELEMENT_WISE_BIT_")
+    data_type = DataType.FLOAT16 if is_bitwise else DataType.FLOAT32
+
+    def replaced(value: Any) -> Any:
+        if value is BFLOAT16:
+            return data_type
+        if isinstance(value, TensorDesc) and value.data_type is BFLOAT16:
+            return TensorDesc(data_type, value.sizes, flags=value.flags)
+        return tuple(map(replaced, value)) if isinstance(value, tuple) else value
+
+    def converted(array: Array | None) -> Array | None:
+        if array is None or array.dtype != BFLOAT16.numpy:
+            return array
+        return array.view(np.float16) if is_bitwise else array.astype(np.float32)
+
+    def restored(result: Array, output: TensorDesc | None) -> Array:
+        if output is None or output.data_type is not BFLOAT16:
+            return result
+        return result.view(BFLOAT16.numpy) if is_bitwise else result.astype(BFLOAT16.numpy)
+
+    substitute = desc.replace(**{name: replaced(value) for name, value in desc.values.items()})
+    with np.errstate(all="ignore"):
+        arrays, earlier = (None if part is None else [converted(array) for array in part] for part in (inputs, before))
+        assert arrays is not None
+        results = evaluate(substitute, arrays, earlier, budget)
+        return tuple(restored(*pair) for pair in zip(results, (slot.tensor for slot in desc.outputs), strict=True))
 
 
 def _by_field(desc: OperatorDesc, inputs: Sequence[Array | None]) -> list[Any]:

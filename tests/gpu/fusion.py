@@ -213,7 +213,7 @@ def _placed(content: NDArray[np.uint8], number: int) -> NDArray[np.uint8]:
 def assert_same(got: Array, want: Array) -> None:
     """Equal to the bit, but for the payloads of NaN."""
     assert got.dtype == want.dtype and got.shape == want.shape
-    if want.dtype.kind == "f":
+    if want.dtype.kind not in "iu":
         unsigned = f"u{want.dtype.itemsize}"
         both = np.isnan(got) & np.isnan(want)
         got = np.where(both, 0, np.ascontiguousarray(got).view(unsigned))

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from dmlgpu import descs
-from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.enums import BFLOAT16, DataType, float_limits
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.target import Float16Encoding
 from dmlgpu.runtime.wgpu import GpuBackend
 from tests.gpu.fusion import Array, Inputs, assert_same, run_plan
 
-TYPES = [data_type for data_type in DataType if data_type is not DataType.UNKNOWN and data_type.bits >= 8]
+TYPES = [data_type for data_type in (*DataType, BFLOAT16) if data_type is not DataType.UNKNOWN and data_type.bits >= 8]
 RANDOM = 100_000
 F16, F32, F64 = DataType.FLOAT16, DataType.FLOAT32, DataType.FLOAT64
 
@@ -33,7 +33,7 @@ def run_cast(backend: GpuBackend, values: Array, data_type: DataType) -> Array:
 def expected(values: Array, data_type: DataType) -> Array:
     """NumPy's conversion; from floats to integers, where NumPy leaves much open, Python's exact one, saturated."""
     with np.errstate(all="ignore"):
-        if values.dtype.kind != "f" or data_type.is_float:
+        if values.dtype.kind in "iu" or data_type.is_float:
             return values.astype(data_type.numpy)
     limits = np.iinfo(data_type.numpy)
 
@@ -78,14 +78,17 @@ def near(values: Array, dtype: Any) -> Array:
 
 def ties(rng: np.random.Generator, target: DataType, dtype: Any) -> Array:
     """Numbers exactly between two neighbors of a float type, and a hair off."""
-    if target is F16:
-        grid = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    if target.is_reduced_float:
+        grid = np.arange(1 << 16, dtype=np.uint16).view(target.numpy)
     else:
         grid = rng.integers(0, 256, 80_000, np.uint8).view(np.float32)
-    top = float(np.finfo(target.numpy).max)
-    wide = grid[np.isfinite(grid)].astype(np.float64)
+    limits = float_limits(target)
+    top = float(limits.max)
+    with np.errstate(invalid="ignore"):  # of signaling NaN
+        wide = grid.astype(np.float64)
     above = np.nextafter(wide.astype(target.numpy), target.numpy.type(np.inf)).astype(np.float64)
-    middles = np.where(np.isinf(above), top * (1 + 2.0 ** -(np.finfo(target.numpy).nmant + 2)), (wide + above) / 2)
+    wide, above = wide[np.isfinite(wide)], above[np.isfinite(wide)]
+    middles = np.where(np.isinf(above), top * (1 + 2.0 ** -(limits.nmant + 2)), (wide + above) / 2)
     return near(middles, dtype)
 
 

@@ -73,7 +73,7 @@ def scaled(source: Source, scale_bias: ScaleBias, data_type: DataType | None = N
     """
     source_type = source.data_type
     is_double = source_type is DataType.FLOAT64
-    result = data_type or (DataType.FLOAT32 if source_type is DataType.FLOAT16 else source_type)
+    result = data_type or (DataType.FLOAT32 if source_type.is_reduced_float else source_type)
     values = constants(
         compute=DataType.FLOAT64 if is_double else DataType.FLOAT32,
         scale=float(scale_bias.scale),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.enums import BFLOAT16, DataType
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.plan import PlanTensor, View
 from dmlgpu.compiler.rewrites.packing import PackedTensor
@@ -162,6 +162,8 @@ def _decode_lane(a: TensorAccess, word: str, shift: str) -> str:
     bits = a.data_type.bits
     if a.data_type is DataType.FLOAT16:
         return f"{use(f'{a.kind}_of_half')}(extractBits({word}, {shift}, 16u))"
+    if a.data_type is BFLOAT16:
+        return f"{use('f32_of_bfloat16')}(extractBits({word}, {shift}, 16u))"
     if bits < 32:
         source = f"bitcast<i32>({word})" if a.kind is Scalar.I32 else word
         return f"extractBits({source}, {shift}, {bits}u)"
@@ -190,6 +192,8 @@ def _encode_lane(a: TensorAccess, value: str) -> str:
     bits = a.data_type.bits
     if a.data_type is DataType.FLOAT16:
         return f"{use(f'half_of_{a.kind}')}({value})"
+    if a.data_type is BFLOAT16:
+        return f"{use('bfloat16_of_f32')}({value})"
     if bits < 32:
         return f"extractBits(bitcast<u32>({value}), 0u, {bits}u)"
     return value if a.kind is Scalar.U32 else f"bitcast<u32>({value})"
@@ -201,6 +205,8 @@ def edge(data_type: DataType, kind: Scalar, lanes: int, expression: str) -> str:
         return expression
     if data_type is DataType.FLOAT16:
         return f"{use(f'round_to_half{lanes if lanes > 1 else str()}')}({expression})"
+    if data_type is BFLOAT16:
+        return f"{use(f'round_to_bfloat16_{lanes}' if lanes > 1 else 'round_to_bfloat16')}({expression})"
     return f"extractBits({expression}, 0u, {data_type.bits}u)"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.enums import DataType, float_limits
 from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.compiler.graph.passes.rewriting import Rewriting, StepPass
 from dmlgpu.compiler.plan import Apply, Body, PlanTensor, Role, Source, View, apply, constants
@@ -57,7 +57,7 @@ NUMBERS = StepPass("numbers", write_numbers)
 
 def _is_subnormal(value: float | int, data_type: DataType) -> bool:
     """Return whether drivers may flush a number to 0 if it is loaded, but not if it is a literal."""
-    return isinstance(value, float) and 0 < abs(value) < float(np.finfo(data_type.numpy).tiny)
+    return isinstance(value, float) and 0 < abs(value) < float(float_limits(data_type).tiny)
 
 
 def _value(tensor: PlanTensor, data: Sequence[bytes]) -> float | int:

@@ -13,7 +13,14 @@ import re
 import pytest
 
 from dmlgpu import descs
-from dmlgpu.catalog.enums import AxisDirection, ConvolutionDirection, ConvolutionMode, DataType, ReduceFunction
+from dmlgpu.catalog.enums import (
+    BFLOAT16,
+    AxisDirection,
+    ConvolutionDirection,
+    ConvolutionMode,
+    DataType,
+    ReduceFunction,
+)
 from dmlgpu.catalog.operator_desc import ScaleBias
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import NotSupported
@@ -201,7 +208,7 @@ def typed_descriptions():
 
 def fused_plans():
     """Yield trees as in graphs: slices and casts of computed values, float64 among words."""
-    for data_type in (DataType.FLOAT16, DataType.INT8, DataType.INT64, DataType.UINT64):
+    for data_type in (DataType.FLOAT16, BFLOAT16, DataType.INT8, DataType.INT64, DataType.UINT64):
         for count in (3, 6, 8):
             x = source(data_type, count)
             difference = apply("elementwise/element_wise_subtract", data_type, (count,), a=x, b=x)
