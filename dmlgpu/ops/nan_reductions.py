@@ -9,9 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from dmlgpu.catalog.enums import DataType, ReduceFunction
+from dmlgpu.catalog.enums import DataType, ReduceFunction, float_limits
 from dmlgpu.common.coercion import argument, real
 from dmlgpu.ops import directml, reductions
 from dmlgpu.ops.reductions import Axes, reduced, running, summable
@@ -237,7 +235,7 @@ def _wide(x: Tensor) -> Tensor:
 
 
 def _float_type(x: Tensor) -> DataType:
-    return DataType.FLOAT16 if x.data_type is DataType.FLOAT16 else DataType.FLOAT32
+    return x.data_type if x.data_type.is_reduced_float else DataType.FLOAT32
 
 
 # ---- extremes --------------------------------------------------------------------------------------------------------
@@ -476,9 +474,9 @@ def nan_to_num(
     tensor = tensor_of("x", x)
     if not tensor.data_type.is_float:
         return tensor._same()
-    limits = np.finfo(tensor.dtype)
-    chosen = {"nan": nan, "posinf": limits.max if posinf is None else posinf}
-    chosen["neginf"] = limits.min if neginf is None else neginf
+    limits = float_limits(tensor.data_type)
+    chosen = {"nan": nan, "posinf": float(limits.max) if posinf is None else posinf}
+    chosen["neginf"] = float(limits.min) if neginf is None else neginf
     numbers = {name: as_number(f"{caller()}: {name}", value, tensor.data_type) for name, value in chosen.items()}
     result = _without_nan(tensor, numbers["nan"])
     for sign, name in ((math.inf, "posinf"), (-math.inf, "neginf")):

@@ -1,4 +1,4 @@
-"""Operands of any dtype that are computed in float32, and results in float16 for operands of it."""
+"""Operands of any dtype that are computed in float32, and results in float16 or bfloat16 for operands of it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ def in_float32(name: str, value: Any) -> Tensor:
 
 
 def result_type(*operands: Any) -> DataType:
-    """Return the dtype of results: float16 if all operands are, else float32."""
-    is_half = all(getattr(operand, "data_type", None) is DataType.FLOAT16 for operand in operands)
-    return DataType.FLOAT16 if is_half else DataType.FLOAT32
+    """Return the dtype of results: float16 or bfloat16 if all operands are, else float32."""
+    first: DataType | None = getattr(operands[0], "data_type", None)
+    is_kept = first is not None and first.is_reduced_float
+    is_kept = is_kept and all(getattr(operand, "data_type", None) is first for operand in operands)
+    return first if first is not None and is_kept else DataType.FLOAT32
 
 
 def result_in(data_type: DataType, result: Tensor) -> Tensor:
-    """Return a float32 result in float16 if that is the dtype of results."""
-    return result.astype(data_type) if data_type is DataType.FLOAT16 else result
+    """Return a float32 result in float16 or bfloat16 if that is the dtype of results."""
+    return result.astype(data_type) if data_type.is_reduced_float else result

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dmlgpu.catalog.enums import DataType, RandomGeneratorType
+from dmlgpu.catalog.enums import BFLOAT16, DataType, RandomGeneratorType
 from dmlgpu.catalog.tensor_desc import MAX_ELEMENTS
 from dmlgpu.common.coercion import argument, as_index, between, boolean
 from dmlgpu.common.errors import InvalidArgument, InvalidState, shown
@@ -167,7 +167,7 @@ class Generator(CallSource):
 
         Args:
             size: Shape; None means a scalar.
-            dtype: float32, multiples of 2^-24, or float16, multiples of 2^-11.
+            dtype: float32, multiples of 2^-24, float16, multiples of 2^-11, or bfloat16, multiples of 2^-8.
             device: Device or adapter name; defaults to that of the generator.
 
         Returns:
@@ -179,7 +179,7 @@ class Generator(CallSource):
 
         Computed by RANDOM_GENERATOR.
         """
-        function = _uniform16 if _float(dtype) is DataType.FLOAT16 else _uniform32
+        function = _UNIFORM.get(_float(dtype), _uniform32)
         return self._drawn(function, _shape(size), dtype, self._target(device))
 
     @named
@@ -519,7 +519,7 @@ class Generator(CallSource):
 
 def _words_for(function: Any, count: int) -> int:
     """Return how many words a function takes for ``count`` numbers."""
-    if function in (_uniform32, _uniform16, _words):
+    if function in (_uniform32, *_UNIFORM.values(), _words):
         return count
     return _aligned(-(-count // 2)) * 2 if function is _normal else _aligned(count) * 2
 
@@ -546,6 +546,16 @@ def _uniform16(state: Tensor, count: int) -> Tensor:
     """Return multiples of 2^-11 in [0, 1), float16."""
     digits: Tensor = directml.element_wise_bit_shift_right(_words(state, count), 21)
     return digits.astype(DataType.FLOAT16) * 2.0**-11
+
+
+def _uniform_bfloat16(state: Tensor, count: int) -> Tensor:
+    """Return multiples of 2^-8 in [0, 1), bfloat16."""
+    digits: Tensor = directml.element_wise_bit_shift_right(_words(state, count), 24)
+    return digits.astype(BFLOAT16) * 2.0**-8
+
+
+_UNIFORM = {DataType.FLOAT16: _uniform16, BFLOAT16: _uniform_bfloat16}
+"""Functions for types that round float32 numbers in [0, 1) up to 1."""
 
 
 def _normal(state: Tensor, count: int) -> Tensor:

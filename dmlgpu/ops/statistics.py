@@ -103,7 +103,7 @@ def _quantiles(
     sizes = (*levels.shape, *sizes)
     if len(sizes) > MAX_DIMENSIONS:
         raise InvalidArgument(f"{caller()}: q must leave at most {MAX_DIMENSIONS} dimensions, got {len(sizes)}")
-    is_same_type = method in _STEPWISE or x.data_type is DataType.FLOAT16
+    is_same_type = method in _STEPWISE or x.data_type.is_reduced_float
     element_type = x.data_type if is_same_type else DataType.FLOAT32
     if not x.size or not levels.size:
         if 0 not in sizes and not element_type.is_float:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dmlgpu.catalog import descs
-from dmlgpu.catalog.enums import DataType, ReduceFunction
+from dmlgpu.catalog.enums import BFLOAT16, DataType, ReduceFunction
 from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias
 from dmlgpu.common.errors import DmlError, InvalidArgument
 from dmlgpu.compiler.sizes import is_symbolic
@@ -269,6 +269,7 @@ UNSIGNED = {
     DataType.INT32: DataType.UINT32,
     DataType.INT64: DataType.UINT64,
     DataType.FLOAT16: DataType.UINT16,
+    BFLOAT16: DataType.UINT16,
     DataType.FLOAT32: DataType.UINT32,
 }
 """The unsigned type of the same width, to read the bits of numbers."""
@@ -363,10 +364,10 @@ def floor_quotient(caller: str, a: Any, b: Any) -> Any:
     data_type = _tensor_of(a, b).data_type
     if not data_type.is_float:
         return _floor_quotient_of_integers(caller, a, b)
-    if data_type is not DataType.FLOAT16:
+    if not data_type.is_reduced_float:
         return _floor_quotient_of_floats(caller, a, b)
     with np.errstate(over="ignore"):
-        wide = [float(np.float16(x)) if is_number(x) else x.astype("float32") for x in (a, b)]
+        wide = [float(data_type.numpy.type(x)) if is_number(x) else x.astype("float32") for x in (a, b)]
     return _floor_quotient_of_floats(caller, *wide).astype(data_type)
 
 

@@ -320,8 +320,8 @@ def filled(like: Tensor, sizes: Sequence[int], number: float = 0, data_type: Dat
 
 
 def widened(x: Tensor) -> Tensor:
-    """Return float16 elements as float32, in which they are accumulated; other tensors as they are."""
-    return x.astype(DataType.FLOAT32) if x.data_type is DataType.FLOAT16 else x
+    """Return floats of 16 bits as float32, in which they are accumulated; other tensors as they are."""
+    return x.astype(DataType.FLOAT32) if x.data_type.is_reduced_float else x
 
 
 def tensor_of(name: str, value: Any) -> Tensor:

@@ -9,13 +9,13 @@ from typing import Any, TypeAlias, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.enums import BFLOAT16, DataType, holds_numbers
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import DmlError, InvalidArgument, shown
 from dmlgpu.compiler.sizes import is_symbolic
 
 TypeLike: TypeAlias = DataType | np.dtype[Any] | type[Any] | str
-"""A data type, a NumPy type, or the name of one: ``"float16"``, ``"uint4"``. ``bool`` is stored as UINT8."""
+"""A data type, a NumPy type, or the name of one: ``"float16"``, ``"bfloat16"``. ``bool`` is stored as UINT8."""
 
 _RANGES = {member: ((0, 15) if member is DataType.UINT4 else (-8, 7)) for member in (DataType.UINT4, DataType.INT4)}
 
@@ -28,14 +28,14 @@ def as_data_type(caller: str, name: str, value: Any) -> DataType:
     """
     data_type = value if isinstance(value, DataType) else None
     if isinstance(value, str):
-        data_type = DataType.__members__.get(value.upper())
+        data_type = DataType.named(value.upper())
     if data_type is None and not isinstance(value, int):
         try:
             data_type = DataType.from_numpy(value)
         except InvalidArgument:
             data_type = None
     if data_type is None or data_type is DataType.UNKNOWN:
-        names = ", ".join(member.name.lower() for member in DataType if member is not DataType.UNKNOWN)
+        names = ", ".join(member.name.lower() for member in (*DataType, BFLOAT16) if member is not DataType.UNKNOWN)
         raise InvalidArgument(f"{caller}: {name} must be a data type ({names}), got {shown(value)}")
     return data_type
 
@@ -108,12 +108,12 @@ def as_array(caller: str, name: str, values: Any, data_type: DataType | None) ->
         if hasattr(values, "__array__"):
             raise unreadable(f"{caller}: {name} must be an array of real numbers", values, error) from None
         array = np.empty(1, object)
-    if array.dtype.kind not in "biuf":
+    if not holds_numbers(array.dtype):
         got = f"NumPy type {array.dtype}" if isinstance(values, np.ndarray) else shown(values)
         cure = ""
         if isinstance(values, np.ndarray) and array.dtype.kind == "c":
             cure = f"; {name}.real and {name}.imag are"
-        elif array.dtype.name.startswith(("bfloat16", "float8", "float4")):  # of the package ml_dtypes
+        elif array.dtype.name.startswith(("float8", "float4")):  # of the package ml_dtypes
             cure = f"; convert it with {name}.astype('float32')"
         raise InvalidArgument(f"{caller}: {name} must be an array of real numbers, got {got}{cure}")
     if array.dtype.kind == "b" and data_type is None:
@@ -125,7 +125,7 @@ def as_array(caller: str, name: str, values: Any, data_type: DataType | None) ->
         return array, as_data_type(caller, f"the type of {name}", array.dtype)
     if not data_type.is_float and array.size:
         low, high = value_range(data_type)
-        integral = array.dtype.kind != "f" or bool(np.all(array == np.trunc(array)))
+        integral = array.dtype.kind in "iu" or bool(np.all(array == np.trunc(array)))
         if not (integral and low <= array.min() and array.max() <= high):
             raise InvalidArgument(f"{caller}: {name} must hold integers between {low} and {high} for {data_type.name}")
     with np.errstate(over="ignore"):
@@ -136,9 +136,7 @@ def unreadable(expected: str, values: Any, error: Exception) -> InvalidArgument:
     """Return the exception for another library's array that NumPy cannot read."""
     kind = f"{type(values).__module__.partition('.')[0]}.{type(values).__qualname__}"
     where = f" on {values.device}" if hasattr(values, "device") else ""
-    cure = (
-        "; bfloat16 is not supported, x.float() converts it" if "bfloat16" in str(getattr(values, "dtype", "")) else ""
-    )
+    cure = "; x.float() converts it" if "bfloat16" in str(getattr(values, "dtype", "")) else ""
     return InvalidArgument(f"{expected}, got a {kind}{where} that NumPy cannot read ({error}){cure}")
 
 
@@ -160,11 +158,16 @@ def elements_of(raw: NDArray[np.uint8], data_type: DataType, sizes: tuple[int, .
 
 def common_type(a: DataType, b: DataType) -> DataType | None:
     """Return NumPy's common type of two, but FLOAT32 instead of a FLOAT64 that neither is. None for 4-bit types, and
-    for UINT64 with a signed integer, since FLOAT32 would round most values."""
+    for UINT64 with a signed integer, since FLOAT32 would round most values. BFLOAT16, which NumPy lacks, is promoted as
+    FLOAT16 is, and with that to FLOAT32."""
     if a is b:
         return a
     if min(a.bits, b.bits) < 8:
         return None
+    if BFLOAT16 in (a, b):
+        other = b if a is BFLOAT16 else a
+        common = common_type(DataType.FLOAT16, other)
+        return common if common is not DataType.FLOAT16 else DataType.FLOAT32 if other is common else BFLOAT16
     common = DataType.from_numpy(np.result_type(a.numpy, b.numpy))
     if common is not DataType.FLOAT64 or DataType.FLOAT64 in (a, b):
         return common
@@ -239,7 +242,7 @@ def type_beside(element_type: ElementType, number: Any) -> ElementType:
 
 def as_floating(operand: Any) -> Any:
     """Return a tensor or an array of integers or booleans in FLOAT32, other operands as they are."""
-    is_floating = not _is_array(operand) or operand.dtype.kind == "f"
+    is_floating = not _is_array(operand) or operand.dtype.kind not in "biu"
     return operand if is_floating else _converted(operand, DataType.FLOAT32)
 
 

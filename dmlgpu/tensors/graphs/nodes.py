@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.catalog import operator
-from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.enums import BFLOAT16, DataType, holds_numbers
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common import coercion
@@ -160,7 +160,7 @@ def _numbers(value: Any) -> Array:
         array = np.asarray(value)
     except Exception:  # whatever a foreign __array__ raises
         array = np.empty(0)
-    if array.dtype.kind not in "biuf" or not array.size:
+    if not holds_numbers(array.dtype) or not array.size:
         raise coercion.CoercionError("an array of numbers, at least one", value)
     return array
 
@@ -182,7 +182,7 @@ def encoded(caller: str, array: Any, dtype: Any) -> tuple[TensorDesc, bytes, boo
         numbers, dtype = np.asarray(numbers != 0), DataType.UINT8
     data_type = None if dtype is None else as_data_type(caller, "dtype", dtype)
     if data_type is None:
-        data_type = _TYPES.get(numbers.dtype)
+        data_type = BFLOAT16 if numbers.dtype.name == "bfloat16" else _TYPES.get(numbers.dtype)
         if data_type is None:
             raise InvalidArgument(
                 f"{caller}: array must be of a type of DirectML's, got {numbers.dtype}; pass dtype='float32'"

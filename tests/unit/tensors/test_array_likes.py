@@ -156,15 +156,12 @@ def test_arrays_of_other_libraries() -> None:
             call()
 
 
-def test_bfloat16_is_rejected_with_a_replacement() -> None:
+def test_foreign_bfloat16_is_rejected_with_a_replacement() -> None:
     foreign = Foreign(None)
     foreign.dtype = "torch.bfloat16"  # type: ignore[attr-defined]
     for call in (ops.relu, Tensor, xp.asarray):
-        with pytest.raises(InvalidArgument, match=r"; bfloat16 is not supported, x.float\(\) converts it$"):
+        with pytest.raises(InvalidArgument, match=r"; x.float\(\) converts it$"):
             call(foreign)
-    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
-    with pytest.raises(InvalidArgument, match=r"got NumPy type bfloat16; convert it with x.astype\('float32'\)$"):
-        ops.relu(T.astype(bfloat16))
 
 
 @pytest.mark.parametrize("value", ["text", [[1], [1, 2]], ["a"]])
