@@ -9,7 +9,9 @@
 
 Prints a line per operator that is not right, and the counts. An operator is *right* if all samples agree with the CPU,
 *rejected* if the others raise NotImplementedError (or a TypeError that names a dtype), *untested* if no sample runs on
-the CPU, else *wrong*. The scope excludes linalg, fft, sparse, special, complex and nested operators.
+the CPU, else *wrong*. The scope excludes linalg, fft, sparse, special, complex and nested operators. Results of bfloat16
+are compared with those of the same operands in float32: they may err by a rounding, and by twice the largest error of
+the CPU's bfloat16.
 """
 
 from __future__ import annotations
@@ -143,6 +145,10 @@ def try_sample(info: Any, sample: Any, options: Any) -> list[tuple[str, str, str
     try:
         expected_inputs = sample.transform(_copied)
         expected = info(expected_inputs.input, *expected_inputs.args, **expected_inputs.kwargs)
+        wide_inputs = sample.transform(_widened)
+        wide = expected
+        if any(x.dtype is torch.bfloat16 for x in tensors(sample)):
+            wide = info(wide_inputs.input, *wide_inputs.args, **wide_inputs.kwargs)
         inputs = moved(sample, info)
         if tensors(expected) and not tensors(inputs):
             inputs.kwargs["device"] = "dml"  # some samples of functions that create tensors do not name a device
@@ -156,7 +162,7 @@ def try_sample(info: Any, sample: Any, options: Any) -> list[tuple[str, str, str
     try:
         for _ in range(options.repeats):  # later calls repeat what the first one executed
             actual = info(inputs.input, *inputs.args, **inputs.kwargs)
-        compare(actual, expected, is_random, info)
+        compare(actual, expected, wide, is_random)
         results.append(("forward", "right", ""))
     except Exception as error:
         return [("forward", *_verdict(error))]
@@ -167,21 +173,40 @@ def try_sample(info: Any, sample: Any, options: Any) -> list[tuple[str, str, str
     generator = torch.Generator().manual_seed(1)
     cotangents = [torch.randn(x.shape, generator=generator).to(x.dtype) for x in outputs]
     try:
-        expected_gradients = torch.autograd.grad(
-            [x for x in tensors(expected) if x.requires_grad],
-            [x for x in tensors(expected_inputs) if x.requires_grad and x.is_leaf],
-            cotangents,
-            allow_unused=True,
-        )
+        expected_gradients = gradients_of(expected, expected_inputs, cotangents)
+        wide_gradients = expected_gradients if wide is expected else gradients_of(wide, wide_inputs, cotangents)
     except RuntimeError:
         return results
     try:
         gradients = torch.autograd.grad(outputs, leaves, [x.to("dml") for x in cotangents], allow_unused=True)
-        compare(gradients, expected_gradients, False, info)
+        compare(gradients, expected_gradients, wide_gradients, False)
         results.append(("gradient", "right", ""))
     except Exception as error:
         results.append(("gradient", *_verdict(error)))
     return results
+
+
+def gradients_of(outputs: Any, inputs: Any, cotangents: list[Any]) -> Any:
+    """The gradients of an operator's inputs on the CPU."""
+    import torch  # noqa: PLC0415
+
+    results = [x for x in tensors(outputs) if x.requires_grad]
+    return torch.autograd.grad(
+        results,
+        [x for x in tensors(inputs) if x.requires_grad and x.is_leaf],
+        [cotangent.to(x.dtype) for cotangent, x in zip(cotangents, results, strict=True)],
+        allow_unused=True,
+    )
+
+
+def _widened(value: Any) -> Any:
+    """A leaf of its own on the CPU, in float32 instead of bfloat16."""
+    import torch  # noqa: PLC0415
+
+    copy = _copied(value)
+    if isinstance(value, torch.Tensor) and value.dtype is torch.bfloat16:
+        return copy.detach().float().requires_grad_(value.requires_grad)
+    return copy
 
 
 def moved(sample: Any, info: Any) -> Any:
@@ -223,13 +248,12 @@ def tensors(value: Any) -> list[Any]:
     return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
-def compare(actual: Any, expected: Any, only_shapes: bool, info: Any) -> None:
-    """Compare nested results: number, dtype, shape, device and values."""
+def compare(actual: Any, expected: Any, wide: Any, only_shapes: bool) -> None:
+    """Compare nested results: number, dtype, shape, device and values; those of bfloat16 with float32 ones."""
     import torch  # noqa: PLC0415
     from torch.utils._pytree import tree_leaves  # noqa: PLC0415
 
-    pairs = list(zip(tree_leaves(actual), tree_leaves(expected), strict=True))
-    for ours, theirs in pairs:
+    for ours, theirs, exact in zip(*map(tree_leaves, (actual, expected, wide)), strict=True):
         if not isinstance(theirs, torch.Tensor):
             if not only_shapes and not isinstance(theirs, torch.device):
                 assert type(ours) is type(theirs) and (ours == theirs or ours != ours), f"{ours} instead of {theirs}"  # noqa: PLR0124
@@ -239,7 +263,10 @@ def compare(actual: Any, expected: Any, only_shapes: bool, info: Any) -> None:
         assert ours.shape == theirs.shape, f"shape {list(ours.shape)} instead of {list(theirs.shape)}"
         if only_shapes:
             continue
-        half = ours.dtype == torch.float16
+        if wide is not expected:
+            compare_rounded(ours.detach().cpu(), theirs.detach(), exact.detach())
+            continue
+        half = ours.dtype in {torch.float16, torch.bfloat16}
         torch.testing.assert_close(
             ours.detach().cpu(),
             theirs.detach(),
@@ -247,6 +274,21 @@ def compare(actual: Any, expected: Any, only_shapes: bool, info: Any) -> None:
             atol=1e-2 if half else 1e-4,
             equal_nan=True,
         )
+
+
+def compare_rounded(ours: Any, theirs: Any, exact: Any) -> None:
+    """Check that a result errs by a rounding of bfloat16, and twice the largest error of the CPU's, at most."""
+    import torch  # noqa: PLC0415
+
+    ours, theirs, exact = (x.double() for x in (ours, theirs, exact.to(theirs.dtype)))
+    errors, others = (torch.where(x == exact, 0, x - exact).abs() for x in (ours, theirs))
+    finite = others[others.isfinite()]
+    allowed = 2.0**-7 * exact.abs() + 1e-4 + (2 * finite.max() if finite.numel() else 0)
+    is_right = (errors <= allowed) | (ours.isnan() & exact.isnan()) | (ours == theirs) | (ours.isnan() & theirs.isnan())
+    if not is_right.all():
+        place = torch.where(is_right, 0, errors.nan_to_num()).argmax()
+        got, cpu, best = (x.reshape(-1)[place].item() for x in (ours, theirs, exact))
+        raise AssertionError(f"{got} instead of {best}, the CPU has {cpu}, of {list(ours.shape)}")
 
 
 def write_table(path: Path, results: list[dict[str, Any]], options: Any) -> None:
