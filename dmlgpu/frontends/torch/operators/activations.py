@@ -97,12 +97,12 @@ def hardsigmoid_backward(gradient: Any, x: Any) -> Any:
     return _IF(_between(x, -3.0, 3.0), gradient * (1 / 6), 0.0)
 
 
-@aten("hardswish")
+@aten("hardswish", wide=True)
 def hardswish(x: Any) -> Any:
     return x * _gate(x)
 
 
-@aten("hardswish_backward")
+@aten("hardswish_backward", wide=True)
 def hardswish_backward(gradient: Any, x: Any) -> Any:
     inner = gradient * (x * (1 / 3) + 0.5)
     return _IF(x <= -3.0, 0.0, _IF(x < 3.0, inner, gradient))
@@ -158,14 +158,14 @@ def softplus_backward(gradient: Any, x: Any, beta: Any, threshold: Any) -> Any:
     return _IF(steep > float(threshold), gradient, gradient * directml.activation_sigmoid(steep))
 
 
-@aten("log_sigmoid_forward")
+@aten("log_sigmoid_forward", wide=True)
 def log_sigmoid_forward(x: Any) -> tuple[Any, Any]:
     """Return log(sigmoid(x)), and exp(-abs(x)) for the gradient."""
     decay = directml.element_wise_exp(-directml.element_wise_abs(x))
     return directml.element_wise_min(x, 0.0) - log1p(decay), decay
 
 
-@aten("log_sigmoid_backward")
+@aten("log_sigmoid_backward", wide=True)
 def log_sigmoid_backward(gradient: Any, x: Any, buffer: Any) -> Any:
     return gradient * directml.activation_sigmoid(-x)
 
@@ -173,12 +173,12 @@ def log_sigmoid_backward(gradient: Any, x: Any, buffer: Any) -> Any:
 # ---- smooth rectifiers -----------------------------------------------------------------------------------------------
 
 
-@aten("silu")
+@aten("silu", wide=True)
 def silu(x: Any) -> Any:
     return x * directml.activation_sigmoid(x)
 
 
-@aten("silu_backward")
+@aten("silu_backward", wide=True)
 def silu_backward(gradient: Any, x: Any) -> Any:
     gate = directml.activation_sigmoid(x)
     return gradient * gate * (x * (1.0 - gate) + 1.0)
@@ -199,12 +199,12 @@ _TANH_SLOPE = math.sqrt(2 / math.pi)
 _CUBE = 0.044715
 
 
-@aten("gelu")
+@aten("gelu", wide=True)
 def gelu(x: Any, *, approximate: str = "none") -> Any:
     return ops.gelu(x, approximate)
 
 
-@aten("gelu_backward")
+@aten("gelu_backward", wide=True)
 def gelu_backward(gradient: Any, x: Any, *, approximate: str = "none") -> Any:
     if approximate == "tanh":
         square = x * x
@@ -225,13 +225,13 @@ def _halves(x: Any, dim: int) -> tuple[Any, Any, int]:
     return first, second, axis
 
 
-@aten("glu")
+@aten("glu", wide=True)
 def glu(x: Any, dim: int = -1) -> Any:
     value, gate, _ = _halves(x, dim)
     return value * directml.activation_sigmoid(gate)
 
 
-@aten("glu_backward")
+@aten("glu_backward", wide=True)
 def glu_backward(gradient: Any, x: Any, dim: int) -> Any:
     value, gate, axis = _halves(x, dim)
     opened = directml.activation_sigmoid(gate)

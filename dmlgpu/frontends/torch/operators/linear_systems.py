@@ -171,7 +171,7 @@ def least_squares(
 # ---- exponentials ----------------------------------------------------------------------------------------------------
 
 
-@aten("linalg_matrix_exp")
+@aten("linalg_matrix_exp", wide=True)
 def matrix_exp(a: Tensor) -> Tensor:
     """Return exponentials of matrices."""
     check_square(a.sizes, "linalg.matrix_exp")

@@ -100,13 +100,13 @@ def _enter_weighted(name: str, weights_of: Callable[..., NDArray[Any]]) -> None:
             x = weighted(x, weights.T if back else weights, axis)
         return x
 
-    @aten(name)
+    @aten(name, wide=True)
     def forward(x: Tensor, output_size: Sequence[int], align_corners: bool, *scales: float | None) -> Tensor:
         if not x.size:
             return filled(x, (*x.sizes[:2], *output_size))
         return along_axes(x, x.sizes[2:], output_size, _factors(scales, 2), align_corners, False)
 
-    @aten(f"{name}_backward")
+    @aten(f"{name}_backward", wide=True)
     def backward(
         gradient: Tensor, _: Sequence[int], input_size: Sequence[int], align_corners: bool, *scales: float | None
     ) -> Tensor:
