@@ -1,4 +1,5 @@
-"""``torch.autocast("dml")``: which operators compute in float16, and which in float32; ``torch.amp.GradScaler``."""
+"""``torch.autocast("dml")``: which operators compute in float16 or bfloat16, and which in float32;
+``torch.amp.GradScaler``."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ _FALLTHROUGH = torch.library.Library("_", "IMPL")
 
 def _cast(value: Any, dtype: torch.dtype) -> Any:
     if isinstance(value, torch.Tensor):
-        is_cast = value.dtype in {torch.float16, torch.float32} and value.device.type == adapters.NAME
+        is_cast = value.dtype in {torch.float16, torch.bfloat16, torch.float32} and value.device.type == adapters.NAME
         return value.to(dtype) if is_cast else value
     if isinstance(value, list | tuple):
         return type(value)(_cast(item, dtype) for item in value)
@@ -57,6 +58,11 @@ def _floats(values: Any) -> Any:
                 yield value.dtype
         elif isinstance(value, list | tuple):
             yield from _floats(value)
+
+
+def _widest(values: Any) -> torch.dtype:
+    """Return the dtype of autocast, but float32 if an operand has it."""
+    return torch.float32 if torch.float32 in _floats(values) else torch.get_autocast_dtype(adapters.NAME)
 
 
 def _kernel(name: str, dtype_of: Callable[[Any], torch.dtype]) -> Callable[..., Any]:
@@ -100,7 +106,7 @@ def register() -> None:
     rules: tuple[tuple[tuple[str, ...], Callable[[Any], torch.dtype]], ...] = (
         (_HALF, lambda _: torch.get_autocast_dtype(adapters.NAME)),
         (_FLOAT, lambda _: torch.float32),
-        (_WIDEST, lambda values: torch.float32 if torch.float32 in _floats(values) else torch.float16),
+        (_WIDEST, _widest),
     )
     for names, rule in rules:
         for name in names:

@@ -6,16 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from numpy.typing import NDArray
 
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.frontends.torch import adapters, storage
 from dmlgpu.frontends.torch.dispatch import check_writable, translated
-from dmlgpu.frontends.torch.dtypes import cast, data_type_of
+from dmlgpu.frontends.torch.dtypes import cast
 from dmlgpu.frontends.torch.indices import elements_of, remember
 from dmlgpu.frontends.torch.storage import tensor_of
 from dmlgpu.tensors.layout import broadcast_strides
-from dmlgpu.tensors.tensor import Tensor
 
 
 def _index(device: torch.device | None) -> int:
@@ -66,15 +64,15 @@ def copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = F
     """Copy elements to, from or on the device; ``target`` is changed and returned."""
     try:
         if target.device.type != "dml":
-            target.copy_(to_host(source))
+            target.copy_(storage.on_host(source))
             return target
         if source.device.type == "dml" and source.device.index == target.device.index:
             if source is target:
                 return target
             value, elements = cast(tensor_of(source), target.dtype), elements_of(source)
         else:
-            host = to_host(source) if source.device.type == "dml" else source.detach()
-            value, elements = _uploaded(host, target.dtype, target.device.index)
+            host = (storage.on_host(source) if source.device.type == "dml" else source.detach()).to(target.dtype)
+            value, elements = storage.on_device(host, target.device.index), elements_of(host)
         if value.sizes != target.shape:
             strides = broadcast_strides(value.sizes, value.strides, tuple(target.shape))
             if strides is None:
@@ -82,23 +80,10 @@ def copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = F
             value = value._view(tuple(target.shape), strides)
         check_writable(target)
         storage.write(target, value)
-        if elements is not None:
-            remember(target, elements)
+        remember(target, elements)
     except Exception as error:
         raise translated(error, "copy_", (target, source), {}) from None
     return target
-
-
-def _uploaded(host: torch.Tensor, dtype: torch.dtype, index: int) -> tuple[Tensor, NDArray[Any]]:
-    """Return the elements of a tensor of the CPU on the device, packed, and on the host."""
-    data_type_of(dtype)
-    if host.is_conj() or host.is_neg():
-        host = host.resolve_conj().resolve_neg()
-    host = host.to(dtype).contiguous()
-    array = (host.view(torch.uint8) if dtype is torch.bool else host).numpy()
-    value = Tensor._uploaded(array, adapters.device_of(index))
-    value.is_boolean = dtype is torch.bool
-    return value, array
 
 
 def to_copy(
@@ -118,16 +103,15 @@ def to_copy(
     is_plain = memory_format in {None, torch.preserve_format, torch.contiguous_format} and x.is_contiguous()
     try:
         if is_plain and is_here:
-            result, elements = storage.torch_of(cast(tensor_of(x), kind), index), elements_of(x)
-            if elements is not None:
-                remember(result, elements)
+            result = storage.torch_of(cast(tensor_of(x), kind), index)
+            remember(result, elements_of(x))
             return result
         if is_plain and device is not None and device.type == "cpu":
-            return to_host(x).to(kind)
+            return storage.on_host(x).to(kind)
         if is_plain and device is not None and device.type == adapters.NAME and x.device.type == "cpu":
-            value, elements = _uploaded(x.detach(), kind, _index(device))
-            result = storage.torch_of(value, _index(device))
-            remember(result, elements)
+            host = x.detach().to(kind)
+            result = storage.torch_of(storage.on_device(host, _index(device)), _index(device))
+            remember(result, elements_of(host))
             return result
     except Exception as error:
         raise translated(error, "_to_copy", (x,), {"dtype": dtype}) from None
@@ -135,11 +119,6 @@ def to_copy(
     like = torch.empty_like(storage.meta_of(x), dtype=kind, memory_format=chosen)
     target = torch.empty_strided(like.shape, like.stride(), dtype=kind, device=x.device if device is None else device)
     return target.copy_(x)
-
-
-def to_host(x: torch.Tensor) -> torch.Tensor:
-    """Return a copy of a tensor on the CPU, packed."""
-    return torch.from_numpy(tensor_of(x).numpy()).reshape(x.shape)
 
 
 def is_data_compatible(x: torch.Tensor, data: torch.Tensor) -> bool:

@@ -79,7 +79,7 @@ def get_device_properties(device: DeviceLike = None) -> DeviceProperties:
 def get_device_capability(device: DeviceLike = None) -> dict[str, Any]:
     """Return the dtypes of an adapter's tensors, for ``torch.accelerator``."""
     adapters.index_from(device)
-    names = ("float32", "float16", "float64", "bool", "uint8", "int8", "int16", "int32", "int64")
+    names = ("float32", "float16", "bfloat16", "float64", "bool", "uint8", "int8", "int16", "int32", "int64")
     return {"supported_dtypes": {getattr(torch, name) for name in names}}
 
 
@@ -222,12 +222,12 @@ def set_rng_state_all(new_states: list[torch.Tensor]) -> None:
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
     """Return the dtypes of ``torch.autocast("dml")``."""
-    return [torch.float16]
+    return [torch.float16, torch.bfloat16]
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """Return False: the device holds no bfloat16."""
-    return False
+    """Return whether the device computes bfloat16: always, in float32."""
+    return including_emulation
 
 
 _first_process = os.getpid()

@@ -9,10 +9,9 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
-from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.enums import BFLOAT16, DataType
 from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidState, OutOfMemory
 from dmlgpu.frontends.torch import adapters, indices, operators
 from dmlgpu.frontends.torch.calls import CallArguments, function_ids, repeated
@@ -36,6 +35,7 @@ from dmlgpu.frontends.torch.storage import (
     in_order,
     is_dense,
     meta_of,
+    on_host,
     permuted_back,
     tensor_of,
     torch_of,
@@ -65,7 +65,8 @@ _ROUNDING_NUMBERS = frozenset({
     "masked_fill.Scalar", "nan_to_num", "rsub.Scalar", "sub.Tensor", "sub.Scalar", "where.ScalarOther",
     "where.ScalarSelf",
 })  # fmt: skip
-"""Elementwise operators of float16 that round numbers to float16 first, as PyTorch's CPU does, besides comparisons."""
+"""Elementwise operators of float16 and bfloat16 that round numbers to these first, as PyTorch's CPU does, besides
+comparisons."""
 
 Kernel = Callable[..., Any]
 
@@ -220,7 +221,7 @@ class Caller:
         if rule is Promotion.NONE:
             return self.result(values, keywords)
         target = computing = computation_dtype(rule, self.common_dtype(args, kwargs))
-        if target is torch.float16 and self._takes_float32 and _has_float32((*values, *keywords.values())):
+        if target in _REDUCED and self._takes_float32 and _has_float32((*values, *keywords.values())):
             computing = torch.float32  # scalar tensors, which promote like numbers
         for index in self._places:
             if index < len(values):
@@ -241,11 +242,14 @@ class Caller:
         token = refuses_float64.set(True)
         try:
             operands = (*values, *keywords.values())
-            is_wide = self.entry.wide or keywords.get("alpha", 1) != 1
-            is_wide = is_wide or (self._takes_float32 and any(map(_exceeds_float16, operands)))
-            if is_wide and _is_float16(operands):
+            kind = _reduced_type(operands)
+            if kind is not None and (
+                self.entry.wide
+                or keywords.get("alpha", 1) != 1
+                or (self._takes_float32 and any(_is_rounded(operand, kind) for operand in operands))
+            ):
                 wide = self._function(*map(_widened, values), **{name: _widened(x) for name, x in keywords.items()})
-                return _narrowed(wide)
+                return _narrowed(wide, kind)
             return self._function(*values, **keywords)
         finally:
             refuses_float64.reset(token)
@@ -297,36 +301,40 @@ CALLERS: dict[str, Caller] = {}
 """Callers of the entries of the table, by name."""
 
 
-def _is_float16(operands: Sequence[Any]) -> bool:
-    """Return whether there are floating-point tensors among operands, all of float16."""
+def _reduced_type(operands: Sequence[Any]) -> DataType | None:
+    """Return the type of the floating-point tensors among operands if it is one of 16 bits, else None."""
     kinds = {x.data_type for x in operands if isinstance(x, Tensor) and x.data_type.is_float}
-    return kinds == {DataType.FLOAT16}
+    kind = kinds.pop() if len(kinds) == 1 else None
+    return kind if kind in _LARGEST else None
 
 
 def _has_float32(operands: Sequence[Any]) -> bool:
     return any(isinstance(x, Tensor) and x.data_type is DataType.FLOAT32 for x in operands)
 
 
-def _exceeds_float16(value: Any) -> bool:
-    """Return whether a value is a number that float16 does not represent exactly."""
+def _is_rounded(value: Any, data_type: DataType) -> bool:
+    """Return whether a value is a number that a type of 16 bits does not represent exactly."""
     if type(value) not in {int, float} or not math.isfinite(value):
         return False
-    return abs(value) > _MAX_FLOAT16 or float(np.float16(value)) != value
+    return abs(value) > _LARGEST[data_type] or float(data_type.numpy.type(value)) != value
 
 
-_MAX_FLOAT16 = torch.finfo(torch.float16).max
+_REDUCED = frozenset({torch.float16, torch.bfloat16})
+
+_LARGEST = {DataType.FLOAT16: torch.finfo(torch.float16).max, BFLOAT16: torch.finfo(torch.bfloat16).max}
+"""Largest finite number of each type of 16 bits."""
 
 
 def _widened(value: Any) -> Any:
     return widened(value) if isinstance(value, Tensor) else value
 
 
-def _narrowed(result: Any) -> Any:
-    """Convert float32 results of an entry that computes in float32 to float16."""
+def _narrowed(result: Any, data_type: DataType) -> Any:
+    """Convert float32 results of an entry that computes in float32 to a type of 16 bits."""
     if isinstance(result, tuple):
-        return tuple([_narrowed(item) for item in result])
+        return tuple([_narrowed(item, data_type) for item in result])
     is_wide = isinstance(result, Tensor) and result.data_type is DataType.FLOAT32
-    return result.astype(DataType.FLOAT16) if is_wide else result
+    return result.astype(data_type) if is_wide else result
 
 
 def _promoted(value: Any, dtype: torch.dtype) -> Any:
@@ -445,7 +453,7 @@ def _error_of_torch(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> E
     """Return the error that the CPU's kernel raises for these arguments, for large ones the meta kernel; else None."""
     values = [*args, *kwargs.values()]
     count = sum(value.numel() for value in values if isinstance(value, torch.Tensor))
-    move, device = (_on_host, torch.device("cpu")) if count <= _MAX_COPIED else (meta_of, torch.device("meta"))
+    move, device = (on_host, torch.device("cpu")) if count <= _MAX_COPIED else (meta_of, torch.device("meta"))
     try:
         _call_elsewhere(name, args, kwargs, move, device)
     except (RuntimeError, IndexError, TypeError, ValueError) as error:
@@ -472,10 +480,6 @@ def check_arguments(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> N
         rejection = _error_of_torch(name, args, kwargs)
         if rejection is not None and not isinstance(rejection, NotImplementedError):
             raise rejection from None
-
-
-def _on_host(x: torch.Tensor) -> torch.Tensor:
-    return torch.from_numpy(tensor_of(x).numpy()).reshape(x.shape)
 
 
 def check_writable(x: torch.Tensor) -> None:
@@ -515,6 +519,7 @@ _SCALAR_TYPES = {
     torch.int32: "Int",
     torch.int64: "Long",
     torch.float16: "Half",
+    torch.bfloat16: "BFloat16",
     torch.float32: "Float",
     torch.float64: "Double",
 }

@@ -6,15 +6,18 @@ import math
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.enums import BFLOAT16, DataType
 from dmlgpu.compiler.sizes import is_symbolic
 from dmlgpu.tensors.tensor import Tensor
 
 DATA_TYPES: Mapping[torch.dtype, tuple[DataType, bool]] = {
     torch.float32: (DataType.FLOAT32, False),
     torch.float16: (DataType.FLOAT16, False),
+    torch.bfloat16: (BFLOAT16, False),
     torch.float64: (DataType.FLOAT64, False),
     torch.bool: (DataType.UINT8, True),
     torch.uint8: (DataType.UINT8, False),
@@ -34,8 +37,8 @@ TORCH_DTYPES: Mapping[tuple[DataType, bool], torch.dtype] = {value: key for key,
 def reject_dtype(dtype: Any) -> NoReturn:
     """Raise a TypeError that names a dtype that the device does not hold."""
     raise TypeError(
-        f"the dml device does not support {dtype}: it holds float32, float16, bool, uint8 and int8 to int64, and "
-        "moves and casts float64; x.to(torch.float32) converts"
+        f"the dml device does not support {dtype}: it holds float32, float16, bfloat16, bool, uint8 and int8 to "
+        "int64, and moves and casts float64; x.to(torch.float32) converts"
     )
 
 
@@ -60,6 +63,20 @@ def cast(x: Tensor, dtype: torch.dtype) -> Tensor:
     if x.data_type is data_type and x.is_boolean is is_boolean:
         return x
     return x.astype(bool if is_boolean else data_type)
+
+
+def torch_of_array(array: NDArray[Any]) -> torch.Tensor:
+    """Return a tensor of the CPU over an array's memory, as `torch.from_numpy`, which does not know bfloat16."""
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
+    return torch.from_numpy(array)
+
+
+def array_of_torch(host: torch.Tensor) -> NDArray[Any]:
+    """Return an array over the memory of a tensor of the CPU, as `Tensor.numpy`, which does not know bfloat16."""
+    if host.dtype is torch.bfloat16:
+        return host.view(torch.uint16).numpy().view(BFLOAT16.numpy)
+    return host.numpy()
 
 
 def number_as(value: Any, dtype: torch.dtype) -> Any:

@@ -14,6 +14,7 @@ from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.frontends.torch import adapters
 from dmlgpu.frontends.torch.compiled import backend
 from dmlgpu.frontends.torch.compiler_internals import TorchRuntimeError
+from dmlgpu.frontends.torch.dtypes import array_of_torch, torch_of_array
 from dmlgpu.frontends.torch.internals import pytree
 
 
@@ -54,10 +55,10 @@ class LoadedProgram:
                 raise (error.__cause__ or error) from None
         device = tensors[0].device if tensors else torch.device("cpu")
         results = pytree.tree_map_only(torch.Tensor, lambda x: x.to(device), results)
-        return results if tensors else pytree.tree_map_only(torch.Tensor, lambda x: x.numpy(), results)
+        return results if tensors else pytree.tree_map_only(torch.Tensor, array_of_torch, results)
 
     def _moved(self, leaf: Any) -> Any:
-        leaf = torch.from_numpy(np.ascontiguousarray(leaf)) if isinstance(leaf, np.ndarray) else leaf
+        leaf = torch_of_array(np.ascontiguousarray(leaf)) if isinstance(leaf, np.ndarray) else leaf
         return leaf.to(self._device) if isinstance(leaf, torch.Tensor) else leaf
 
     def __repr__(self) -> str:

@@ -123,7 +123,7 @@ def _are_alike(lists: Sequence[Sequence[torch.Tensor]], numbers: Any) -> bool:
     if not lists[0] or any(len(tensors) != len(lists[0]) for tensors in lists):
         return False
     device, dtype = lists[0][0].device, lists[0][0].dtype
-    dtypes = {torch.float32} if numbers is not None else {torch.float32, torch.float16}
+    dtypes = {torch.float32} if numbers is not None else {torch.float32, torch.float16, torch.bfloat16}
     if device.type != adapters.NAME or dtype not in dtypes:
         return False
     if numbers is not None and len(numbers) != len(lists[0]):

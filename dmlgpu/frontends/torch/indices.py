@@ -264,15 +264,17 @@ def known_indices(x: torch.Tensor) -> KnownIndices | None:
 
 
 def elements_of(x: torch.Tensor) -> NDArray[Any] | None:
-    """Return the elements of a tensor of integers of the device if the host knows them."""
+    """Return the elements of a tensor of integers if the host knows them; it does those of the CPU."""
+    if x.device.type == "cpu":
+        return x.numpy() if x.dtype in _KEPT else None
     known = known_indices(x) if x.dtype in _KEPT else None
     return None if known is None else known.view(x)
 
 
-def remember(x: torch.Tensor, elements: NDArray[Any]) -> None:
+def remember(x: torch.Tensor, elements: NDArray[Any] | None) -> None:
     """Keep integers that were copied into a tensor, if it covers its storage."""
     dtype = _KEPT.get(x.dtype)
-    if dtype is None or elements.dtype.kind not in "iu" or not 0 < elements.size <= MAX_KEPT:
+    if elements is None or dtype is None or elements.dtype.kind not in "iu" or not 0 < elements.size <= MAX_KEPT:
         return
     memory = memory_of(x)
     if elements.shape != x.shape:

@@ -19,7 +19,7 @@ from dmlgpu.catalog import descs
 from dmlgpu.catalog.tensor_desc import TensorDesc, span
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.frontends.torch import adapters
-from dmlgpu.frontends.torch.dtypes import TORCH_DTYPES, data_type_of
+from dmlgpu.frontends.torch.dtypes import TORCH_DTYPES, array_of_torch, data_type_of, torch_of_array
 from dmlgpu.frontends.torch.internals import CPU_KEYS, construct_storage, empty_tensor, from_dlpack
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.recorded_call import refuse_repetition
@@ -107,6 +107,21 @@ def tensor_of(x: torch.Tensor) -> Tensor:
         return tensor
     tensor = Tensor.__new__(Tensor)
     tensor._set(memory.buffer, data_type, sizes, strides, offset, is_boolean)
+    return tensor
+
+
+def on_host(x: torch.Tensor) -> torch.Tensor:
+    """Return a copy of a tensor of the device on the CPU, packed."""
+    return torch_of_array(tensor_of(x).numpy()).reshape(x.shape)
+
+
+def on_device(host: torch.Tensor, index: int) -> Tensor:
+    """Return a packed copy on the device of a tensor of the CPU, of a dtype that the device holds."""
+    _, is_boolean = data_type_of(host.dtype)
+    host = host.resolve_conj().resolve_neg().contiguous()
+    array = array_of_torch(host.view(torch.uint8) if is_boolean else host)
+    tensor = Tensor._uploaded(array, adapters.device_of(index))
+    tensor.is_boolean = is_boolean
     return tensor
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from dmlgpu.catalog.enums import DataType, RoundingMode
+from dmlgpu.catalog.enums import BFLOAT16, DataType, RoundingMode
 from dmlgpu.frontends.torch.dtypes import cast, dtype_of
 from dmlgpu.frontends.torch.operators.registry import (
     Promotion,
@@ -206,7 +206,11 @@ def clamp_max(x: Any, max: Any) -> Any:
 
 # ---- bits of floats --------------------------------------------------------------------------------------------------
 
-_BITS = {DataType.FLOAT32: (DataType.INT32, 23, 127), DataType.FLOAT16: (DataType.INT16, 10, 15)}
+_BITS = {
+    DataType.FLOAT32: (DataType.INT32, 23, 127),
+    DataType.FLOAT16: (DataType.INT16, 10, 15),
+    BFLOAT16: (DataType.INT16, 7, 127),
+}
 """Integer type, bits of the significand and exponent bias of floats."""
 
 
@@ -319,7 +323,7 @@ def heaviside(x: Any, values: Any) -> Any:
     return directml.element_wise_if(x == 0, values, (x > 0).astype(x.data_type))
 
 
-@aten("hypot", promotes=Promotion.DEFAULT)
+@aten("hypot", promotes=Promotion.DEFAULT, wide=True)
 def hypot(x: Any, other: Any) -> Any:
     """Return the length of a vector without overflow; infinite if a component is infinite, even with NaN."""
     first, second = directml.element_wise_abs(x), directml.element_wise_abs(other)

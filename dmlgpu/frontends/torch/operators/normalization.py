@@ -21,7 +21,7 @@ Three = tuple[Tensor | None, Tensor | None, Tensor | None]
 
 
 def _mixed(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a normalization or its gradient take float16 with float32 weights and statistics, as autocast passes them.
+    """Let a normalization or its gradient take 16-bit floats with float32 weights and statistics, as autocast does.
 
     The first result has the dtype of the first operand, others have that of the weights.
     """
@@ -29,12 +29,12 @@ def _mixed(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(x: Tensor, *args: Any, **kwargs: Any) -> Any:
         kinds = {operand.data_type for operand in (*args, *kwargs.values()) if isinstance(operand, Tensor)}
-        if x.data_type is not DataType.FLOAT16 or DataType.FLOAT32 not in kinds:
+        if not x.data_type.is_reduced_float or DataType.FLOAT32 not in kinds:
             return function(x, *args, **kwargs)
         operands = (widened(operand) if isinstance(operand, Tensor) else operand for operand in (x, *args))
         named = {name: widened(value) if isinstance(value, Tensor) else value for name, value in kwargs.items()}
         first, *others = function(*operands, **named)
-        return (None if first is None else first.astype(DataType.FLOAT16), *others)
+        return (None if first is None else first.astype(x.data_type), *others)
 
     return call
 

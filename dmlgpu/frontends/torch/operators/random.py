@@ -150,7 +150,7 @@ def geometric(x: Tensor, p: float, *, generator: torch.Generator | None = None) 
 
 # ---- integers, booleans ----------------------------------------------------------------------------------------------
 
-_WHOLE = {torch.float32: 2**24, torch.float16: 2**11, torch.bool: 1}
+_WHOLE = {torch.float32: 2**24, torch.float16: 2**11, torch.bfloat16: 2**8, torch.bool: 1}
 """Largest integer up to which a floating-point dtype represents all integers."""
 
 
@@ -202,7 +202,7 @@ def bernoulli_of_tensor(x: Tensor, p: Tensor, *, generator: torch.Generator | No
     return rounded_to(uniform_of(x, generator) < p.astype(DataType.FLOAT32), x)
 
 
-@aten("native_dropout")
+@aten("native_dropout", wide=True)
 def native_dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
     """Zero elements at random and scale the others up; return also a mask of those."""
     if train is False or not p:
@@ -213,7 +213,7 @@ def native_dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Ten
     return (x * (1 / (1 - p)))._chosen(mask, 0.0), mask
 
 
-@aten("native_dropout_backward")
+@aten("native_dropout_backward", wide=True)
 def native_dropout_backward(gradient: Tensor, mask: Tensor, scale: float) -> Tensor:
     """Return the gradient of the input of `native_dropout`."""
     return gradient * mask.astype(gradient.data_type) * float(scale)

@@ -18,7 +18,7 @@ A function is written for both eager calls and graphs of ``torch.compile``:
   its arguments. Returning an argument, or a view of one, is fine: the dispatcher copies.
 - With ``promotes``, operands have been converted to the common dtype, and the result is converted to the dtype that
   PyTorch's rule says. Otherwise the function returns tensors of the right dtype: ``dtypes.cast`` converts.
-- With ``wide``, it computes tensors of float16 in float32.
+- With ``wide``, it computes tensors of float16 and bfloat16 in float32.
 - It reads no elements, unless the sizes of its results depend on these (``reads=True``): such entries are never part
   of a graph.
 - Unsupported cases raise ``Unsupported`` with the reason. Errors in arguments need no check: if the function fails, the
@@ -107,7 +107,7 @@ class Entry:
         operands: Names of the arguments that take part in promotion; None for all tensors, and numbers called
             ``self``, ``other`` or ``exponent``.
         reads: Whether it reads elements, so that it cannot be part of a graph.
-        wide: Whether operands of float16 arrive as float32, and results of float32 leave as float16.
+        wide: Whether operands of float16 and bfloat16 arrive as float32, and results of float32 leave as these.
     """
 
     name: str
@@ -147,7 +147,7 @@ def aten(
             called ``self``, ``other`` or ``exponent``.
         reads: Whether the function reads elements.
         wide: Whether the function counts, sums, or multiplies several operands: if all floating-point operands are of
-            float16, they arrive as float32, and results of float32 are rounded to float16, once.
+            float16, or all of bfloat16, they arrive as float32, and results of float32 are rounded, once.
     """
 
     def enter(function: Function) -> Function:

@@ -122,7 +122,7 @@ def combined(x: Any, axis: int, index: Any, updates: Any, reduce: str, include_s
     if index.data_type is not DataType.INT32:
         index = index.astype(DataType.INT32)
     extent = x.sizes[axis]
-    if x.data_type is DataType.FLOAT16 and reduce not in ("amax", "amin"):
+    if x.data_type.is_reduced_float and reduce not in ("amax", "amin"):
         wide = combined(widened(x), axis, index, widened(updates), reduce, include_self)
         return wide.astype(x.data_type)
     combination = COMBINATIONS["sum" if reduce == "mean" else reduce]

@@ -346,8 +346,8 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if weights is None:
         updates = ops.ones(places.sizes, dtype="int64", device=x.device)
-    elif weights.data_type is DataType.FLOAT16:
-        raise Unsupported("weights of float16, whose counts are float64")
+    elif weights.data_type.is_reduced_float:
+        raise Unsupported("weights of float16 or bfloat16, whose counts are float64")
     else:
         updates = weights if weights.data_type is DataType.FLOAT32 else cast(weights, torch.int64)
     counts = combined(zeros_of(updates, (max(maximum + 1, minlength),)), 0, places, updates, "sum")

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import torch
 
 from dmlgpu import ops
-from dmlgpu.catalog.enums import DataType
 from dmlgpu.frontends.torch.dtypes import cast, dtype_of
 from dmlgpu.frontends.torch.operators.registry import Promotion, aten
 from dmlgpu.ops import directml
@@ -50,12 +49,12 @@ aten("atan2", promotes=Promotion.INT_TO_FLOAT)(directml.element_wise_atan_yx)
 
 
 def composed(*names: str, operands: Sequence[str] | None = None) -> Callable[[Function], Function]:
-    """Register a function of floats that computes float16 in float32, since it has several steps."""
+    """Register a function of floats that computes floats of 16 bits in float32, since it has several steps."""
 
     def enter(function: Function) -> Function:
         @functools.wraps(function)
         def compute(*values: Any) -> Any:
-            if all(getattr(value, "data_type", DataType.FLOAT16) is DataType.FLOAT16 for value in values):
+            if all(not isinstance(value, Tensor) or value.data_type.is_reduced_float for value in values):
                 values = tuple(value.float() if isinstance(value, Tensor) else value for value in values)
             return function(*values)
 

@@ -14,6 +14,7 @@ pytest.importorskip("dmlgpu.torch", reason="the installed PyTorch is older than 
 from torch import nn  # noqa: E402 - after the check
 
 F = nn.functional
+DTYPES = [torch.float16, torch.bfloat16]
 PARAMETRIZATIONS = nn.utils.parametrizations
 
 
@@ -128,48 +129,51 @@ LOSSES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def compare(module: Any, sizes: tuple[int, ...], compiles: bool = False) -> Any:
+def compare(module: Any, sizes: tuple[int, ...], dtype: Any, compiles: bool = False) -> Any:
     """Compare results, gradients and buffers under autocast with those of float32 on the CPU; return the dtype."""
     x = torch.randn(sizes)
     moved = copy.deepcopy(module).to("dml")
     function = torch.compile(moved, backend="dmlgpu") if compiles else moved
     expected = module(x)
-    with torch.autocast("dml"):
+    with torch.autocast("dml", dtype):
         result = function(x.to("dml"))
     weights = torch.linspace(-1, 1, expected.numel()).reshape(expected.shape).cos()
     (expected * weights).sum().backward()
     (result * weights.to("dml")).sum().backward()
-    torch.testing.assert_close(result.detach().cpu().float(), expected.detach(), rtol=1e-2, atol=1e-2)
+    error = 10 * torch.finfo(dtype).eps
+    torch.testing.assert_close(result.detach().cpu().float(), expected.detach(), rtol=error, atol=error)
     for (name, parameter), other in zip(module.named_parameters(), moved.parameters(), strict=True):
         assert other.grad.dtype is torch.float32, name
         scale = max(1.0, float(parameter.grad.abs().max()))
-        torch.testing.assert_close(other.grad.cpu(), parameter.grad, rtol=2e-2, atol=2e-2 * scale)
+        torch.testing.assert_close(other.grad.cpu(), parameter.grad, rtol=2 * error, atol=2 * error * scale)
     for buffer, other in zip(module.buffers(), moved.buffers(), strict=True):
         assert other.dtype is buffer.dtype
-        torch.testing.assert_close(other.cpu(), buffer, rtol=1e-2, atol=1e-2)
+        torch.testing.assert_close(other.cpu(), buffer, rtol=error, atol=error)
     return result.dtype
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", LAYERS)
-def test_layers(name: str) -> None:
+def test_layers(name: str, dtype: Any) -> None:
     make, sizes = LAYERS[name]
     for training in (True, False):
         torch.manual_seed(0)
-        dtype = compare(make().train(training), sizes)
-        assert dtype is (torch.float32 if name in OF_FLOAT32 else torch.float16)
+        actual = compare(make().train(training), sizes, dtype)
+        assert actual is (torch.float32 if name in OF_FLOAT32 else dtype)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", LOSSES)
-def test_losses(name: str) -> None:
+def test_losses(name: str, dtype: Any) -> None:
     torch.manual_seed(0)
-    compare(Calls(nn.Linear(6, 3), lambda layer, x: LOSSES[name](layer(x))), ROWS)
+    compare(Calls(nn.Linear(6, 3), lambda layer, x: LOSSES[name](layer(x))), ROWS, dtype)
 
 
 def test_compiled_networks() -> None:
     torch.manual_seed(0)
     torch.compiler.reset()
     network = nn.Sequential(nn.Conv2d(6, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.Flatten(), nn.Linear(54, 3))
-    assert compare(network, IMAGES, compiles=True) is torch.float16
+    assert compare(network, IMAGES, torch.bfloat16, compiles=True) is torch.bfloat16
 
 
 def test_labels_after_the_first_negative_one_do_not_count() -> None:
