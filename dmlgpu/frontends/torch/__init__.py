@@ -25,9 +25,10 @@ def _register() -> None:
     version = tuple(int(number) for number in torch.__version__.split(".")[:2])
     if version < _NEEDED:
         raise NotSupported(f"dmlgpu.torch: PyTorch 2.13 or later must be installed, got {torch.__version__}")
-    from dmlgpu.frontends.torch import autocast, device, dispatch, generators, host, storages  # noqa: PLC0415
+    from dmlgpu.frontends.torch import autocast, device, dispatch, generators, host, storages, streams  # noqa: PLC0415
 
     device.register()
+    streams.register()
     storages.register()
     generators.register()
     dispatch.register_all()

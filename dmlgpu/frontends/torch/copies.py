@@ -141,6 +141,10 @@ def local_scalar(x: torch.Tensor) -> Any:
         raise translated(error, "_local_scalar_dense", (x,), {}) from None
 
 
+def record_stream(x: torch.Tensor, stream: torch.Stream) -> None:
+    """Do nothing: memory is reused in the order of the only queue."""
+
+
 KERNELS: dict[str, Callable[..., Any]] = {
     "empty.memory_format": empty,
     "empty_strided": empty_strided,
@@ -148,6 +152,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "_copy_from": copy_from,
     "_copy_from_and_resize": copy_from_and_resize,
     "_local_scalar_dense": local_scalar,
+    "record_stream": record_stream,
     "_has_compatible_shallow_copy_type": is_data_compatible,
 }
 """Kernels by name."""

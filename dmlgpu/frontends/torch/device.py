@@ -16,18 +16,29 @@ import torch
 
 from dmlgpu.frontends.torch import adapters, generators
 from dmlgpu.frontends.torch.internals import Hooks, register_backend
+from dmlgpu.frontends.torch.streams import Event, Stream, StreamContext, current_stream, set_stream
 from dmlgpu.tensors.session import session_of
 
 DeviceLike: TypeAlias = torch.device | str | int | None
 """A device, its name or index, or None for the current one."""
 
 __all__ = [
-    "current_device", "device", "device_count", "device_name", "device_of", "empty_cache", "get_amp_supported_dtype",
+    "DeviceProperties", "Event", "Stream", "StreamContext", "current_device", "current_stream", "default_stream",
+    "device", "device_count", "device_name", "device_of", "empty_cache", "get_amp_supported_dtype",
     "get_device_capability", "get_device_name", "get_device_properties", "get_rng_state", "get_rng_state_all", "init",
     "initial_seed", "is_available", "is_bf16_supported", "is_initialized", "manual_seed", "manual_seed_all",
-    "max_memory_allocated", "memory_allocated", "memory_reserved", "reset_peak_memory_stats", "seed", "seed_all",
-    "set_device", "set_rng_state", "set_rng_state_all", "synchronize",
+    "max_memory_allocated", "mem_get_info", "memory_allocated", "memory_reserved", "memory_stats",
+    "reset_peak_memory_stats", "seed", "seed_all", "set_device", "set_rng_state", "set_rng_state_all", "set_stream",
+    "stream", "synchronize",
 ]  # fmt: skip
+
+default_stream = current_stream
+stream = StreamContext
+
+
+def __dir__() -> list[str]:
+    """Return the names of ``torch.dml``, without those of imports."""
+    return __all__
 
 
 def device_count() -> int:
@@ -160,6 +171,32 @@ def memory_reserved(device: DeviceLike = None) -> int:
     """Return the bytes that tensors hold, and unused ones that are kept for new tensors."""
     index = adapters.index_from(device)
     return memory_allocated(index) + session_of(adapters.device_of(index)).pool.cached_bytes
+
+
+def memory_stats(device: DeviceLike = None) -> dict[str, int]:
+    """Return the numbers above under PyTorch's names: ``allocated_bytes.all.current`` ..."""
+    return {
+        "allocated_bytes.all.current": memory_allocated(device),
+        "allocated_bytes.all.peak": max_memory_allocated(device),
+        "reserved_bytes.all.current": memory_reserved(device),
+    }
+
+
+def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
+    """Return the free and the total bytes of a device: those of its memory budget.
+
+    Raises:
+        RuntimeError: If the device has no budget: software adapters and ``numpy`` have one, and WebGPU does not report
+            the memory of other adapters.
+    """
+    index = adapters.index_from(device)
+    info = session_of(adapters.device_of(index)).memory_info()
+    if info.budget is None:
+        raise RuntimeError(
+            f"WebGPU does not report the memory of dml:{index}, {device_name(index)}; torch.dml.memory_allocated() is "
+            "that of tensors"
+        )
+    return info.budget - (info.allocated - info.unused), info.budget
 
 
 def empty_cache() -> None:

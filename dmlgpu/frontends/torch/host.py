@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import torch.utils.dlpack
 
-from dmlgpu.frontends.torch import adapters, device
+from dmlgpu.frontends.torch import adapters, device, streams
 from dmlgpu.frontends.torch.internals import accelerator
 
 _PINNED = torch.library.Library("aten", "IMPL")
@@ -60,24 +60,28 @@ def _export(original: Callable[..., Any], x: torch.Tensor, **kwargs: Any) -> Any
     return original(x.cpu(), **{key: value for key, value in kwargs.items() if key not in {"stream", "dl_device"}})
 
 
-def _unknown(where: Any = None) -> None:
-    raise RuntimeError("WebGPU does not report the memory of adapters; torch.dml.memory_allocated() is that of tensors")
+def _no_peak(where: Any = None) -> None:
+    raise RuntimeError("the largest memory_reserved() is not counted; max_memory_allocated() is that of tensors")
 
 
-_MEMORY: dict[str, Callable[..., Any]] = {
+_ACCELERATOR: dict[str, Callable[..., Any]] = {
+    "current_device_index": device.current_device,
+    "current_stream": streams.current_stream,
+    "device_index": device.device,
     "empty_cache": device.empty_cache,
-    "memory_allocated": device.memory_allocated,
-    "max_memory_allocated": device.max_memory_allocated,
-    "memory_reserved": device.memory_reserved,
-    "reset_peak_memory_stats": device.reset_peak_memory_stats,
+    "empty_host_cache": lambda: None,  # PyTorch's crashes without an allocator of pinned memory
     "get_device_capability": device.get_device_capability,
-    "get_memory_info": _unknown,
-    "max_memory_reserved": _unknown,
-    "memory_stats": lambda where=None: {
-        "allocated_bytes.all.current": device.memory_allocated(where),
-        "allocated_bytes.all.peak": device.max_memory_allocated(where),
-        "reserved_bytes.all.current": device.memory_reserved(where),
-    },
+    "get_memory_info": device.mem_get_info,
+    "max_memory_allocated": device.max_memory_allocated,
+    "max_memory_reserved": _no_peak,
+    "memory_allocated": device.memory_allocated,
+    "memory_reserved": device.memory_reserved,
+    "memory_stats": device.memory_stats,
+    "reset_accumulated_memory_stats": lambda where=None: None,  # memory_stats has none
+    "reset_peak_memory_stats": device.reset_peak_memory_stats,
+    "set_device_index": lambda where: None if where == -1 else device.set_device(where),
+    "set_stream": streams.set_stream,
+    "synchronize": device.synchronize,
 }
 """Functions of ``torch.accelerator`` that require a device written in C++."""
 
@@ -124,8 +128,7 @@ def register() -> None:
             _replaced(owner, "to_dlpack", _on_host)
     _compare_on_host()
     torch.autograd._engine_run_backward = _backward(torch.autograd._engine_run_backward)
-    torch.accelerator.synchronize = _of_accelerator(torch.accelerator.synchronize, device.synchronize)
-    for name, ours in _MEMORY.items():
+    for name, ours in _ACCELERATOR.items():
         setattr(torch.accelerator, name, _of_accelerator(getattr(torch.accelerator, name), ours))
     sys.modules["torch.nn.parallel.data_parallel"]._get_available_device_type = _type_in_parallel  # type: ignore[attr-defined]
     if accelerator().type == adapters.NAME:  # no other device pins memory
