@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from dmlgpu.frontends.torch import adapters, storage
+from dmlgpu.frontends.torch.notice import notice
 from dmlgpu.tensors.recorded_call import Place, RecordedCall, recording
 from dmlgpu.tensors.session import session_of
 
@@ -134,7 +135,7 @@ def repeated(
         return compute()
     if check is not None:
         check()
-    with recording() as log:
+    with notice.compiling(device), recording() as log:
         result, index = compute()
     call = RecordedCall.of(session, log, arguments.places, result, max_fixed=_MAX_FIXED)
     session.calls.put(key, call or False, call.memory if call else 0)

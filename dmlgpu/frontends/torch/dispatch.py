@@ -636,15 +636,20 @@ def fallback(overload: Any, *args: Any, **kwargs: Any) -> Any:
     values = (item for value in (*args, *kwargs.values()) for item in (value if isinstance(value, list) else (value,)))
     inputs = ", ".join(described(value) for value in values if isinstance(value, torch.Tensor))
     raise NotImplementedError(
-        f"aten::{name} is not implemented for the dml device (inputs: {inputs or 'none'}); "
-        f"{FALLBACK_VARIABLE}=1 computes such operators on the CPU, and docs/pytorch.md lists what the device computes"
+        f"{_qualified(name)} is not implemented for the dml device (inputs: {inputs or 'none'}); "
+        f"{FALLBACK_VARIABLE}=1 computes such operators on the CPU"
     )
+
+
+def _qualified(name: str) -> str:
+    """Return the name of an operator with its namespace, which names of ATen lack."""
+    return name if "::" in name else f"aten::{name}"
 
 
 def _on_cpu(overload: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     if name not in _listed:
         _listed.add(name)
-        warnings.warn(f"aten::{name} is computed on the CPU: the dml device does not have it", stacklevel=2)
+        warnings.warn(f"{_qualified(name)} is computed on the CPU: the dml device does not have it", stacklevel=2)
     index = index_of((*args, *kwargs.values()))
     device = kwargs.get("device")
     index = (

@@ -533,6 +533,13 @@ def test_a_rejection_describes_tensors_in_lists() -> None:
         fallback(torch.ops.aten.cat.default, [x, x])
 
 
+def test_missing_operators_of_other_libraries_keep_their_namespace() -> None:
+    library = torch.library.Library("a_library", "FRAGMENT")
+    library.define("an_operator(Tensor x) -> Tensor")
+    with pytest.raises(NotImplementedError, match=r"^a_library::an_operator is not implemented for the dml device"):
+        torch.ops.a_library.an_operator(torch.ones(2, device="dml"))
+
+
 @pytest.mark.slow
 def test_the_fallback_lists_each_operator_once() -> None:
     lines = run(FALLBACK, DMLGPU_TORCH_FALLBACK="1").splitlines()

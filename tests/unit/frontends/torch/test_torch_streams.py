@@ -73,7 +73,8 @@ def test_the_accelerators_device() -> None:
         assert torch.dml.current_device() == 0
     finally:
         torch.dml.set_device(0)
-    assert "dml device 99 does not exist" in str(pytest.raises(RuntimeError, torch.dml.Stream, "dml:99").value)
+    with pytest.raises(RuntimeError, match="dml device 99 does not exist"):
+        torch.dml.Stream("dml:99")
 
 
 def test_streams_and_events_of_other_devices_are_pytorchs() -> None:
