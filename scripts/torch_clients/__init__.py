@@ -1,0 +1,1 @@
+"""Implementation of scripts/clients: the rows by client, their comparison, child processes and the page."""

@@ -1,0 +1,111 @@
+"""scripts/clients: how rows are run and compared, the page, and a row in a child process."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch_clients import rows, writing
+from torch_clients.rows import Result, Row, largest_difference, run
+
+torch = pytest.importorskip("torch", reason="PyTorch, which the clients are of, is not installed")
+
+ROOT = Path(__file__).parents[3]
+
+
+def run_program(program: Any, **options: Any) -> Result:
+    return run(Row("a client", "a row", program, (), 1e-4, **options), "numpy")
+
+
+def unsupported(message: str) -> Any:
+    def program(device: str) -> float:
+        if device == "dml" and os.environ.get(rows.FALLBACK) != "1":
+            raise NotImplementedError(message)
+        return 1.0
+
+    return program
+
+
+def test_results_are_compared_by_the_largest_magnitude() -> None:
+    expected = {"a": torch.tensor([10.0, 0.0]), "b": [torch.tensor([1]), "text", None]}
+    assert (
+        largest_difference({"a": torch.tensor([10.0, 0.5]), "b": [torch.tensor([1]), "text", None]}, expected) == 0.05
+    )
+    for x, y in (
+        (1.0, [1.0, 2.0]),
+        (torch.ones(2), torch.ones(3)),
+        (torch.tensor(1), torch.tensor(2)),
+        ("a", "b"),
+        (math.nan, 1.0),
+    ):
+        with pytest.raises(AssertionError):
+            largest_difference(x, y)
+    assert largest_difference(math.nan, math.nan) == 0
+
+
+def test_states() -> None:
+    assert run_program(lambda device: 1.0).state == "right"
+    wrong = run_program(lambda device: 1.0 if device == "cpu" else 1.5)
+    assert (wrong.state, wrong.difference) == ("wrong", 0.5)
+    assert run(Row("a client", "a row", lambda device: 0, ("no_such_package",), 0), "numpy").state == "skipped"
+    assert run_program(lambda device: 1 / 0).reason.startswith("on the CPU: ZeroDivisionError")
+
+
+def test_advice_is_tried() -> None:
+    advised = f"not on the dml device; {rows.FALLBACK}=1 computes it on the CPU"
+    result = run_program(unsupported(advised))
+    assert (result.state, result.reason) == ("rejected", f"right with `{rows.FALLBACK}=1`")
+    assert rows.FALLBACK not in os.environ
+    assert run_program(unsupported("not on the dml device")).state == "wrong"  # names no way out
+    assert run_program(unsupported("another library's error")).state == "wrong"
+    result = run_program(unsupported("not on the dml device"), advice=("float32", lambda device: 1.0))
+    assert (result.state, result.reason) == ("rejected", "right with float32")
+    assert run_program(unsupported("not on dml"), advice=("float32", lambda device: 2.0)).state == "wrong"
+
+
+def test_the_page() -> None:
+    results = [
+        Result("a client", "first", "numpy", "right", 3.2e-7),
+        Result("a client", "second", "numpy", "rejected", None, "right with `X=1`"),
+        Result("another", "third", "numpy", "skipped", None, "a | b not installed"),
+        Result("a client", "first", "llvmpipe", "right", 0.0),
+    ]
+    page = writing.page(results, {"torch": "2.13.0"})
+    assert "Versions: torch 2.13.0." in page
+    assert "\n## a client\n\n| program | `numpy` | `llvmpipe` |\n|---|---|---|\n| first | 3e-07 | 0 |\n" in page
+    assert "| second | rejected: right with `X=1` |  |\n\n## another\n" in page
+    assert page.endswith("| third | skipped: a \\| b not installed |  |\n")
+    assert writing.summary(results) == "4 rows: 1 rejected, 2 right, 1 skipped"
+
+
+def test_results_of_earlier_runs_stay(tmp_path: Path) -> None:
+    path = tmp_path / "results.jsonl"
+    assert writing.read(path) == {}
+    first, second = rows.load()[:2]
+    results = [Result(row.client, row.name, "numpy", "wrong") for row in (second, first)]
+    again = Result(first.client, first.name, "numpy", "right", 0.5)
+    for result in (*results, again):
+        writing.add(path, result)
+    known = writing.read(path)
+    assert [known[key] for key in writing.ordered(known, rows.load())] == [again, results[0]]
+
+
+def test_names_are_unique() -> None:
+    names = [(row.client, row.name) for row in rows.load()]
+    assert len(set(names)) == len(names) > 80
+
+
+@pytest.mark.slow
+def test_a_row_in_a_child_process() -> None:
+    command = [sys.executable, "scripts/clients", "--adapter", "numpy", "-k", "^PyTorch optimizer SGD|^ComfyUI"]
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    first, second, last = done.stdout.splitlines()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert first.startswith("right    numpy, PyTorch: optimizer SGD ")
+    assert second.startswith("skipped  numpy, ComfyUI: ") and second.endswith("pass --comfyui FOLDER")
+    assert last == "2 rows: 1 right, 1 skipped"
