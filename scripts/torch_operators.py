@@ -9,9 +9,9 @@
 
 Prints a line per operator that is not right, and the counts. An operator is *right* if all samples agree with the CPU,
 *rejected* if the others raise NotImplementedError (or a TypeError that names a dtype), *untested* if no sample runs on
-the CPU, else *wrong*. The scope excludes linalg, fft, sparse, special, complex and nested operators. Results of bfloat16
-are compared with those of the same operands in float32: they may err by a rounding, and by twice the largest error of
-the CPU's bfloat16.
+the CPU, else *wrong*. The scope excludes linalg, fft, sparse, special, complex and nested operators. Results of
+bfloat16 are compared with those of the same operands in float32: they may err by a rounding, and by twice the largest
+error of the CPU's bfloat16.
 """
 
 from __future__ import annotations
