@@ -369,7 +369,7 @@ def translated(error: Exception, name: str, args: Sequence[Any], kwargs: dict[st
         return torch.AcceleratorError(str(error))
     is_rejection = isinstance(error, DmlError | Unsupported)
     shown = None if isinstance(error, RuntimeError) and not is_rejection else _error_of_torch(name, args, kwargs)
-    if shown is not None and not isinstance(shown, NotImplementedError):
+    if shown is not None:
         return shown
     if is_rejection:
         inputs = ", ".join(described(value) for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor))
@@ -450,17 +450,26 @@ def tensors_in(values: Iterable[Any]) -> Iterator[torch.Tensor]:
 
 
 def _error_of_torch(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Exception | None:
-    """Return the error that the CPU's kernel raises for these arguments, for large ones the meta kernel; else None."""
+    """Return the error that the CPU raises for these arguments, for large ones the meta kernel; None for none.
+
+    A dtype that only the CPU's kernel lacks, or an operator that it does not have, is no error of the arguments.
+    """
     values = [*args, *kwargs.values()]
     count = sum(value.numel() for value in values if isinstance(value, torch.Tensor))
     move, device = (on_host, torch.device("cpu")) if count <= _MAX_COPIED else (meta_of, torch.device("meta"))
     try:
         _call_elsewhere(name, args, kwargs, move, device)
+    except NotImplementedError as error:  # from PyTorch 2.15 on, checks of dtypes raise it too
+        return None if any(words in str(error) for words in _MISSING_KERNEL) else error
     except (RuntimeError, IndexError, TypeError, ValueError) as error:
         return error
     except Exception:
         return None
     return None
+
+
+_MISSING_KERNEL = "not implemented for '", "Could not run '"
+"""What PyTorch says of a dtype that a kernel lacks, and of an operator that a device lacks."""
 
 
 def check_arguments(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
@@ -478,7 +487,7 @@ def check_arguments(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> N
         if isinstance(error, NotImplementedError) and "meta" in str(error).lower():
             return  # there is no meta kernel
         rejection = _error_of_torch(name, args, kwargs)
-        if rejection is not None and not isinstance(rejection, NotImplementedError):
+        if rejection is not None:
             raise rejection from None
 
 
