@@ -9,22 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dmlgpu.common.errors import NotSupported
-
 if TYPE_CHECKING:
     from dmlgpu.frontends.torch.exported import LoadedProgram, load
 
 __all__ = ["LoadedProgram", "load"]
 
-_NEEDED = 2, 13
-
 
 def _register() -> None:
-    import torch  # noqa: PLC0415 - a missing or old PyTorch has its own message
+    from dmlgpu.frontends.torch import versions  # noqa: PLC0415 - a missing or old PyTorch has its own message
 
-    version = tuple(int(number) for number in torch.__version__.split(".")[:2])
-    if version < _NEEDED:
-        raise NotSupported(f"dmlgpu.torch: PyTorch 2.13 or later must be installed, got {torch.__version__}")
+    versions.check_version()
     from dmlgpu.frontends.torch import autocast, device, dispatch, generators, host, storages, streams  # noqa: PLC0415
 
     device.register()

@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 
 from dmlgpu.frontends.torch import adapters
 from dmlgpu.frontends.torch.internals import AUTOCAST_KEYS, excluding_keys
-from dmlgpu.frontends.torch.operators.registry import overload
+from dmlgpu.frontends.torch.operators.registry import installed, overload
 
 _HALF = (
     "_convolution", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d.input",
@@ -91,7 +91,8 @@ def _unscale(original: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(original)
     def unscale_(scaler: Any, optimizer: Any) -> None:
-        if scaler._device != adapters.NAME:
+        parameters = (x for group in optimizer.param_groups for x in group["params"])
+        if not any(x.device.type == adapters.NAME for x in parameters):
             return original(scaler, optimizer)
         with _WithoutFloat64():
             return original(scaler, optimizer)
@@ -109,5 +110,5 @@ def register() -> None:
         (_WIDEST, _widest),
     )
     for names, rule in rules:
-        for name in names:
+        for name in installed(names):
             _LIBRARY.impl(name, _kernel(name, rule), "AutocastPrivateUse1")

@@ -39,8 +39,8 @@ from dmlgpu.frontends.torch.compiler_internals import (
 from dmlgpu.frontends.torch.dispatch import CALLERS, DROPPED
 from dmlgpu.frontends.torch.dtypes import DATA_TYPES, cast, data_type_of, dtype_of
 from dmlgpu.frontends.torch.generators import Generator
-from dmlgpu.frontends.torch.internals import LOOP_KEY, has_kernel, operator_names, pytree
-from dmlgpu.frontends.torch.operators.registry import DECOMPOSED, ENTRIES, overload
+from dmlgpu.frontends.torch.internals import LOOP_KEY, has_kernel, loop_of, operator_names, pytree, schema_of
+from dmlgpu.frontends.torch.operators.registry import DECOMPOSED, ENTRIES, installed, overload, overloads
 from dmlgpu.frontends.torch.storage import Memory, memory_of, tensor_of, torch_of, unowned, write
 from dmlgpu.frontends.torch.symbolic_views import VIEWS, has_symbols, reinterpreted
 from dmlgpu.runtime.device import device as default_of_block
@@ -98,14 +98,12 @@ def _partition(module: fx.GraphModule, inputs: Sequence[Any], **options: Any) ->
     for node in module.graph.nodes:
         if node.target in _COMPUTES_INDICES:
             node.args = (*node.args[:-1], node.args[1])
-        elif node.target is torch.ops.aten.native_batch_norm_backward.default and node.args[7]:
+        elif _name(node.target) == "native_batch_norm_backward" and node.args[7]:
             node.args = (*node.args[:3], None, None, *node.args[5:])
     return min_cut_rematerialization_partition(module, inputs, **options)
 
 
-_COMPUTES_INDICES = frozenset(
-    {torch.ops.aten.max_pool2d_with_indices_backward.default, torch.ops.aten.max_pool3d_with_indices_backward.default}
-)
+_COMPUTES_INDICES = overloads("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward")
 """Operators whose functions compute their last argument, the indices, from the input: these need not be stored."""
 
 
@@ -123,7 +121,7 @@ def _mse_loss_backward_of_nothing(gradient: torch.Tensor, x: torch.Tensor, targe
     return NotImplemented if x.numel() else torch.zeros_like(x)
 
 
-_REPAIRED: dict[Any, Any] = {torch.ops.aten.mse_loss_backward.default: _mse_loss_backward_of_nothing}
+_REPAIRED: dict[Any, Any] = dict.fromkeys(overloads("mse_loss_backward"), _mse_loss_backward_of_nothing)
 """Functions for arguments for which PyTorch's meta kernels fail although they are valid; NotImplemented for others."""
 
 
@@ -133,9 +131,9 @@ def _foreach_decompositions() -> dict[Any, Any]:
     names = [name for name in operator_names() if name.startswith("aten::_foreach_")]
     targets = [overload(name.removeprefix("aten::")) for name in names]
     return {
-        target: functools.partial(target._op_dk, LOOP_KEY)
+        target: loop_of(target)
         for target in targets
-        if not target._schema.is_mutable and has_kernel(target.name(), LOOP_KEY)
+        if not schema_of(target).is_mutable and has_kernel(target.name(), LOOP_KEY)
     }
 
 
@@ -182,7 +180,7 @@ def _take_mutations(module: fx.GraphModule) -> tuple[int, ...]:
     numbers: list[int] = []
     values: list[fx.Node] = []
     for node in list(module.graph.nodes):
-        if node.target is torch.ops.aten.copy_.default:
+        if _name(node.target) == "copy_":
             target, value = node.args[:2]
             numbers.append(inputs.index(target))
             values.append(value)
@@ -500,8 +498,8 @@ def _reads_mask(node: fx.Node) -> bool:
 
 
 _SIZES: Mapping[Any, Callable[..., Any]] = {
-    torch.ops.aten.sym_size.int: lambda x, dim: x.sizes[dim],
-    torch.ops.aten.sym_numel.default: lambda x: x.size,
+    **dict.fromkeys(overloads("sym_size.int"), lambda x, dim: x.sizes[dim]),
+    **dict.fromkeys(overloads("sym_numel"), lambda x: x.size),
 }
 """Functions of operators that return sizes."""
 
@@ -532,18 +530,13 @@ _FILLS: Mapping[Any, tuple[Callable[..., tuple[int, ...]], Callable[..., Any]]] 
         (_sizes_new, lambda *args: args[2], ("new_full",)),
         (lambda _: (), lambda number: number, ("scalar_tensor",)),
     )
-    for name in names
+    for name in installed(names)
 }
 """Operators that fill a tensor: functions of their arguments that return its sizes, and the number."""
 
-_MOVES = frozenset({
-    torch.ops.aten.clone.default, torch.ops.aten.lift_fresh_copy.default, torch.ops.aten._to_copy.default,
-    torch.ops.aten._unsafe_view.default,
-})  # fmt: skip
+_COPIES = overloads("clone", "lift_fresh_copy", "_to_copy")
+_MOVES = _COPIES | overloads("_unsafe_view")
 """Operators that copy: in a graph, whose tensors never change, they are views, or casts."""
-
-
-_COPIES = _MOVES - {torch.ops.aten._unsafe_view.default}
 
 
 def _name(target: Any) -> str:
@@ -580,7 +573,7 @@ def _view(node: fx.Node, args: Sequence[Any], keywords: Mapping[str, Any]) -> An
     x, *rest = args
     if target in _COPIES:
         return cast(x, node.meta["val"].dtype)
-    if target is torch.ops.aten.view.dtype:
+    if _name(target) == "view.dtype":
         return reinterpreted(x, *rest, **keywords)
     if has_symbols(x, rest) and _name(target) in VIEWS:
         return VIEWS[_name(target)](x, *rest, **keywords)

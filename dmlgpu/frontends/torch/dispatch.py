@@ -16,7 +16,7 @@ from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidState, OutOfMem
 from dmlgpu.frontends.torch import adapters, indices, operators
 from dmlgpu.frontends.torch.calls import CallArguments, function_ids, repeated
 from dmlgpu.frontends.torch.dtypes import cast, dtype_of, number_as
-from dmlgpu.frontends.torch.internals import schemas_of, skip_tracing
+from dmlgpu.frontends.torch.internals import schema_of, schemas_of, skip_tracing
 from dmlgpu.frontends.torch.operators.registry import (
     DECOMPOSED,
     DIFFERENTIABLE,
@@ -26,6 +26,7 @@ from dmlgpu.frontends.torch.operators.registry import (
     Unsupported,
     common_dtype,
     computation_dtype,
+    installed,
 )
 from dmlgpu.frontends.torch.operators.registry import (
     overload as overload_of,
@@ -478,7 +479,7 @@ def check_arguments(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> N
     Arguments are rejected only if the CPU's kernel rejects them too, since some meta kernels need elements, and some
     fail for valid arguments: that of LSTM cells without biases, and gradients of losses of no elements.
     """
-    arguments = overload_of(name)._schema.arguments
+    arguments = schema_of(overload_of(name)).arguments
     if len(args) + len(kwargs) < sum(not argument.has_default_value() for argument in arguments):
         return  # of an in-place overload with more defaults: bernoulli_
     try:
@@ -639,7 +640,7 @@ _listed: set[str] = set()
 
 def fallback(overload: Any, *args: Any, **kwargs: Any) -> Any:
     """Reject an operator that the device lacks, or compute it on the CPU if DMLGPU_TORCH_FALLBACK is 1."""
-    name = _full_name(overload._schema)
+    name = _full_name(schema_of(overload))
     if os.environ.get(FALLBACK_VARIABLE) == "1":
         return _on_cpu(overload, name, args, kwargs)
     values = (item for value in (*args, *kwargs.values()) for item in (value if isinstance(value, list) else (value,)))
@@ -678,7 +679,7 @@ def _on_cpu(overload: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any
         return torch.device("cpu") if isinstance(value, torch.device) else value
 
     result = overload(*map(to_cpu, args), **{key: to_cpu(value) for key, value in kwargs.items()})
-    if overload._schema.is_mutable:
+    if schema_of(overload).is_mutable:
         for original, copy in moved:
             if tuple(original.shape) != tuple(copy.shape):
                 original.resize_(copy.shape)
@@ -702,6 +703,6 @@ def register_all() -> None:
     operators.load()
     register_table()
     for kernels in (views.KERNELS, copies.KERNELS, foreach.kernels()):
-        for name, kernel in kernels.items():
-            register(name, kernel)
+        for name in installed(kernels):
+            register(name, kernels[name])
     _FALLBACK_LIBRARY.fallback(fallback, "PrivateUse1")

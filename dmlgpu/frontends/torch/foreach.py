@@ -16,8 +16,8 @@ from dmlgpu.frontends.torch import adapters
 from dmlgpu.frontends.torch.calls import CallArguments, function_ids, repeated
 from dmlgpu.frontends.torch.dispatch import CALLERS, assign, recovered, wrapped
 from dmlgpu.frontends.torch.dtypes import number_as
-from dmlgpu.frontends.torch.internals import LOOP_KEY
-from dmlgpu.frontends.torch.operators.registry import overload
+from dmlgpu.frontends.torch.internals import loop_of
+from dmlgpu.frontends.torch.operators.registry import installed, overload
 from dmlgpu.frontends.torch.storage import tensor_of, torch_of
 from dmlgpu.ops import directml
 from dmlgpu.tensors.session import session_of
@@ -47,7 +47,7 @@ class ListKernel:
     def __init__(self, name: str, base: str):
         packet, _, kind = name.partition(".")
         self.name, self._caller, self._function_id = name, CALLERS[base], next(function_ids)
-        self._loop = overload(name)
+        self._loop = loop_of(overload(name))
         self._recent: list[list[int]] = []  # ids of the memory of numbers in the last calls
         self._has_value = packet.removeprefix("_foreach_").removesuffix("_") in _PRODUCTS
         self._is_in_place, self._has_numbers = packet.endswith("_"), kind == "ScalarList"
@@ -57,7 +57,7 @@ class ListKernel:
         numbers = args[-1] if self._has_numbers else None
         lists = [value for value in args if isinstance(value, list | tuple) and value is not numbers]
         if not _are_alike(lists, numbers):
-            return self._loop._op_dk(LOOP_KEY, *args, **kwargs)
+            return self._loop(*args, **kwargs)
         results: list[Any] = []
         for part in _parts(lists[0]):
             sliced = [value[part] if isinstance(value, list | tuple) else value for value in args]
@@ -155,9 +155,11 @@ def kernels() -> dict[str, ListKernel]:
         **dict.fromkeys(_PRODUCTS, (".Scalar", ".ScalarList")),
         "lerp": (".Scalar",),
     }
-    return {
-        name: ListKernel(name, base)
+    names = {
+        name: base
         for operator, base in bases.items()
         for kind in kinds[operator]
         for name in (f"_foreach_{operator}{kind}", f"_foreach_{operator}_{kind}")
     }
+    computed = installed(dict.fromkeys(bases.values()))
+    return {name: ListKernel(name, names[name]) for name in installed(names) if names[name] in computed}

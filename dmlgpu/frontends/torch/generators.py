@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from dmlgpu.frontends.torch import adapters
+from dmlgpu.frontends.torch.internals import generator_address
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.recorded_call import refuse_repetition
 
@@ -44,7 +45,7 @@ def next_seed(device: Device, generator: torch.Generator | None = None) -> int:
         RuntimeError: If the generator is of another device.
     """
     refuse_repetition()
-    ours = None if generator is None else _generators.get(generator._cdata)  # type: ignore[attr-defined]
+    ours = None if generator is None else _generators.get(generator_address(generator))
     if ours is not None:
         return ours._next_seed(adapters.index_of(device))
     if generator is not None:
@@ -110,7 +111,8 @@ def _of_bytes(state: Any, name: str, source: str) -> tuple[int, int]:
 
 # ---- torch.Generator -------------------------------------------------------------------------------------------------
 
-_Original: Any = torch._C.Generator
+_Original: Any = torch.Generator
+"""PyTorch's own class, before it is replaced."""
 
 
 class _GeneratorClass(type(_Original)):  # type: ignore[misc]
@@ -138,7 +140,7 @@ class Generator(_Original, metaclass=_GeneratorClass):
             return _Original(resolved)
         generator = _Original.__new__(cls, "cpu")  # draws for tensors of the CPU, such as orders of a DataLoader
         generator._device = adapters.torch_device(adapters.index_from(resolved))
-        _generators[generator._cdata] = generator
+        _generators[generator_address(generator)] = generator
         return generator.manual_seed(_DEFAULT_SEED)
 
     @property

@@ -7,7 +7,6 @@ of the device and pass all others to the original.
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +14,15 @@ import torch
 import torch.utils.dlpack
 
 from dmlgpu.frontends.torch import adapters, device, streams
-from dmlgpu.frontends.torch.internals import accelerator
+from dmlgpu.frontends.torch.internals import (
+    CLOSENESS,
+    PARALLEL_DEVICE_TYPE,
+    PRINTING,
+    RUN_BACKWARD,
+    accelerator,
+    device_type_for_parallel,
+)
+from dmlgpu.frontends.torch.operators.registry import installed
 
 _PINNED = torch.library.Library("aten", "IMPL")
 
@@ -43,14 +50,13 @@ def _on_host(original: Callable[..., Any], x: torch.Tensor, *args: Any, **kwargs
 def _compare_on_host() -> None:
     """Let `torch.testing.assert_close` compare copies on the CPU, which computes float64: `torch.jit.trace` checks
     its results in float64."""
-    pair: Any = torch.testing._comparison.TensorLikePair
-    original = pair._compare_regular_values_close
+    original = getattr(*CLOSENESS)
 
     @functools.wraps(original)
     def compare(self: Any, *values: torch.Tensor, **options: Any) -> Any:
         return original(self, *(x.cpu() if _is_ours(x) else x for x in values), **options)
 
-    pair._compare_regular_values_close = compare
+    setattr(*CLOSENESS, compare)
 
 
 def _export(original: Callable[..., Any], x: torch.Tensor, **kwargs: Any) -> Any:
@@ -98,7 +104,7 @@ def _of_accelerator(original: Callable[..., Any], ours: Callable[..., Any]) -> C
 
 def _type_in_parallel() -> str | None:
     """Return the device type that ``DataParallel`` spreads a module over; without one, it calls the module."""
-    kind: str | None = torch._utils._get_available_device_type()
+    kind: str | None = device_type_for_parallel()
     return None if kind == adapters.NAME else kind
 
 
@@ -120,16 +126,16 @@ def _backward(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def register() -> None:
     """Replace the functions."""
-    _replaced(torch._tensor_str, "_tensor_str", _on_host)
+    _replaced(*PRINTING, _on_host)
     _replaced(torch.Tensor, "__dlpack__", _export)
     _replaced(torch.Tensor, "__dlpack_device__", lambda original, x: original(x.new_empty((), device="cpu")))
-    for owner in (torch.utils.dlpack, torch._C, torch):
-        if hasattr(owner, "to_dlpack"):
-            _replaced(owner, "to_dlpack", _on_host)
+    for owner in (torch.utils.dlpack, torch):
+        _replaced(owner, "to_dlpack", _on_host)
     _compare_on_host()
-    torch.autograd._engine_run_backward = _backward(torch.autograd._engine_run_backward)
+    setattr(*RUN_BACKWARD, _backward(getattr(*RUN_BACKWARD)))
     for name, ours in _ACCELERATOR.items():
         setattr(torch.accelerator, name, _of_accelerator(getattr(torch.accelerator, name), ours))
-    sys.modules["torch.nn.parallel.data_parallel"]._get_available_device_type = _type_in_parallel  # type: ignore[attr-defined]
+    setattr(*PARALLEL_DEVICE_TYPE, _type_in_parallel)
     if accelerator().type == adapters.NAME:  # no other device pins memory
-        _PINNED.impl("_pin_memory", lambda x, device=None: x, "CPU")
+        for name in installed(("_pin_memory",)):
+            _PINNED.impl(name, lambda x, device=None: x, "CPU")

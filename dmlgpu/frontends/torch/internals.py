@@ -1,69 +1,135 @@
-"""Private names of PyTorch that the device uses, as of PyTorch 2.13.0: check them first if another version fails.
+"""Private names of PyTorch that the device uses.
 
-``compiler_internals.py`` has those of Dynamo and AOTAutograd, whose import takes seconds. ``host.py`` replaces private
-functions of PyTorch, and kernels of ``torch.ops.aten`` are called by their ``redispatch``.
+``versions.py`` lists the PyTorch versions in which they were read, and rejects a version that lacks one.
+``compiler_internals.py`` has those of Dynamo and AOTAutograd, whose import takes seconds.
 """
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Mapping
 from types import CodeType
 from typing import Any
 
-import torch
-from torch._C._dynamo import eval_frame
-from torch.utils import _pytree as pytree
-from torch.utils.backend_registration import _setup_privateuseone_for_python_backend as register_backend
+from dmlgpu.frontends.torch.versions import private
 
 __all__ = [
     "AUTOCAST_KEYS",
+    "CLOSENESS",
     "CPU_KEYS",
     "LOOP_KEY",
+    "PARALLEL_DEVICE_TYPE",
+    "PRINTING",
+    "RUN_BACKWARD",
+    "SHARING",
     "Hooks",
     "accelerator",
     "construct_storage",
+    "decomposition_table",
+    "device_type_for_parallel",
     "empty_tensor",
     "excluding_keys",
     "from_dlpack",
+    "generator_address",
     "has_kernel",
+    "loop_of",
     "operator_names",
     "pytree",
+    "read_file",
     "register_backend",
+    "schema_of",
     "schemas_of",
     "skip_tracing",
+    "write_file",
 ]
+
+
+def _place(name: str) -> tuple[Any, str]:
+    """Return the owner and the attribute of a name that is replaced."""
+    private(name)
+    owner, _, attribute = name.rpartition(".")
+    return private(owner), attribute
+
 
 # ---- dispatcher ------------------------------------------------------------------------------------------------------
 
-CPU_KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
-AUTOCAST_KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)  # type: ignore[attr-defined]
-LOOP_KEY: Any = torch._C.DispatchKey.CompositeExplicitAutograd
+_KeySet = private("torch._C.DispatchKeySet")
+CPU_KEYS = _KeySet(private("torch._C.DispatchKey.CPU"))
+AUTOCAST_KEYS = _KeySet(private("torch._C.DispatchKey.AutocastPrivateUse1"))
+LOOP_KEY = private("torch._C.DispatchKey.CompositeExplicitAutograd")
 """Dispatch key of PyTorch's own loops over lists of tensors."""
 
-excluding_keys = torch._C._ExcludeDispatchKeyGuard
+excluding_keys = private("torch._C._ExcludeDispatchKeyGuard")
 """Context in which calls skip the kernels of some dispatch keys."""
 
-operator_names = torch._C._dispatch_get_all_op_names
-has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
-schemas_of = torch._C._jit_get_schemas_for_operator
+operator_names = private("torch._C._dispatch_get_all_op_names")
+has_kernel = private("torch._C._dispatch_has_kernel_for_dispatch_key")
+schemas_of = private("torch._C._jit_get_schemas_for_operator")
+
+private("torch.ops.aten.add.Tensor._schema")
+private("torch.ops.aten.add.Tensor._op_dk")
+
+
+def schema_of(overload: Any) -> Any:
+    """Return the schema of an overload."""
+    return overload._schema
+
+
+def loop_of(overload: Any) -> Callable[..., Any]:
+    """Return PyTorch's own loop over lists of tensors, of an overload that has one."""
+    return functools.partial(overload._op_dk, LOOP_KEY)
+
+
+def decomposition_table() -> Mapping[Any, Callable[..., Any]]:
+    """Return PyTorch's decompositions by overload; the first call takes 0.5 s."""
+    table: Mapping[Any, Callable[..., Any]] = private("torch._decomp.decomposition_table")
+    return table
+
 
 # ---- storages and tensors --------------------------------------------------------------------------------------------
 
-construct_storage = torch._C._construct_storage_from_data_pointer
-empty_tensor: Any = torch._C._acc.create_empty_tensor
+construct_storage = private("torch._C._construct_storage_from_data_pointer")
+empty_tensor = private("torch._C._acc.create_empty_tensor")
 """Create a tensor without elements on the device with index 0."""
 
-from_dlpack = torch._C._from_dlpack
+from_dlpack = private("torch._C._from_dlpack")
+pytree = private("torch.utils._pytree")
 
-# ---- devices ---------------------------------------------------------------------------------------------------------
+write_file = private("torch.UntypedStorage._write_file")
+read_file = private("torch.UntypedStorage._set_from_file")
+SHARING = tuple(_place(f"torch.UntypedStorage.{name}")[1] for name in ("_share_fd_cpu_", "_share_filename_cpu_"))
+"""Names of the methods that share a storage with other processes."""
 
-accelerator = torch._C._accelerator_getAccelerator
-Hooks = torch._C._acc.PrivateUse1Hooks
+# ---- devices and generators ------------------------------------------------------------------------------------------
+
+register_backend = private("torch.utils.backend_registration._setup_privateuseone_for_python_backend")
+accelerator = private("torch._C._accelerator_getAccelerator")
+Hooks = private("torch._C._acc.PrivateUse1Hooks")
+device_type_for_parallel = private("torch._utils._get_available_device_type")
+
+private("torch.Generator._cdata")
+
+
+def generator_address(generator: Any) -> int:
+    """Return the address of PyTorch's object of a generator, which kernels are passed another wrapper of."""
+    address: int = generator._cdata
+    return address
+
+
+# ---- functions that are replaced -------------------------------------------------------------------------------------
+
+PRINTING = _place("torch._tensor_str._tensor_str")
+CLOSENESS = _place("torch.testing._comparison.TensorLikePair._compare_regular_values_close")
+RUN_BACKWARD = _place("torch.autograd._engine_run_backward")
+PARALLEL_DEVICE_TYPE = _place("torch.nn.parallel.data_parallel._get_available_device_type")
 
 # ---- Dynamo ----------------------------------------------------------------------------------------------------------
 
-_UNTRACED = eval_frame._FrameExecStrategy(eval_frame._FrameAction.SKIP, eval_frame._FrameAction.SKIP)
+_SKIP = private("torch._C._dynamo.eval_frame._FrameAction.SKIP")
+_UNTRACED = private("torch._C._dynamo.eval_frame._FrameExecStrategy")(_SKIP, _SKIP)
+_set_strategy = private("torch._C._dynamo.eval_frame.set_code_exec_strategy")
 
 
 def skip_tracing(code: CodeType) -> None:
     """Make Dynamo trace a function neither itself nor through its callees."""
-    eval_frame.set_code_exec_strategy(code, _UNTRACED)
+    _set_strategy(code, _UNTRACED)

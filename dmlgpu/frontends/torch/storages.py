@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from dmlgpu.frontends.torch import adapters, storage
+from dmlgpu.frontends.torch.internals import SHARING, read_file, write_file
 from dmlgpu.frontends.torch.views import bytes_of
 
 _Storage = torch.UntypedStorage
@@ -76,7 +77,7 @@ def _put(source: Any, index: Any, value: Any) -> None:
 
 
 def _read_file(source: Any, *args: Any) -> Any:
-    return source.copy_(_Storage(source.nbytes())._set_from_file(*args))
+    return source.copy_(read_file(_Storage(source.nbytes()), *args))
 
 
 def _shared(source: Any, *_: Any) -> Any:
@@ -95,10 +96,9 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "tolist": lambda source: _all_bytes(source).tolist(),
     "is_pinned": lambda source, device=None: False,
     "is_shared": lambda source: False,
-    "_write_file": lambda source, *args: source.cpu()._write_file(*args),
-    "_set_from_file": _read_file,
-    "_share_fd_cpu_": _shared,
-    "_share_filename_cpu_": _shared,
+    write_file.__name__: lambda source, *args: write_file(source.cpu(), *args),
+    read_file.__name__: _read_file,
+    **dict.fromkeys(SHARING, _shared),
     "share_memory_": _shared,
 }
 

@@ -10,7 +10,7 @@ import torch
 from dmlgpu.catalog.tensor_desc import span
 from dmlgpu.frontends.torch import storage
 from dmlgpu.frontends.torch.internals import CPU_KEYS
-from dmlgpu.frontends.torch.operators.registry import overload
+from dmlgpu.frontends.torch.operators.registry import installed, overload
 
 
 def _by_cpu(name: str) -> Callable[..., Any]:
@@ -65,13 +65,8 @@ def _set_nothing(x: torch.Tensor) -> torch.Tensor:
 KERNELS: dict[str, Callable[..., Any]] = {
     **{
         name: _by_cpu(name)
-        for name in (
-            "view",
-            "as_strided",
-            "_reshape_alias",
-            "unfold",
-            "alias",
-            "set_.source_Storage_storage_offset",
+        for name in installed(
+            ("view", "as_strided", "_reshape_alias", "unfold", "alias", "set_.source_Storage_storage_offset")
         )
     },
     "set_.source_Storage": _set_storage,

@@ -32,7 +32,7 @@ def check_float32(a: Tensor, name: str) -> None:
 def check_info(info: Tensor, name: str, is_matrix: bool) -> None:
     """Raise PyTorch's error if a factorization failed; reads the indices of failed columns."""
     refuse_repetition()
-    torch._linalg_check_errors(torch_of(info, adapters.index_of(info.device)), name, is_matrix=is_matrix)
+    torch.ops.aten._linalg_check_errors(torch_of(info, adapters.index_of(info.device)), name, is_matrix=is_matrix)
 
 
 @aten("linalg_cholesky_ex")

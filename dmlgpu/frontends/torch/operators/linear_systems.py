@@ -111,7 +111,7 @@ def solve_triangular(a: Tensor, b: Tensor, *, upper: bool, left: bool = True, un
 def cholesky(a: Matrix, upper: bool = False) -> Matrix:
     """Return the factor of symmetric matrices."""
     factor, info = _ATEN.linalg_cholesky_ex(a, upper=upper)
-    torch._linalg_check_errors(info, "cholesky", is_matrix=a.dim() == 2)
+    _ATEN._linalg_check_errors(info, "cholesky", is_matrix=a.dim() == 2)
     result: Matrix = factor
     return result
 

@@ -31,13 +31,13 @@ from __future__ import annotations
 
 import enum
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
 
-from dmlgpu.frontends.torch.internals import operator_names
+from dmlgpu.frontends.torch.internals import decomposition_table, operator_names
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -128,7 +128,7 @@ DIFFERENTIABLE: dict[str, Callable[..., Any]] = {}
 """Composed operators whose calls autograd follows."""
 
 MISSING: list[str] = []
-"""Registered operators that the installed PyTorch lacks: versions add and remove some."""
+"""Names passed to `installed` that the installed PyTorch lacks: versions add and remove operators."""
 
 
 def aten(
@@ -172,10 +172,15 @@ def _decomposed(name: str, /, *args: Any, **kwargs: Any) -> Any:
 
 @functools.cache  # bounded by the table
 def decomposition(name: str) -> Callable[..., Any]:
-    """Return PyTorch's own decomposition of an overload."""
-    from torch._decomp import decomposition_table  # noqa: PLC0415 - takes 0.5 s to import
+    """Return PyTorch's own decomposition of an overload.
 
-    return decomposition_table[overload(name)]
+    Raises:
+        Unsupported: If the installed PyTorch lacks it.
+    """
+    function = decomposition_table().get(overload(name))
+    if function is None:
+        raise Unsupported(f"aten::{name} is not supported: PyTorch {torch.__version__} does not decompose it")
+    return function
 
 
 def composes(*names: str, differentiable: bool = False) -> Callable[[Function], Function]:
@@ -197,17 +202,36 @@ def composes(*names: str, differentiable: bool = False) -> Callable[[Function], 
     return enter
 
 
+@functools.cache  # a single value
+def _all_names() -> frozenset[str]:
+    return frozenset(operator_names())
+
+
+def installed(names: Iterable[str]) -> list[str]:
+    """Return the overloads of ATen that the installed PyTorch has, and enter the names of the others in `MISSING`.
+
+    Everything that looks up overloads at its import, or registers kernels, goes by this rule.
+    """
+    listed = list(names)
+    missing = [name for name in listed if f"aten::{name}" not in _all_names()]
+    MISSING.extend(name for name in missing if name not in MISSING)
+    return [name for name in listed if name not in missing]
+
+
 def drop_missing() -> None:
-    """Move the names of operators that the installed PyTorch lacks from the tables to `MISSING`."""
-    available = set(operator_names())
-    MISSING.extend(sorted(name for name in ENTRIES | DECOMPOSED if f"aten::{name}" not in available))
-    for name in MISSING:
-        for table in (ENTRIES, DECOMPOSED, DIFFERENTIABLE):
-            table.pop(name, None)
+    """Drop the operators that the installed PyTorch lacks from the tables."""
+    for table in (ENTRIES, DECOMPOSED, DIFFERENTIABLE):
+        for name in table.keys() - installed(table):
+            del table[name]
+
+
+def overloads(*names: str) -> frozenset[Any]:
+    """Return the ``OpOverload`` of those names that the installed PyTorch has."""
+    return frozenset(overload(name) for name in installed(names))
 
 
 def overload(name: str) -> Any:
-    """Return the ``OpOverload`` of a name of the table."""
+    """Return the ``OpOverload`` of a name that the installed PyTorch has."""
     packet, _, suffix = name.partition(".")
     return getattr(getattr(torch.ops.aten, packet), suffix or "default")
 

@@ -57,16 +57,6 @@ def test_the_module() -> None:
     assert torch.ones(1, device="dml").is_dml and not torch.ones(1).is_dml
 
 
-def test_only_operators_that_this_version_removed_are_missing() -> None:
-    """A misspelled name would be dropped from the table without a word."""
-    from dmlgpu.frontends.torch.operators import registry
-
-    removed = {"cholesky": (2, 14)}
-    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
-    missing = sorted(name for name, since in removed.items() if version >= since)
-    assert missing == registry.MISSING
-
-
 def test_seeds() -> None:
     draws = []
     for _ in range(2):
