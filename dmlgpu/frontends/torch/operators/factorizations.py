@@ -9,6 +9,7 @@ from dmlgpu.frontends.torch import adapters
 from dmlgpu.frontends.torch.operators.matrix import check_square
 from dmlgpu.frontends.torch.operators.registry import Unsupported, aten
 from dmlgpu.frontends.torch.storage import torch_of
+from dmlgpu.ops import directml
 from dmlgpu.ops.diagonals import diagonal_of
 from dmlgpu.ops.linalg import factorizations
 from dmlgpu.ops.linalg.decompositions import eigh_of, svd_of, values_of
@@ -16,7 +17,7 @@ from dmlgpu.ops.linalg.factorizations import cholesky_factor, first_failure, ide
 from dmlgpu.ops.linalg.operands import stacked
 from dmlgpu.tensors.calls import filled
 from dmlgpu.tensors.recorded_call import refuse_repetition
-from dmlgpu.tensors.tensor import Tensor
+from dmlgpu.tensors.tensor import Tensor, matmul
 
 
 def check_float32(a: Tensor, name: str) -> None:
@@ -118,3 +119,17 @@ def eigh(a: Tensor, UPLO: str = "L", compute_v: bool = True) -> tuple[Tensor, Te
     check_float32(a, "_linalg_eigh")
     values, vectors = eigh_of(a.mT if UPLO.upper() == "U" else a)
     return values, vectors if compute_v else filled(a, (0,))
+
+
+@aten("linalg_matrix_sqrth")
+def matrix_sqrth(a: Tensor) -> Tensor:
+    """Return the square roots of symmetric positive-definite matrices, of which the lower triangles are read."""
+    values, vectors = eigh(a)
+    return matmul(vectors * directml.element_wise_sqrt(values).expand_dims(-2), vectors.mT)
+
+
+@aten("linalg_polar")
+def polar(a: Tensor) -> tuple[Tensor, Tensor]:
+    """Return matrices of orthonormal columns, and symmetric positive-semidefinite ones, whose product is the input."""
+    u, values, v = svd(a)
+    return matmul(u, v), matmul(v.mT * values.expand_dims(-2), v)

@@ -11,7 +11,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch, which the device is for, is not installed")
 pytest.importorskip("dmlgpu.torch", reason="the installed PyTorch is older than 2.13")
 
-from tests.unit.frontends.torch.torch_comparison import check_on_device, leaf  # noqa: E402 - after the check
+from dmlgpu.frontends.torch import versions  # noqa: E402 - after the check
+from tests.unit.frontends.torch.torch_comparison import check_on_device, leaf  # noqa: E402
 
 linalg = torch.linalg
 
@@ -174,3 +175,11 @@ def test_check_of_traces() -> None:
         torch.jit.trace(noise, torch.ones(4, 300, device="dml"))
     with pytest.raises(AssertionError, match="Mismatched elements: 1 / 2"):
         torch.testing.assert_close(torch.ones(2, device="dml"), torch.tensor([1.0, 2.0], device="dml"))
+
+
+@pytest.mark.skipif(versions.INSTALLED < (2, 14), reason="PyTorch 2.14 added them")
+def test_square_roots_and_polar_decompositions() -> None:
+    check_on_device(symmetric(linalg.matrix_sqrth), [positive(2, 4)])
+    check_on_device(linalg.polar, [leaf(2, 4, 3)])
+    with pytest.raises(RuntimeError, match=r"linalg\.polar"):
+        linalg.polar(leaf(2, 3).to("dml"))
