@@ -12,8 +12,9 @@ import pytest
 
 from tests.packaging.conftest import ROOT, run
 
-MODULES = "test_torch_compile", "test_torch_dynamic"
-"""Tests of the code that depends most on PyTorch's internals."""
+TESTS = "tests/unit/frontends/torch"
+SLOW = [f"{TESTS}/test_torch_{name}.py" for name in ("compile", "dynamic", "versions")]
+"""Tests of the code that depends most on PyTorch's internals, of which the slow ones run too."""
 
 
 @pytest.fixture(scope="module")
@@ -29,12 +30,13 @@ def python(wheel: Path) -> Iterator[Path]:
         yield interpreter
 
 
-def test_programs_compile(python: Path, record_property: Any) -> None:
+def test_the_device_works(python: Path, record_property: Any) -> None:
     environment = os.environ | {"DMLGPU_ADAPTER": "numpy"}
     for name in ("PYTHONPATH", "PYTEST_ADDOPTS", "PYTEST_CURRENT_TEST"):
         environment.pop(name, None)
     version = run(python, "-c", "import torch; print(torch.__version__)", cwd=ROOT, env=environment).strip()
     record_property("torch", version)
-    modules = [f"tests/unit/frontends/torch/{module}.py" for module in MODULES]
-    report = run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *modules, cwd=ROOT, env=environment)
-    assert " passed" in report and " failed" not in report, report
+    for selection in (["-m", "not slow", TESTS], ["-m", "slow", *SLOW]):
+        pytest_ = python, "-m", "pytest", "-q", "-n", "auto", "-p", "no:cacheprovider"
+        report = run(*pytest_, *selection, cwd=ROOT, env=environment)
+        assert " passed" in report and " failed" not in report, report
