@@ -15,8 +15,8 @@ from dmlgpu.frontends.torch import adapters
 from dmlgpu.frontends.torch.internals import accelerator
 from dmlgpu.runtime.commands import Fence
 
-_Stream: Any = torch._C.Stream
-_Event: Any = torch._C.Event
+_Stream: Any = torch.Stream
+_Event: Any = torch.Event
 
 
 class Stream(_Stream):
