@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dmlgpu.compiler.schedule.gemm_choice import Shape, choose, serves
+from dmlgpu.compiler.schedule.gemm_choice import SPARED, Shape, _register_costs, choose, serves
 from dmlgpu.compiler.schedule.tiles import tile_columns
 from dmlgpu.compiler.target import Profile, Target
 
@@ -46,6 +46,19 @@ def test_a_requested_schedule_ignores_cost() -> None:
     choice = choose(known, TARGET, "register")
     assert serves(choice, TARGET, "", *vars(other).values())
     assert not serves(choice, TARGET, "register", *vars(other).values())
+
+
+@pytest.mark.parametrize("rows", [24, 40, 120])
+def test_a_shared_tile_loses_the_time_of_few_multiplications(rows: int) -> None:
+    most, target = 0.0, TARGET.varying
+    for columns in range(64, 4096, 64):
+        shape = Shape(1, rows, columns, 256)
+        costs = _register_costs(shape, target)
+        best = min(costs.values())
+        lost = costs[choose(shape, target).tile] / best - 1
+        assert lost <= max(0.1, SPARED / shape.work)
+        most = max(most, lost)
+    assert most > 0.1, "some shapes have so little work that they take a tile that is more than a tenth slower"
 
 
 def test_tiles_of_depthwise_convolutions_have_two_units_if_sizes_vary() -> None:
