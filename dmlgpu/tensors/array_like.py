@@ -17,7 +17,7 @@ _MODES = ("warn", "convert", "refuse")
 
 
 class Float64Warning(UserWarning):
-    """float64 elements were computed in float32."""
+    """float64 elements were computed in float32, or for PyTorch's device on the CPU."""
 
 
 class _Policy:

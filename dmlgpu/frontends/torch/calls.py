@@ -90,6 +90,8 @@ class CallArguments:
             first = self.tensors[0] if self.tensors else None
             parts += (x.dtype, None if first is None else torch.result_type(first, x), type(number), repr(number))
             return True
+        if x.is_conj() or x.is_neg():
+            return False
         if self.index is None:
             self.index = device.index
         elif self.index != device.index:

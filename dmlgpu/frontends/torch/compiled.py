@@ -36,12 +36,23 @@ from dmlgpu.frontends.torch.compiler_internals import (
     skip_packages,
     unset_fake_temporarily,
 )
+from dmlgpu.frontends.torch.complex_numbers import Complex, ComplexPairs
 from dmlgpu.frontends.torch.dispatch import CALLERS, DROPPED
-from dmlgpu.frontends.torch.dtypes import DATA_TYPES, cast, data_type_of, dtype_of
+from dmlgpu.frontends.torch.dtypes import DATA_TYPES, PARTS, cast, data_type_of, dtype_of
+from dmlgpu.frontends.torch.float64 import DTYPES as HOST_DTYPES
+from dmlgpu.frontends.torch.float64 import MOVES as MOVING
 from dmlgpu.frontends.torch.generators import Generator
 from dmlgpu.frontends.torch.internals import LOOP_KEY, has_kernel, loop_of, operator_names, pytree, schema_of
-from dmlgpu.frontends.torch.operators.registry import DECOMPOSED, ENTRIES, installed, overload, overloads
-from dmlgpu.frontends.torch.storage import Memory, memory_of, tensor_of, torch_of, unowned, write
+from dmlgpu.frontends.torch.operators.registry import (
+    COMPLEX,
+    DECOMPOSED,
+    ENTRIES,
+    Entry,
+    installed,
+    overload,
+    overloads,
+)
+from dmlgpu.frontends.torch.storage import Memory, memory_of, operand_of, torch_of, unowned, write
 from dmlgpu.frontends.torch.symbolic_views import VIEWS, has_symbols, reinterpreted
 from dmlgpu.runtime.device import device as default_of_block
 from dmlgpu.tensors.tensor import Tensor
@@ -205,7 +216,8 @@ def _mutating(function: Callable[..., Any], mutations: Sequence[int]) -> Callabl
 
 
 def _check_on_device(nodes: Sequence[fx.Node]) -> None:
-    """Reject operators on the CPU outside of compiled graphs, since the device would not compute them.
+    """Reject operators on the CPU outside of compiled graphs, since the device would not compute them. Those of float64
+    run on the CPU for tensors of the device, too.
 
     Raises:
         NotImplementedError: If a result or an operand is on the CPU; names the operator.
@@ -213,6 +225,8 @@ def _check_on_device(nodes: Sequence[fx.Node]) -> None:
     for node in nodes:
         values = pytree.tree_leaves([operand.meta.get("val") for operand in (node, *node.all_input_nodes)])
         tensors = [x for x in values if isinstance(x, torch.Tensor) and x.device.type == "cpu" and x.dim()]
+        if any(x.dtype in HOST_DTYPES for x in tensors):
+            continue
         if not all(statically_known_true(x.numel() == 0) for x in tensors):  # tokens of effects have no elements
             raise NotImplementedError(
                 f"aten::{_name(node.target)} is not supported in graphs on the CPU: "
@@ -321,6 +335,9 @@ class CompiledAtenGraph:
         if not isinstance(result, Tensor):
             return result
         order, is_on_host = self._layouts[node]
+        if _is_complex(node):
+            x = torch_of(ComplexPairs.of(result), index)
+            return x.cpu() if is_on_host else x
         if order is None:
             x = torch_of(result, index)
         else:
@@ -340,10 +357,14 @@ class CompiledAtenGraph:
     def _compute(self, index: int, *operands: Any) -> tuple[Any, ...]:
         """Compute the results that are not views of inputs, on tensors of a device or of a trace."""
         values = dict(zip((*self._inputs, *self._attributes, *self._scalars), operands, strict=True))
+        for node, value in values.items():
+            if _is_complex(node):
+                values[node] = Complex.of_pairs(value)
         for node in self.nodes:
             if node.op == "call_function" and not (node in self._host and _is_host_scalar(node)):
                 values[node] = _call(node, values, index)
-        return tuple([values[node] for node in self.outputs])
+        results = [values[node] for node in self.outputs]
+        return tuple([result.pairs() if isinstance(result, Complex) else result for result in results])
 
 
 class _IndexCheck:
@@ -481,7 +502,22 @@ def is_supported(node: fx.Node) -> bool:
         return False
     values = [operand.meta.get("val") for operand in (node, *node.all_input_nodes)]
     dtypes = {x.dtype for x in pytree.tree_leaves(values) if isinstance(x, torch.Tensor)}
-    return dtypes <= DATA_TYPES.keys()
+    return dtypes <= DATA_TYPES.keys() | PARTS.keys() and _takes_dtypes(target, entry, dtypes)
+
+
+def _takes_dtypes(target: Any, entry: Entry | None, dtypes: set[torch.dtype]) -> bool:
+    """Return whether an operator is computed if float64 or complex numbers are among the dtypes."""
+    if dtypes & HOST_DTYPES and (target in _FILLS if entry is None else entry.name not in MOVING):
+        return False
+    if not dtypes & PARTS.keys():
+        return True
+    if entry is None:
+        return _name(target) != "view.dtype"
+    return entry.name in COMPLEX or entry.name in _MAKES_COMPLEX
+
+
+_MAKES_COMPLEX = frozenset({"_fft_r2c", "complex", "polar"})
+"""Operators of the table that make complex numbers of real ones."""
 
 
 def _reads_mask(node: fx.Node) -> bool:
@@ -556,7 +592,10 @@ def _call(node: fx.Node, values: Mapping[fx.Node, Any], index: int) -> Any:
         sizes_of, value_of = _FILLS[target]
         data_type, is_boolean = data_type_of(node.meta["val"].dtype)
         dtype = "bool" if is_boolean else data_type
-        return ops.full(sizes_of(*args), value_of(*args), dtype=dtype, device=adapters.device_of(index))
+        sizes, value, device = sizes_of(*args), value_of(*args), adapters.device_of(index)
+        if node.meta["val"].dtype in PARTS:
+            return Complex(*(ops.full(sizes, part, dtype=dtype, device=device) for part in (value.real, value.imag)))
+        return ops.full(sizes, value, dtype=dtype, device=device)
     if name not in ENTRIES:
         return _view(node, args, keywords)
     caller = CALLERS[name]
@@ -568,11 +607,21 @@ def _call(node: fx.Node, values: Mapping[fx.Node, Any], index: int) -> Any:
 
 
 def _view(node: fx.Node, args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
-    """Compute a view; PyTorch's meta kernel gives its strides and offset if sizes are plain numbers."""
+    """Compute a view or a copy, which is one in a graph; both parts of complex numbers."""
     target: Any = node.target
     x, *rest = args
     if target in _COPIES:
         return cast(x, node.meta["val"].dtype)
+    if target in _COMPLEX_VIEWS:
+        return _COMPLEX_VIEWS[target](x)
+    if isinstance(x, Complex):
+        real, imag = (_strided_view(target, part, rest, keywords) for part in (x.real, x.imag))
+        return list(map(Complex, real, imag)) if isinstance(real, list) else Complex(real, imag)
+    return _strided_view(target, x, rest, keywords)
+
+
+def _strided_view(target: Any, x: Tensor, rest: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
+    """Compute a view; PyTorch's meta kernel gives its strides and offset if sizes are plain numbers."""
     if _name(target) == "view.dtype":
         return reinterpreted(x, *rest, **keywords)
     if has_symbols(x, rest) and _name(target) in VIEWS:
@@ -585,6 +634,15 @@ def _view(node: fx.Node, args: Sequence[Any], keywords: Mapping[str, Any]) -> An
     if isinstance(views, tuple | list):
         return [x._view(tuple(view.shape), view.stride(), view.storage_offset()) for view in views]
     return x._view(tuple(views.shape), views.stride(), views.storage_offset())
+
+
+_COMPLEX_VIEWS: Mapping[Any, Callable[..., Any]] = {
+    torch.ops.aten.view_as_real.default: Complex.pairs,
+    torch.ops.aten.view_as_complex.default: Complex.of_pairs,
+    torch.ops.aten._conj.default: lambda x: Complex(x.real, -x.imag),
+    torch.ops.aten._neg_view.default: lambda x: -x,
+}
+"""Functions of views that no strides describe."""
 
 
 def _meta(x: Tensor) -> torch.Tensor:
@@ -659,6 +717,11 @@ def _mapped(structure: Any, values: Mapping[fx.Node, Any]) -> Any:
     return fx.map_arg(structure, values.__getitem__)
 
 
+def _is_complex(node: fx.Node) -> bool:
+    """Return whether a node is a tensor of complex numbers."""
+    return getattr(node.meta.get("val"), "dtype", None) in PARTS
+
+
 def _operand(value: Any, index: int) -> Any:
     """Convert an input for the traced function."""
     if type(value) is int:
@@ -667,7 +730,8 @@ def _operand(value: Any, index: int) -> Any:
         return value
     if value.dtype == torch.float64 and value.device.type == "cpu" and not value.dim():
         value = value.float()
-    return tensor_of(value if value.device.type == _DEVICE else value.to(adapters.torch_device(index)))
+    operand = operand_of(value if value.device.type == _DEVICE else value.to(adapters.torch_device(index)))
+    return operand.pairs() if isinstance(operand, Complex) else operand
 
 
 def _layout(node: fx.Node) -> tuple[list[int] | None, bool]:

@@ -9,11 +9,13 @@ import torch
 
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.frontends.torch import adapters, storage
+from dmlgpu.frontends.torch.complex_numbers import Complex, in_memory
 from dmlgpu.frontends.torch.dispatch import check_writable, translated
-from dmlgpu.frontends.torch.dtypes import cast
+from dmlgpu.frontends.torch.dtypes import PARTS, cast
 from dmlgpu.frontends.torch.indices import elements_of, remember
-from dmlgpu.frontends.torch.storage import tensor_of
+from dmlgpu.frontends.torch.storage import operand_of, tensor_of
 from dmlgpu.tensors.layout import broadcast_strides
+from dmlgpu.tensors.tensor import Tensor
 
 
 def _index(device: torch.device | None) -> int:
@@ -69,21 +71,27 @@ def copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = F
         if source.device.type == "dml" and source.device.index == target.device.index:
             if source is target:
                 return target
-            value, elements = cast(tensor_of(source), target.dtype), elements_of(source)
+            value, elements = cast(operand_of(source), target.dtype), elements_of(source)
         else:
             host = (storage.on_host(source) if source.device.type == "dml" else source.detach()).to(target.dtype)
             value, elements = storage.on_device(host, target.device.index), elements_of(host)
         if value.sizes != target.shape:
-            strides = broadcast_strides(value.sizes, value.strides, tuple(target.shape))
-            if strides is None:
-                raise InvalidArgument(f"copy_: {list(value.sizes)} does not broadcast to {list(target.shape)}")
-            value = value._view(tuple(target.shape), strides)
+            shape = tuple(target.shape)
+            value = value.each(lambda x: _spread(x, shape)) if isinstance(value, Complex) else _spread(value, shape)
         check_writable(target)
-        storage.write(target, value)
+        storage.write(target, in_memory(value))
         remember(target, elements)
     except Exception as error:
         raise translated(error, "copy_", (target, source), {}) from None
     return target
+
+
+def _spread(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Return a tensor as a view of a shape that it broadcasts to."""
+    strides = broadcast_strides(x.sizes, x.strides, shape)
+    if strides is None:
+        raise InvalidArgument(f"copy_: {list(x.sizes)} does not broadcast to {list(shape)}")
+    return x._view(shape, strides)
 
 
 def to_copy(
@@ -103,14 +111,14 @@ def to_copy(
     is_plain = memory_format in {None, torch.preserve_format, torch.contiguous_format} and x.is_contiguous()
     try:
         if is_plain and is_here:
-            result = storage.torch_of(cast(tensor_of(x), kind), index)
+            result = storage.torch_of(in_memory(cast(operand_of(x), kind)), index)
             remember(result, elements_of(x))
             return result
         if is_plain and device is not None and device.type == "cpu":
             return storage.on_host(x).to(kind)
         if is_plain and device is not None and device.type == adapters.NAME and x.device.type == "cpu":
             host = x.detach().to(kind)
-            result = storage.torch_of(storage.on_device(host, _index(device)), _index(device))
+            result = storage.torch_of(in_memory(storage.on_device(host, _index(device))), _index(device))
             remember(result, elements_of(host))
             return result
     except Exception as error:
@@ -136,7 +144,7 @@ def copy_from_and_resize(source: torch.Tensor, target: torch.Tensor) -> torch.Te
 def local_scalar(x: torch.Tensor) -> Any:
     """Return the only element as a Python number."""
     try:
-        return tensor_of(x).item()
+        return storage.on_host(x).item() if x.dtype in PARTS or x.is_neg() else tensor_of(x).item()
     except Exception as error:
         raise translated(error, "_local_scalar_dense", (x,), {}) from None
 

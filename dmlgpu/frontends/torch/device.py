@@ -90,7 +90,8 @@ def get_device_properties(device: DeviceLike = None) -> DeviceProperties:
 def get_device_capability(device: DeviceLike = None) -> dict[str, Any]:
     """Return the dtypes of an adapter's tensors, for ``torch.accelerator``."""
     adapters.index_from(device)
-    names = ("float32", "float16", "bfloat16", "float64", "bool", "uint8", "int8", "int16", "int32", "int64")
+    floats = "float32", "float16", "bfloat16", "float64", "complex64", "complex128"
+    names = (*floats, "bool", "uint8", "int8", "int16", "int32", "int64")
     return {"supported_dtypes": {getattr(torch, name) for name in names}}
 
 

@@ -15,9 +15,12 @@ from dmlgpu.catalog.enums import BFLOAT16, DataType
 from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidState, OutOfMemory
 from dmlgpu.frontends.torch import adapters, indices, operators
 from dmlgpu.frontends.torch.calls import CallArguments, function_ids, repeated
+from dmlgpu.frontends.torch.complex_numbers import Complex, ComplexPairs, in_memory
 from dmlgpu.frontends.torch.dtypes import cast, dtype_of, number_as
+from dmlgpu.frontends.torch.float64 import check_float64, is_float64, runs_on_host
 from dmlgpu.frontends.torch.internals import schema_of, schemas_of, skip_tracing
 from dmlgpu.frontends.torch.operators.registry import (
+    COMPLEX,
     DECOMPOSED,
     DIFFERENTIABLE,
     ENTRIES,
@@ -38,10 +41,12 @@ from dmlgpu.frontends.torch.storage import (
     meta_of,
     on_host,
     permuted_back,
-    tensor_of,
     torch_of,
     unowned,
     write,
+)
+from dmlgpu.frontends.torch.storage import (
+    operand_of as elements_of,
 )
 from dmlgpu.tensors.array_like import refuses_float64
 from dmlgpu.tensors.calls import widened
@@ -94,7 +99,7 @@ def operand_of(value: Any, label: str) -> Any:
     """
     if isinstance(value, torch.Tensor):
         if value.device.type == "dml":
-            return tensor_of(value)
+            return elements_of(value)
         if not value.dim() and value.device.type == "cpu":
             return value.item()
         raise RuntimeError(
@@ -178,6 +183,7 @@ class Caller:
 
     def _compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, int]:
         label = self.label
+        check_float64(self, args, kwargs)
         index = index_of(args)
         if index is None:
             index = index_of(kwargs.values())
@@ -194,7 +200,7 @@ class Caller:
             index = adapters.current_index() if device is None or device.index is None else device.index
             if self.takes_device:
                 keywords["device"] = adapters.device_of(index)
-        return self._in_format(values, keywords, args, kwargs), index
+        return in_memory(self._in_format(values, keywords, args, kwargs)), index
 
     def _in_format(
         self, values: list[Any], keywords: dict[str, Any], args: Sequence[Any], kwargs: dict[str, Any]
@@ -204,7 +210,7 @@ class Caller:
         expected: Any = None
         if not all(x.is_contiguous() for x in tensors):
             expected = result_of_meta(self.label, args, kwargs)
-        if self._is_elementwise and isinstance(expected, torch.Tensor):
+        if self._is_elementwise and isinstance(expected, torch.Tensor) and not _has_complex(values, keywords):
             order = axes_in_memory(expected.shape, expected.stride())
             if order != sorted(order) and is_dense(expected.shape, expected.stride()):
                 # on transposed operands: elements are read and written in the order of memory
@@ -220,8 +226,15 @@ class Caller:
         """Return the result of the entry's function for operands that PyTorch calls ``args`` and ``kwargs``."""
         rule = self._rule
         if rule is Promotion.NONE:
+            if _has_complex(values, keywords):
+                return self._complex_result(values, keywords)
             return self.result(values, keywords)
         target = computing = computation_dtype(rule, self.common_dtype(args, kwargs))
+        if computing.is_complex:
+            return self._complex_result(
+                [self._complex_operand(x, index in self._places, computing) for index, x in enumerate(values)],
+                {name: self._complex_operand(x, name in self._operands, computing) for name, x in keywords.items()},
+            )
         if target in _REDUCED and self._takes_float32 and _has_float32((*values, *keywords.values())):
             computing = torch.float32  # scalar tensors, which promote like numbers
         for index in self._places:
@@ -237,6 +250,29 @@ class Caller:
         if isinstance(result, tuple):
             return tuple([cast(x, target) for x in result])
         return cast(result, target)
+
+    def _complex_operand(self, value: Any, is_promoted: bool, dtype: torch.dtype) -> Any:
+        """Return an operand converted to a complex dtype, other arguments as they are."""
+        if not is_promoted or value is None:
+            return value
+        if isinstance(value, list):
+            return [self._complex_operand(item, True, dtype) for item in value]
+        if isinstance(value, Tensor | Complex):
+            return cast(value, dtype)
+        if isinstance(value, complex):
+            return Complex(value.real, value.imag)
+        return Complex(number_as(value, torch.float32), 0.0)
+
+    def _complex_result(self, values: Sequence[Any], keywords: dict[str, Any]) -> Any:
+        """Call the entry's function for complex numbers."""
+        function = COMPLEX.get(self.label)
+        if function is None:
+            raise Unsupported("it does not compute complex numbers")
+        token = refuses_float64.set(True)
+        try:
+            return function(*values, **keywords)
+        finally:
+            refuses_float64.reset(token)
 
     def result(self, values: Sequence[Any], keywords: dict[str, Any]) -> Any:
         """Call the entry's function; float64 is moved and cast, but never computed in float32 instead."""
@@ -289,8 +325,23 @@ def _transposed(value: Any, order: Sequence[int]) -> Any:
     return x.transpose(order)
 
 
+def _has_complex(values: Sequence[Any], keywords: dict[str, Any]) -> bool:
+    """Return whether there are complex numbers, or complex dtypes, among arguments."""
+    operands = (*values, *keywords.values())
+    return any(
+        isinstance(item, Complex | complex) or (isinstance(item, torch.dtype) and item.is_complex)
+        for value in operands
+        for item in (value if isinstance(value, list) else (value,))
+    )
+
+
 def _with_strides_of(result: Any, expected: Any) -> Any:
     """Return a result with the axes in memory in the order of another tensor."""
+    if isinstance(result, Complex):
+        order = axes_in_memory(expected.shape, expected.stride())
+        if order == sorted(order) or not is_dense(expected.shape, expected.stride()) or not result.size:
+            return result
+        return Complex.of_pairs(in_order(result.pairs(), [*order, len(order)]))
     if not isinstance(result, Tensor) or not isinstance(expected, torch.Tensor) or result.sizes != expected.shape:
         return result
     order = axes_in_memory(expected.shape, expected.stride())
@@ -387,10 +438,17 @@ def recovered(error: Exception, name: str, args: Sequence[Any], kwargs: dict[str
     Raises:
         Exception: The result of ``translated``.
     """
+    if isinstance(error, DmlError | Unsupported) and _runs_on_host(error, name, args, kwargs):
+        return _on_cpu(overload_of(name), name, args, kwargs, is_announced=False)
     failure = translated(error, name, args, kwargs)
     if isinstance(failure, NotImplementedError) and os.environ.get(FALLBACK_VARIABLE) == "1":
         return _on_cpu(overload_of(name), name, args, kwargs)
     raise failure from None
+
+
+def _runs_on_host(error: Exception | None, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """Return whether a call computes in float64 and is small enough for the CPU."""
+    return is_float64(error, args, kwargs) and runs_on_host(name, args, kwargs, result_of_meta)
 
 
 def described(x: torch.Tensor) -> str:
@@ -515,10 +573,16 @@ def assign(x: torch.Tensor, result: Tensor) -> None:
     dtype = dtype_of(result)
     if dtype is not x.dtype:
         check_castable(dtype, x.dtype)
-        result = cast(result, x.dtype)
-    if result.sizes != x.shape:
-        raise RuntimeError(f"output with shape {list(x.shape)} doesn't match the broadcast shape {list(result.sizes)}")
+        result = in_memory(cast(result, x.dtype))
+    sizes = _sizes_of(result)
+    if sizes != x.shape:
+        raise RuntimeError(f"output with shape {list(x.shape)} doesn't match the broadcast shape {list(sizes)}")
     write(x, result)
+
+
+def _sizes_of(result: Tensor) -> tuple[int, ...]:
+    """Return the shape of a result as PyTorch sees it."""
+    return result.sizes[:-1] if isinstance(result, ComplexPairs) else result.sizes
 
 
 _SCALAR_TYPES = {
@@ -532,6 +596,8 @@ _SCALAR_TYPES = {
     torch.bfloat16: "BFloat16",
     torch.float32: "Float",
     torch.float64: "Double",
+    torch.complex64: "ComplexFloat",
+    torch.complex128: "ComplexDouble",
 }
 """PyTorch's names of dtypes in messages."""
 
@@ -567,7 +633,7 @@ def with_out(caller: Caller, name: str, outputs: Sequence[str]) -> Kernel:
             results = results if isinstance(results, tuple | list) else (results,)
             for target, result in zip(targets, results, strict=True):
                 check_castable(dtype_of(result), target.dtype)
-                fit(target, result.sizes)
+                fit(target, _sizes_of(result))
                 assign(target, result)
         except Exception as error:
             return recovered(error, name, args, kwargs)
@@ -628,9 +694,22 @@ def register_table() -> None:
             elif other.name.endswith("_") and other.arguments[0].alias_info is not None:
                 register(name, indices.checked(entry.name, in_place(caller, name)))
     for name, function in DECOMPOSED.items():
-        register(name, function)
+        register(name, _composed(name, function))
     for name, function in DIFFERENTIABLE.items():
         register(name, function, "AutogradPrivateUse1")
+
+
+def _composed(name: str, function: Kernel) -> Kernel:
+    """Return the kernel of an operator that calls others: the function, or the CPU's kernel for float64."""
+
+    @functools.wraps(function)
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        tensors = [x for x in args if isinstance(x, torch.Tensor)]  # those in lists are left to the function's calls
+        if is_float64(None, tensors, kwargs) and _runs_on_host(None, name, args, kwargs):
+            return _on_cpu(overload_of(name), name, args, kwargs, is_announced=False)
+        return function(*args, **kwargs)
+
+    return kernel
 
 
 # ---- missing operators ----------------------------------------------------------------------------------------------
@@ -643,6 +722,8 @@ def fallback(overload: Any, *args: Any, **kwargs: Any) -> Any:
     name = _full_name(schema_of(overload))
     if os.environ.get(FALLBACK_VARIABLE) == "1":
         return _on_cpu(overload, name, args, kwargs)
+    if _runs_on_host(None, name, args, kwargs):
+        return _on_cpu(overload, name, args, kwargs, is_announced=False)
     values = (item for value in (*args, *kwargs.values()) for item in (value if isinstance(value, list) else (value,)))
     inputs = ", ".join(described(value) for value in values if isinstance(value, torch.Tensor))
     raise NotImplementedError(
@@ -656,8 +737,9 @@ def _qualified(name: str) -> str:
     return name if "::" in name else f"aten::{name}"
 
 
-def _on_cpu(overload: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    if name not in _listed:
+def _on_cpu(overload: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any], *, is_announced: bool = True) -> Any:
+    """Return the result of the CPU's kernel on the device; say so once for each operator if it is announced."""
+    if is_announced and name not in _listed:
         _listed.add(name)
         warnings.warn(f"{_qualified(name)} is computed on the CPU: the dml device does not have it", stacklevel=2)
     index = index_of((*args, *kwargs.values()))
@@ -671,16 +753,23 @@ def _on_cpu(overload: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any
 
     def to_cpu(value: Any) -> Any:
         if isinstance(value, torch.Tensor) and value.device.type == "dml":
-            copy = value.cpu()
+            copy = value.cpu().clone() if schema_of(overload).is_mutable else value.cpu()  # NumPy's memory has fixed sizes
             moved.append((value, copy))
             return copy
         if isinstance(value, list | tuple):
             return [to_cpu(item) for item in value]
         return torch.device("cpu") if isinstance(value, torch.device) else value
 
-    result = overload(*map(to_cpu, args), **{key: to_cpu(value) for key, value in kwargs.items()})
-    if schema_of(overload).is_mutable:
-        for original, copy in moved:
+    copies, named = [to_cpu(value) for value in args], {key: to_cpu(value) for key, value in kwargs.items()}
+    result = overload(*copies, **named)
+    written = [
+        copy
+        for position, argument in enumerate(schema_of(overload).arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
+        for copy in tensors_in([copies[position] if position < len(copies) else named.get(argument.name)])
+    ]
+    for original, copy in moved:
+        if any(copy is x for x in written):
             if tuple(original.shape) != tuple(copy.shape):
                 original.resize_(copy.shape)
             original.copy_(copy)
@@ -705,4 +794,6 @@ def register_all() -> None:
     for kernels in (views.KERNELS, copies.KERNELS, foreach.kernels()):
         for name in installed(kernels):
             register(name, kernels[name])
+    for key in ("Conjugate", "Negative"):  # copies heed these bits, and PyTorch would copy to resolve them
+        LIBRARY.impl("_copy_from", torch.library.fallthrough_kernel, key)
     _FALLBACK_LIBRARY.fallback(fallback, "PrivateUse1")

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from dmlgpu.catalog.enums import BFLOAT16, DataType
 from dmlgpu.compiler.sizes import is_symbolic
+from dmlgpu.frontends.torch.complex_numbers import Complex, ComplexPairs
 from dmlgpu.tensors.tensor import Tensor
 
 DATA_TYPES: Mapping[torch.dtype, tuple[DataType, bool]] = {
@@ -31,34 +32,51 @@ DATA_TYPES: Mapping[torch.dtype, tuple[DataType, bool]] = {
 }
 """Data type, and whether elements are booleans, of each dtype that the device holds."""
 
+PARTS: Mapping[torch.dtype, torch.dtype] = {torch.complex64: torch.float32, torch.complex128: torch.float64}
+"""Dtype of the real and imaginary parts of each complex dtype that the device holds, as pairs."""
+
+_COMPLEX_DTYPES = {DATA_TYPES[part][0]: dtype for dtype, part in PARTS.items()}
+
 TORCH_DTYPES: Mapping[tuple[DataType, bool], torch.dtype] = {value: key for key, value in DATA_TYPES.items()}
 
 
 def reject_dtype(dtype: Any) -> NoReturn:
     """Raise a TypeError that names a dtype that the device does not hold."""
     raise TypeError(
-        f"the dml device does not support {dtype}: it holds float32, float16, bfloat16, bool, uint8 and int8 to "
-        "int64, and moves and casts float64; x.to(torch.float32) converts"
+        f"the dml device does not support {dtype}: it holds float32, float16, bfloat16, float64, complex64, "
+        "complex128, bool, uint8 and int8 to int64; x.to(torch.float32) converts"
     )
 
 
 def data_type_of(dtype: torch.dtype) -> tuple[DataType, bool]:
-    """Return the data type of a dtype, and whether it is bool.
+    """Return the data type of a dtype, and whether it is bool; for complex numbers, that of their parts.
 
     Raises:
         TypeError: If the device does not hold the dtype.
     """
-    entry = DATA_TYPES.get(dtype)
+    entry = DATA_TYPES.get(PARTS.get(dtype, dtype))
     return reject_dtype(dtype) if entry is None else entry
 
 
-def dtype_of(x: Tensor) -> torch.dtype:
+def dtype_of(x: Tensor | Complex) -> torch.dtype:
     """Return the torch dtype of a tensor."""
+    if isinstance(x, Complex | ComplexPairs):
+        return _COMPLEX_DTYPES[x.data_type]
     return TORCH_DTYPES[x.data_type, x.is_boolean]
 
 
-def cast(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return a tensor converted to a dtype as PyTorch does it; the tensor itself if it has the dtype."""
+def cast(x: Any, dtype: torch.dtype) -> Any:
+    """Return a tensor converted to a dtype as PyTorch does it; the tensor itself if it has the dtype.
+
+    Complex numbers become real ones without their imaginary parts.
+    """
+    if dtype.is_complex:
+        part = PARTS.get(dtype) or reject_dtype(dtype)
+        return x.each(lambda value: cast(value, part)) if isinstance(x, Complex) else Complex.of_real(cast(x, part))
+    if isinstance(x, Complex):
+        if dtype is torch.bool:
+            return (x.real != 0) | (x.imag != 0)
+        x = x.real
     data_type, is_boolean = data_type_of(dtype)
     if x.data_type is data_type and x.is_boolean is is_boolean:
         return x

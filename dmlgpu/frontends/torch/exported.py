@@ -26,7 +26,8 @@ class LoadedProgram:
     """
 
     def __init__(self, program: ExportedProgram, device: torch.device):
-        self.program = move_to_device_pass(program, device)
+        index = adapters.current_index() if device.index is None else device.index
+        self.program = move_to_device_pass(program, adapters.torch_device(index))  # asserted where the program casts
         self._device = device
         self._function = torch.compile(self.program.module(), backend=backend)
 

@@ -19,7 +19,8 @@ from dmlgpu.catalog import descs
 from dmlgpu.catalog.tensor_desc import TensorDesc, span
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.frontends.torch import adapters
-from dmlgpu.frontends.torch.dtypes import TORCH_DTYPES, array_of_torch, data_type_of, torch_of_array
+from dmlgpu.frontends.torch.complex_numbers import Complex, ComplexPairs
+from dmlgpu.frontends.torch.dtypes import PARTS, TORCH_DTYPES, array_of_torch, data_type_of, dtype_of, torch_of_array
 from dmlgpu.frontends.torch.internals import CPU_KEYS, construct_storage, empty_tensor, from_dlpack
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.recorded_call import refuse_repetition
@@ -91,10 +92,16 @@ def _buffer(index: int, size: int, label: str) -> Any:
 
 
 def tensor_of(x: torch.Tensor) -> Tensor:
-    """Return a torch tensor of the device as a strided view of its memory, without a copy."""
+    """Return a torch tensor of the device as a strided view of its memory, without a copy; complex numbers as pairs.
+
+    The bits that PyTorch sets in views whose elements it conjugates or negates later are ignored; `operand_of` heeds
+    them.
+    """
     memory = memory_of(x)
     data_type, is_boolean = data_type_of(x.dtype)
     sizes, strides, offset = tuple(x.shape), x.stride(), int(x.storage_offset())
+    if x.dtype in PARTS:
+        sizes, strides, offset = (*sizes, 2), (*(2 * stride for stride in strides), 1), 2 * offset
     tensor = memory.tensor
     if (
         tensor is not None
@@ -110,15 +117,31 @@ def tensor_of(x: torch.Tensor) -> Tensor:
     return tensor
 
 
+def operand_of(x: torch.Tensor) -> Tensor | Complex:
+    """Return the elements of a torch tensor of the device as functions of the table take them."""
+    tensor = tensor_of(x)
+    if x.dtype in PARTS:
+        value = Complex.of_pairs(tensor)
+        return Complex(value.real, -value.imag) if x.is_conj() else value
+    return -tensor if x.is_neg() else tensor
+
+
 def on_host(x: torch.Tensor) -> torch.Tensor:
     """Return a copy of a tensor of the device on the CPU, packed."""
-    return torch_of_array(tensor_of(x).numpy()).reshape(x.shape)
+    array = tensor_of(x).numpy()
+    if x.dtype in PARTS:
+        host = torch.from_numpy(array.view(f"c{2 * array.itemsize}"))
+        return (host.conj_physical() if x.is_conj() else host).reshape(x.shape)
+    host = torch_of_array(array)
+    return (-host if x.is_neg() else host).reshape(x.shape)
 
 
-def on_device(host: torch.Tensor, index: int) -> Tensor:
+def on_device(host: torch.Tensor, index: int) -> Any:
     """Return a packed copy on the device of a tensor of the CPU, of a dtype that the device holds."""
     _, is_boolean = data_type_of(host.dtype)
     host = host.resolve_conj().resolve_neg().contiguous()
+    if host.dtype in PARTS:
+        return Complex.of_pairs(Tensor._uploaded(torch.view_as_real(host).numpy(), adapters.device_of(index)))
     array = array_of_torch(host.view(torch.uint8) if is_boolean else host)
     tensor = Tensor._uploaded(array, adapters.device_of(index))
     tensor.is_boolean = is_boolean
@@ -132,13 +155,16 @@ def meta_of(x: torch.Tensor) -> torch.Tensor:
 
 def torch_of(result: Tensor, index: int) -> torch.Tensor:
     """Return the result of an operator as a tensor of the device; copies memory that another storage or tensor has."""
-    result = unowned(result)
-    dtype = TORCH_DTYPES[result.data_type, result.is_boolean]
-    sizes = result.sizes
+    if isinstance(result, ComplexPairs):
+        dtype, result = dtype_of(result), unowned(result.plain())
+        sizes, strides = result.sizes[:-1], tuple([stride // 2 for stride in result.strides[:-1]])
+    else:
+        result = unowned(result)
+        sizes, strides, dtype = result.sizes, result.strides, TORCH_DTYPES[result.data_type, result.is_boolean]
     size = math.prod(sizes) * dtype.itemsize
     source = _new_storage(index, size)
     source.memory = Memory(result.buffer, index, size, result)
-    return over(source, index, dtype, sizes, result.strides)
+    return over(source, index, dtype, sizes, strides)
 
 
 def empty_strided(index: int, dtype: torch.dtype, sizes: tuple[int, ...], strides: tuple[int, ...]) -> torch.Tensor:
@@ -278,11 +304,19 @@ def permuted_back(x: Tensor, order: Sequence[int]) -> Tensor:
 
 
 def write(x: torch.Tensor, result: Tensor) -> None:
-    """Write a result, of the dtype and shape of a torch tensor, into the memory of the tensor.
+    """Write a result, of the dtype and shape of a torch tensor, into its memory; complex numbers as pairs.
 
     If the tensor covers its storage, the storage takes the memory of the result; else elements are written by its
     strides.
     """
+    if x.dtype in PARTS:
+        if x.is_conj():
+            parts = Complex.of_pairs(result)
+            x, result = x.conj(), Complex(parts.real, -parts.imag).pairs()
+        x = torch.view_as_real(x)
+        result = result.plain() if isinstance(result, ComplexPairs) else result
+    elif x.is_neg():
+        x, result = x._neg_view(), -result
     memory, count = memory_of(x), result.size
     if not count:
         return

@@ -121,6 +121,9 @@ class Entry:
 ENTRIES: dict[str, Entry] = {}
 """The table, by name."""
 
+COMPLEX: dict[str, Callable[..., Any]] = {}
+"""Functions of complex numbers, by operator of the table; tensors of complex dtypes arrive as `Complex`."""
+
 DECOMPOSED: dict[str, Callable[..., Any]] = {}
 """Operators computed by functions of torch tensors that call others: PyTorch's own decompositions, and ours."""
 
@@ -155,6 +158,24 @@ def aten(
             if name in ENTRIES:
                 raise ValueError(f"aten::{name} is in the table already")
             ENTRIES[name] = Entry(name, function, promotes, None if operands is None else tuple(operands), reads, wide)
+        return function
+
+    return enter
+
+
+def of_complex(*names: str) -> Callable[[Function], Function]:
+    """Compute operators of the table on complex numbers by the decorated function.
+
+    It takes the operator's arguments. Operands that promote, and other tensors of complex dtypes, arrive as `Complex`,
+    and results may be `Complex`.
+
+    Args:
+        names: One or more names of the table.
+    """
+
+    def enter(function: Function) -> Function:
+        for name in names:
+            COMPLEX[name] = function
         return function
 
     return enter
@@ -220,7 +241,7 @@ def installed(names: Iterable[str]) -> list[str]:
 
 def drop_missing() -> None:
     """Drop the operators that the installed PyTorch lacks from the tables."""
-    for table in (ENTRIES, DECOMPOSED, DIFFERENTIABLE):
+    for table in (ENTRIES, COMPLEX, DECOMPOSED, DIFFERENTIABLE):
         for name in table.keys() - installed(table):
             del table[name]
 
