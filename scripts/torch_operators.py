@@ -9,9 +9,9 @@
 
 Prints a line per operator that is not right, and the counts. An operator is *right* if all samples agree with the CPU,
 *rejected* if the others raise NotImplementedError (or a TypeError that names a dtype), *untested* if no sample runs on
-the CPU, else *wrong*. The scope excludes linalg, fft, sparse, special, complex and nested operators. Results of
-bfloat16 are compared with those of the same operands in float32: they may err by a rounding, and by twice the largest
-error of the CPU's bfloat16.
+the CPU, else *wrong*. The scope excludes linalg, sparse, special and nested operators. Results of bfloat16 are compared
+with those of the same operands in float32: they may err by a rounding, and by twice the largest error of the CPU's
+bfloat16.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 OUTSIDE = re.compile(
-    r"linalg|fft|sparse|special|complex|nested|masked\.|_refs|jiterator|torch\.ops|polar|stft|signal\.|angle|conj|"
-    r"real$|imag$|^(cholesky|lu|qr|svd|geqrf|ormqr|eig|logdet|pinverse|triangular_solve|cdist_complex|histogramdd)"
+    r"linalg|sparse|special|nested|masked\.|_refs|jiterator|torch\.ops|signal\.|"
+    r"^(cholesky|lu|qr|svd|geqrf|ormqr|eig|logdet|pinverse|triangular_solve|cdist_complex|histogramdd)"
 )
 RANDOM = re.compile(
     r"rand|dropout|bernoulli|multinomial|normal|^empty|new_empty|uniform|exponential|cauchy|geometric|fractional|rrelu"
@@ -42,7 +42,7 @@ RANDOM = re.compile(
 HOST_ARGUMENTS = {"tensor_split"}
 """Operators whose tensors other than the input are on the CPU for any device."""
 
-DTYPES = ("float32", "int64", "bool", "float16")
+DTYPES = ("float32", "int64", "bool", "float16", "complex64")
 STATUSES = ("wrong", "rejected", "untested", "right")
 TIMEOUT = 120  # seconds of CPU time per operator, whatever else the machine does
 
@@ -130,7 +130,8 @@ def samples_of(info: Any, options: Any) -> list[Any]:
     dtype = next((getattr(torch, name) for name in names if getattr(torch, name) in supported), None)
     if dtype is None:
         return []
-    differentiable = options.gradients and dtype.is_floating_point and info.supports_autograd
+    has_gradients = dtype.is_floating_point or dtype.is_complex
+    differentiable = options.gradients and has_gradients and info.supports_autograd
     torch.manual_seed(0)
     samples = list(info.sample_inputs("cpu", dtype, requires_grad=differentiable))
     return samples[: options.samples] if options.samples else samples
@@ -317,7 +318,7 @@ def page(rows: dict[str, str], adapter: str) -> str:
         "",
         "PyTorch tests its operators on samples (OpInfo). `scripts/torch_operators.py` runs them on the device "
         f"`dml` and on the CPU, forward and gradients, and writes this page. Adapter: `{adapter}`. The scope "
-        "excludes linalg, fft, sparse, special, complex and nested operators.",
+        "excludes linalg, sparse, special and nested operators.",
         "",
         f"Of {len(rows)} operators, {len(right)} are right in all samples, {len(rejected)} are rejected in some with "
         f"NotImplementedError, and {len(wrong)} are wrong in some, or take more than {TIMEOUT} s of CPU time. "

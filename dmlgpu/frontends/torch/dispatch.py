@@ -753,7 +753,9 @@ def _on_cpu(overload: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any
 
     def to_cpu(value: Any) -> Any:
         if isinstance(value, torch.Tensor) and value.device.type == "dml":
-            copy = value.cpu().clone() if schema_of(overload).is_mutable else value.cpu()  # NumPy's memory has fixed sizes
+            copy = (
+                value.cpu().clone() if schema_of(overload).is_mutable else value.cpu()
+            )  # NumPy's memory has fixed sizes
             moved.append((value, copy))
             return copy
         if isinstance(value, list | tuple):

@@ -65,10 +65,18 @@ def _set_nothing(x: torch.Tensor) -> torch.Tensor:
 KERNELS: dict[str, Callable[..., Any]] = {
     **{
         name: _by_cpu(name)
-        for name in installed((
-            "view", "view_as_complex", "view_as_real", "as_strided", "_reshape_alias", "unfold", "alias",
-            "set_.source_Storage_storage_offset",
-        ))  # fmt: skip
+        for name in installed(
+            (
+                "view",
+                "view_as_complex",
+                "view_as_real",
+                "as_strided",
+                "_reshape_alias",
+                "unfold",
+                "alias",
+                "set_.source_Storage_storage_offset",
+            )
+        )
     },
     "set_.source_Storage": _set_storage,
     "set_.source_Tensor": _set_tensor,
