@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import weakref
+import functools
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -44,14 +45,13 @@ class Buffer(DeviceChild):
         memory: Any,
         identity: object,
         name: str | None,
-        free: Callable[[Any], None] | None = None,
+        free: Callable[[], None] | None = None,
     ):
         super().__init__(device, state, name)
         self._size, self._memory = size, memory
         self.identity = identity
         self._released = False
-        self._finalizer = weakref.finalize(self, free or state.free, memory)
-        self._finalizer.atexit = False
+        self._free = [free or functools.partial(state.free, memory)]
 
     @classmethod
     def from_wgpu(cls, device: Device, wgpu_buffer: Any, name: str | None = None) -> Buffer:
@@ -159,7 +159,19 @@ class Buffer(DeviceChild):
     def release(self) -> None:
         """Free the memory once submitted work is done. Later use of the buffer raises InvalidState."""
         self._released = True
-        self._finalizer()
+        self._free_memory()
+
+    def _free_memory(self) -> None:
+        """Free the memory, once, whichever threads release the buffer; not at the end of the process."""
+        try:
+            free = self._free.pop()
+        except (IndexError, AttributeError):  # the latter if the constructor raised
+            return
+        if not self._is_finalizing():
+            free()
+
+    __del__ = _free_memory
+    _is_finalizing = staticmethod(sys.is_finalizing)  # the module's globals may be gone by then
 
     def __enter__(self) -> Buffer:
         return self

@@ -45,6 +45,15 @@ replace operands, such as updated weights, alternate between two buffers."""
 _ids = itertools.count()
 
 
+_SMALLEST = 256
+
+
+def rounded(size: int) -> int:
+    """Return the size in bytes of the buffer for a tensor: at most an eighth more, so that few sizes occur."""
+    step = 1 << max(4, size.bit_length() - 4)
+    return max(_SMALLEST, -(-size // step) * step)
+
+
 @dataclass(eq=False)
 class Prepared:
     """An operator that is compiled and initialized.
@@ -162,12 +171,12 @@ class CallResult(NamedTuple):
     """A tensor that a call returns: a view of an output.
 
     Attributes:
-        output: Number of the output, counted over all steps.
+        output: Number of the output, counted over all steps; None for a tensor without elements.
         kind: Class of the tensor.
         data_type, sizes, strides, offset, is_boolean: Arguments of ``TensorBase._set``.
     """
 
-    output: int
+    output: int | None
     kind: type[TensorBase]
     data_type: DataType
     sizes: tuple[int, ...]
@@ -200,9 +209,12 @@ class RecordedCall:
         session: Session of the device, whose work of the call is dropped with it.
         steps: The operators.
         places: Locations of the memory that they read; none for an operator that reads its arguments.
-        results: Tensors that ``repeat`` returns, one or a tuple; None for absent ones.
+        results: Tensors that ``repeat`` returns, one or a tuple; numbers, and None for absent ones.
         in_place: Outputs that lie in the memory of a place, by number; the index of the place.
         returned: Numbers of the outputs that ``run`` returns; None for absent ones.
+
+    Attributes:
+        steps, places, results, returned: The arguments.
     """
 
     def __init__(
@@ -212,7 +224,7 @@ class RecordedCall:
         *,
         returned: Sequence[int | None],
         places: Sequence[CallPlace] = (),
-        results: CallResult | tuple[CallResult | None, ...] | None = None,
+        results: CallResult | tuple[CallResult | float | None, ...] | float | None = None,
         in_place: Mapping[int, int] = NOTHING,
     ):
         self.steps, self.places, self.results, self._in_place = steps, places, results, in_place
@@ -221,8 +233,10 @@ class RecordedCall:
         self._output_count = len(outputs)
         self._scratch = [prepared.executable.temporary_size for prepared, _ in steps]
         self._sizes = [desc.byte_size for desc in outputs] + [size for size in self._scratch if size]
-        self._returned = returned
+        self._capacities = [rounded(size) for size in self._sizes]
+        self.returned = returned
         self._internal = sorted({*range(len(self._sizes))} - {*returned})
+        self._read = sorted({place.argument for place in places if place.argument is not None}) if places else None
         self._reserved = steps[0][0].reserved if len(steps) == 1 else None
         self._clears = any(prepared.clears for prepared, _ in steps)
         self._recent: list[tuple[int, ...]] = []
@@ -253,7 +267,7 @@ class RecordedCall:
             session: Session of the device.
             log: The operators, as ``recording`` logged them.
             arguments: Memory of the arguments.
-            result: The result: a tensor, or a tuple of tensors and None.
+            result: The result: a tensor, or a tuple of tensors, numbers and None.
             unchanged: Tensors that the operators must not have moved to other memory.
             max_fixed: Maximum bytes of memory that is neither an argument nor computed, and that the call keeps alive.
         """
@@ -262,7 +276,7 @@ class RecordedCall:
         try:
             for entry in log:
                 recorded.add(entry)
-            results = [None if value is None else recorded.result(value) for value in values]
+            results = [recorded.result(value) for value in values]
         except _NotRepeatable:
             return None
         outputs = recorded.outputs
@@ -274,7 +288,9 @@ class RecordedCall:
             places=recorded.places,
             results=tuple(results) if isinstance(result, tuple) else results[0],
             in_place=recorded.in_place,
-            returned=sorted({result.output for result in results if result is not None}),
+            returned=sorted(
+                {result.output for result in results if isinstance(result, CallResult) and result.output is not None}
+            ),
         )
 
     @property
@@ -293,7 +309,7 @@ class RecordedCall:
         self,
         session: EagerSession,
         device: Device,
-        places: Sequence[Place | None],
+        arguments: Sequence[Place | None],
         label: str,
         *,
         owners: Sequence[Any] = (),
@@ -305,9 +321,9 @@ class RecordedCall:
         Args:
             session: Session of the device.
             device: Device to run on.
-            places: Memory that the operators read.
+            arguments: Memory of the arguments.
             label: For messages.
-            owners: Object that keeps the memory of each place alive.
+            owners: Object that keeps the memory of each argument alive.
             in_place: Memory of outputs, by number, that exists; it is not returned.
             is_followed: As of ``EagerSession.submit``.
 
@@ -316,40 +332,78 @@ class RecordedCall:
             NotSupported: If the adapter cannot bind so much at once.
             DeviceRemoved: If the device is removed.
         """
-        pool, sizes, reserved = session.pool, self._sizes, self._reserved
-        key = self._key(places, in_place)
+        pool, reserved = session.pool, self._reserved
+        if self._in_place:
+            places: Any = self._placed(arguments)
+            in_place = {number: places[index] for number, index in self._in_place.items()}
+        numbers = [number for number in range(len(self._sizes)) if number not in in_place]
+        key = self._key(arguments, in_place)
         bound = session.recorded.get(key) or ()
-        preferred = [*[work.identities for work in bound], *self._recent]
-        if in_place:
-            numbers = [number for number in range(len(sizes)) if number not in in_place]
-            preferred = [tuple([identities[number] for number in numbers]) for identities in preferred]
-            new = pool.take_each([sizes[number] for number in numbers], label, reserved, preferred)
+        taken = self._run_again(session, bound, numbers, label, is_followed=is_followed)
+        if taken is None:
+            preferred = [
+                [identities[number] for number in numbers]
+                for identities in (*[work.identities for work in bound], *self._recent)
+            ]
+            new = pool.take_each([self._sizes[number] for number in numbers], label, reserved, preferred)
             taken = dict(zip(numbers, new, strict=True))
-            written = [in_place.get(number) or (taken[number][0], 0) for number in range(len(sizes))]
-        else:
-            new = pool.take_each(sizes, label, reserved, preferred)
-            taken = dict(enumerate(new))
-            written = [(memory, 0) for memory, _ in new]
-        try:
-            work = self._work(session, key, bound, places, written)
-            if self._recent[:1] != [work.identities]:
-                self._recent = [work.identities, *self._recent[: _RECENT - 1]]
-            if self._clears:
-                self._clear(session, written)
-            session.submit(work.work, label, is_followed=is_followed)
-        except BaseException:
-            pool.give_back(new)
-            raise
-        if self._internal:  # later work on the same memory runs later
+            try:
+                written = [in_place.get(number) or (taken[number][0], 0) for number in range(len(self._sizes))]
+                work = self._work(session, key, bound, arguments, written)
+                self._used(work)
+                if self._clears:
+                    self._clear(session, written)
+                session.submit(work.work, label, is_followed=is_followed)
+            except BaseException:
+                pool.give_back(new)
+                raise
+            # Later work on the same memory runs later.
             pool.give_back([taken[number] for number in self._internal if number in taken])
         buffers = [
             pool.buffer(device, *taken[number], label, reserved) if number in taken else None
-            for number in self._returned
+            for number in self.returned
         ]
         log = _log.get()
         if log is not None:
-            log.append(None if self.places else ExecutedStep(self.prepared, places, owners, buffers))
+            log.append(None if self.places else ExecutedStep(self.prepared, arguments, owners, buffers))
         return buffers
+
+    def _run_again(
+        self,
+        session: EagerSession,
+        bound: Sequence[BoundWork],
+        numbers: Sequence[int],
+        label: str,
+        *,
+        is_followed: bool,
+    ) -> dict[int, tuple[Any, int]] | None:
+        """Run work that is bound, if its memory is unused, and return that of the outputs that ``run`` returns; else
+        None."""
+        if not bound or self._clears:
+            return None
+        state, pool, capacities, internal = session.state, session.pool, self._capacities, self._internal
+        with state.lock:
+            state.deferred.run()
+            for work in bound:
+                identities = work.identities
+                requests = [(number, identities[number], capacities[number]) for number in numbers]
+                taken = pool.take_again(requests, internal, self._reserved)
+                if taken is None:
+                    continue
+                try:
+                    self._used(work)
+                    session.submit(work.work, label, is_followed=is_followed)
+                except BaseException:
+                    pool.give_back(taken.values())
+                    raise
+                return taken
+        return None
+
+    def _used(self, work: BoundWork) -> None:
+        """Prefer the memory of some work in the next calls."""
+        recent = self._recent
+        if not recent or recent[0] != work.identities:
+            self._recent = [work.identities, *recent[: _RECENT - 1]]
 
     def repeat(
         self,
@@ -362,23 +416,15 @@ class RecordedCall:
     ) -> Any:
         """Run the operators on the memory of other arguments, and return the results. Does not wait. Raises as
         ``run``."""
-        places: list[Any] = [
-            (arguments[argument][0], arguments[argument][1] + offset)
-            if argument is not None
-            else (memory, offset)
-            if output is None
-            else None
-            for offset, argument, output, memory, _ in self.places
-        ]
-        in_place = {number: places[index] for number, index in self._in_place.items()}
-        buffers = self.run(session, device, places, label, in_place=in_place, is_followed=is_followed)
-        outputs: dict[Any, Any] = dict(zip(self._returned, buffers, strict=True))
+        buffers = self.run(session, device, arguments, label, is_followed=is_followed)
+        outputs: dict[Any, Any] = dict(zip(self.returned, buffers, strict=True))
 
-        def tensor_of(result: CallResult | None) -> TensorBase | None:
-            if result is None:
-                return None
+        def tensor_of(result: CallResult | float | None) -> TensorBase | float | None:
+            if not isinstance(result, CallResult):
+                return result
             tensor = result.kind.__new__(result.kind)
-            tensor._set(outputs[result.output], *result[2:])
+            buffer = session.pool.take(device, 0, label) if result.output is None else outputs[result.output]
+            tensor._set(buffer, *result[2:])
             return tensor
 
         results: Any = self.results
@@ -412,33 +458,52 @@ class RecordedCall:
             session.submit(work.work, label)
             return [
                 None if number is None else state.call(backend.read, taken[number][0], 0, self._sizes[number])
-                for number in self._returned
+                for number in self.returned
             ]
         finally:
             session.pool.give_back(taken)
 
-    def _key(self, places: Sequence[Place | None], in_place: Mapping[int, Place] = NOTHING) -> tuple[Any, ...]:
-        """Return the key of the work on some places."""
-        return (
-            self._id,
-            tuple([0 if place is None else id(place[0]) for place in places]),
-            tuple([0 if place is None else place[1] for place in places]),
-            tuple([start for _, start in in_place.values()]) if in_place else (),
-        )
+    def _key(self, arguments: Sequence[Place | None], in_place: Mapping[int, Place] = NOTHING) -> tuple[Any, ...]:
+        """Return the key of the work on the memory of arguments."""
+        parts: list[Any] = [self._id]
+        for place in arguments if self._read is None else [arguments[index] for index in self._read]:
+            if place is None:
+                parts.append(None)
+            else:
+                memory, start = place
+                parts += (id(memory), start)
+        for memory, start in in_place.values():
+            parts += (id(memory), start)
+        return tuple(parts)
+
+    def _placed(self, arguments: Sequence[Place | None]) -> Sequence[Place | None]:
+        """Return the places that the operators read, given those of the arguments; None for outputs."""
+        if not self.places:
+            return arguments
+        places: list[Place | None] = []
+        for offset, argument, output, memory, _ in self.places:
+            if argument is not None:
+                place = arguments[argument]
+                assert place is not None
+                places.append((place[0], place[1] + offset))
+            else:
+                places.append(None if output is not None else (memory, offset))
+        return places
 
     def _work(
         self,
         session: EagerSession,
         key: Any,
         bound: Sequence[BoundWork],
-        places: Sequence[Place | None],
+        arguments: Sequence[Place | None],
         written: Sequence[Place],
     ) -> BoundWork:
-        """Return the work on places, outputs and temporary resources, one of ``bound`` or recorded now."""
+        """Return the work on arguments, outputs and temporary resources, one of ``bound`` or recorded now."""
         identities = tuple([id(memory) for memory, _ in written])
         for work in bound:
             if work.identities == identities:
                 return work
+        places = self._placed(arguments)
         dispatches = self._bind(session, places, written)
         recorded = session.state.backend.record(list(itertools.chain(*dispatches)))
         work = BoundWork(identities, dispatches, recorded, (*places, *written))
@@ -545,17 +610,21 @@ class _RecordedSteps:
         self.places.append(location)
         return len(self.places) - 1
 
-    def result(self, tensor: Any) -> CallResult:
-        """Return a result as a view of an output.
+    def result(self, value: Any) -> CallResult | float | None:
+        """Return a result as a view of an output; numbers and None as they are.
 
         A view that covers most of its memory in order is not marked as a view, so that it can own this memory.
 
         Raises:
-            _NotRepeatable: If it is no tensor, or lies in other memory.
+            _NotRepeatable: If it is of another kind, or lies in other memory.
         """
-        output = self.outputs.get(_identity(tensor))
+        if value is None or type(value) in {int, float}:
+            return value
+        tensor, output = value, self.outputs.get(_identity(value))
         if output is None:
-            raise _NotRepeatable
+            if getattr(value, "size", None) != 0:
+                raise _NotRepeatable
+            return CallResult(None, type(value), value.data_type, value.sizes, value.strides, None, value.is_boolean)
         size = tensor.size * tensor.data_type.bits // 8
         is_all = not tensor.offset and tensor.signature[2] is None and tensor.buffer.size <= max(2 * size, 256)
         return CallResult(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from dmlgpu.runtime.executor import Dispatch
 from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.runtime.state import DeviceState
 from dmlgpu.tensors import profiling
-from dmlgpu.tensors.recorded_call import BoundWork, Place, Prepared, RecordedCall
+from dmlgpu.tensors.recorded_call import BoundWork, Place, Prepared, RecordedCall, rounded
 
 if TYPE_CHECKING:
     from dmlgpu.runtime.device import Device
@@ -31,19 +31,11 @@ if TYPE_CHECKING:
 KEPT_BYTES = 256 << 20
 """Maximum bytes of unused buffers that a device keeps."""
 
-_SMALLEST = 256
-
 MAX_RESERVED = 1 << 20
 """Maximum bytes of a buffer that stays reserved for the graph whose output it was."""
 
 _RESERVED = 64
 """Maximum number of unused buffers of one size that stay reserved for a graph."""
-
-
-def rounded(size: int) -> int:
-    """Return the size in bytes of the buffer for a tensor: at most an eighth more, so that few sizes occur."""
-    step = 1 << max(4, size.bit_length() - 4)
-    return max(_SMALLEST, -(-size // step) * step)
 
 
 class BufferPool:
@@ -89,8 +81,40 @@ class BufferPool:
             memory=memory,
             identity=memory,
             name=label,
-            free=lambda freed: self._state.deferred.add(lambda: self._give(freed, size, graph)),
+            free=functools.partial(self._give_later, memory, size, graph),
         )
+
+    def _give_later(self, memory: Any, size: int, graph: int | None) -> None:
+        """Return the memory of a buffer to the pool without waiting for the lock."""
+        self._state.deferred.add(functools.partial(self._give, memory, size, graph))
+
+    def take_again(
+        self, requests: Sequence[tuple[int, int, int]], internal: Container[int], graph: int | None
+    ) -> dict[int, tuple[Any, int]] | None:
+        """Take unused memory that work is bound to, each with its size in bytes; None if any of it is used.
+
+        The caller holds the lock until it has submitted the work.
+
+        Args:
+            requests: Number, identity and size in bytes of each memory.
+            internal: Numbers of memory to leave in the pool, since nothing reads it after the work.
+            graph: As of ``take_each``.
+        """
+        pools = (self.unused,) if graph is None else (self.reserved.get(graph, {}), self.unused)
+        taken: dict[int, tuple[Any, int]] = {}
+        for number, identity, size in requests:
+            for pool in pools:
+                unused = pool.get(size)
+                if unused is not None and identity in unused:
+                    if number not in internal:
+                        taken[number] = unused.pop(identity), size
+                        self.cached_bytes -= size
+                    break
+            else:
+                for memory, capacity in taken.values():
+                    self._give(memory, capacity, graph)
+                return None
+        return taken
 
     def take_each(
         self,
@@ -257,7 +281,8 @@ class EagerSession:
 
     Attributes:
         state: State of the device.
-        calls: Each a RecordedCall, by function and layouts of the arguments; False if it cannot be repeated.
+        calls: Each a RecordedCall, or a function of PyTorch's device that has one, by function and layouts of the
+            arguments; False if it cannot be repeated.
         recorded: Work of calls on the memory of their arguments, by call and places of the arguments: the latest first.
         numbers: Memory of scalars, by type and value.
         pool: Unused memory.

@@ -8,15 +8,20 @@ elements or draw random numbers are called each time, and so are those whose res
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
 
 import torch
 
-from dmlgpu.frontends.torch import adapters, storage
+from dmlgpu.frontends.torch import adapters
+from dmlgpu.frontends.torch.complex_numbers import ComplexPairs
+from dmlgpu.frontends.torch.layouts import TorchLayout
 from dmlgpu.frontends.torch.notice import notice
-from dmlgpu.tensors.recorded_call import Place, RecordedCall, recording
-from dmlgpu.tensors.session import session_of
+from dmlgpu.frontends.torch.storage import Memory, is_dense, layout_of, memory_in, torch_of
+from dmlgpu.runtime.device import Device
+from dmlgpu.tensors.recorded_call import CallResult, Place, RecordedCall, recording
+from dmlgpu.tensors.session import EagerSession, session_of
+from dmlgpu.tensors.tensor import Tensor
 
 _MAX_FIXED = 1 << 20
 """Maximum bytes of constants that a recorded call keeps."""
@@ -32,91 +37,157 @@ class CallArguments:
 
     Attributes:
         key: Function, layouts of tensors and other values; None for arguments of other kinds.
-        tensors: Tensors of the device, in order.
-        index: Index of their device; None if there are no tensors.
+        index: Index of the device of the tensors; None if there are none.
     """
 
-    __slots__ = ("_function_id", "_places", "index", "key", "tensors")
+    __slots__ = ("_first", "_function_id", "_memories", "_order", "_starts", "index", "key")
 
     def __init__(self, function_id: int, args: Sequence[Any], kwargs: dict[str, Any]):
         self._function_id = function_id
-        self.tensors: list[torch.Tensor] = []
-        self._places: dict[int, int] = {}  # of tensors, by the identity of their storages
+        self._memories: list[Memory] = []  # of each tensor of the device
+        self._starts: list[int] = []  # the first byte of each in it
+        self._order: dict[Memory, int] = {}  # the first tensor of each memory
+        self._first: torch.Tensor | None = None
         self.index: int | None = None
         self.key = self._key(args, kwargs)
 
     def followed_by(self, args: Sequence[Any]) -> CallArguments:
         """Return these arguments followed by others. The key contains only the function id of these."""
         both = CallArguments.__new__(CallArguments)
-        both._function_id, both.index = self._function_id, self.index
-        both.tensors, both._places = self.tensors.copy(), self._places.copy()
-        both.key = both._key(args, {}) if self.key is not None or not self.tensors else None
+        both._function_id, both.index, both._first = self._function_id, self.index, self._first
+        both._memories, both._starts, both._order = self._memories.copy(), self._starts.copy(), self._order.copy()
+        both.key = both._key(args, {}) if self.key is not None or not self._memories else None
         return both
 
     def _key(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
         """Record arguments, and return their part of the key."""
         parts: list[Any] = [self._function_id, torch.get_default_dtype()]
-        for value in args:
-            if not self._add(parts, value):
-                return None
-        for name, value in kwargs.items():
-            parts.append(name)
-            if not self._add(parts, value):
+        if not self._add(parts, args):
+            return None
+        if kwargs:
+            parts += kwargs
+            if not self._add(parts, kwargs.values()):
                 return None
         return None if self.index is None else tuple(parts)
 
-    def _add(self, parts: list[Any], value: Any) -> bool:
-        """Add an argument to the key; return False for one of another kind."""
-        kind = type(value)
-        if kind in _PLAIN:
-            parts += (kind, value)
-        elif kind is float:
-            parts.append(repr(value))
-        elif isinstance(value, torch.Tensor):
-            return self._add_tensor(parts, value)
-        elif kind is list or kind is tuple:
-            parts.append(len(value))
-            return all(self._add(parts, item) for item in value)
-        else:
-            return False
+    def _add(self, parts: list[Any], values: Iterable[Any]) -> bool:
+        """Add arguments to the key; return False if one is of another kind."""
+        for value in values:
+            kind = type(value)
+            if kind in _PLAIN:
+                parts += (kind, value)
+            elif isinstance(value, torch.Tensor):
+                if not self._add_tensor(parts, value):
+                    return False
+            elif kind is float:
+                parts.append(repr(value))
+            elif kind is list or kind is tuple:
+                parts.append(len(value))
+                if not self._add(parts, value):
+                    return False
+            else:
+                return False
         return True
 
     def _add_tensor(self, parts: list[Any], x: torch.Tensor) -> bool:
-        device = x.device
-        if device.type != adapters.NAME:
-            if device.type != "cpu" or x.dim():
-                return False
-            number = x.item()
-            first = self.tensors[0] if self.tensors else None
-            parts += (x.dtype, None if first is None else torch.result_type(first, x), type(number), repr(number))
-            return True
+        source = x.untyped_storage()
+        memory = getattr(source, "memory", None)
+        if memory is None:
+            if x.device.type != adapters.NAME:
+                return self._add_number(parts, x)
+            memory = memory_in(source)
         if x.is_conj() or x.is_neg():
             return False
-        if self.index is None:
-            self.index = device.index
-        elif self.index != device.index:
+        if memory.index != self.index:
+            if self.index is not None:
+                return False
+            self.index, self._first = memory.index, x
+        parts += (x.dtype, x.shape, x.stride())
+        start, count = int(x.storage_offset()), len(self._starts)
+        if start:
+            start *= x.element_size()
+            parts.append(-1 - start % 16)
+        place = self._order.setdefault(memory, count)
+        if place != count:
+            parts += ("shared", place, start - self._starts[place])
+        self._memories.append(memory)
+        self._starts.append(start)
+        return True
+
+    def _add_number(self, parts: list[Any], x: torch.Tensor) -> bool:
+        """Add a tensor of another device to the key; return False if it is not a number on the CPU."""
+        if x.device.type != "cpu" or x.dim():
             return False
-        offset = x.storage_offset()
-        parts += (x.dtype, x.shape, x.stride(), offset * x.element_size() % 16 if offset else 0)
-        place = self._places.setdefault(id(x.untyped_storage()), len(self.tensors))
-        if place < len(self.tensors):
-            other = self.tensors[place]
-            parts += (place, offset * x.element_size() - other.storage_offset() * other.element_size())
-        self.tensors.append(x)
+        number, first = x.item(), self._first
+        parts += (x.dtype, None if first is None else torch.result_type(first, x), type(number), repr(number))
         return True
 
     @property
     def places(self) -> list[Place]:
         """Memory of the tensors, and their first bytes."""
-        return [(storage.memory_of(x).buffer._memory, int(x.storage_offset()) * x.element_size()) for x in self.tensors]
+        memories = [memory.buffer._memory for memory in self._memories]
+        return list(zip(memories, self._starts, strict=True))
 
 
-def repeated(
-    arguments: CallArguments,
-    label: str,
-    compute: Callable[[], tuple[Any, int]],
-    check: Callable[[], None] | None = None,
-) -> tuple[Any, int]:
+class TorchCall:
+    """A recorded call of a function of torch tensors.
+
+    Args:
+        recorded: The call.
+        index: Index of its device.
+    """
+
+    __slots__ = ("_index", "_recorded", "_results")
+
+    def __init__(self, recorded: RecordedCall, index: int):
+        self._recorded, self._index = recorded, index
+        results: Any = recorded.results if type(recorded.results) is tuple else (recorded.results,)
+        tensors = [result for result in results if type(result) is CallResult]
+        numbers = [result.output for result in tensors if result.output is not None]
+        self._results: list[tuple[Any, int | None]] | None = None  # layouts of tensors with their outputs, and numbers
+        if len(set(numbers)) == len(numbers) and all(map(_is_whole, tensors)):
+            self._results = [
+                (_layout_of(result, index), None if result.output is None else recorded.returned.index(result.output))
+                if type(result) is CallResult
+                else (result, None)
+                for result in results
+            ]
+
+    def repeat(self, session: EagerSession, device: Device, places: Sequence[Place], label: str) -> Any:
+        """Run the call on other memory, and return its results as tensors."""
+        return self._recorded.repeat(session, device, places, label)
+
+    def repeat_in_torch(self, session: EagerSession, device: Device, places: Sequence[Place], label: str) -> Any:
+        """Run the call on other memory, and return its results as torch tensors."""
+        recorded, results = self._recorded, self._results
+        if results is None:
+            return wrapped(recorded.repeat(session, device, places, label), self._index)
+        buffers = recorded.run(session, device, places, label)
+        values = [
+            layout.tensor(Memory(buffers[output], layout.index, layout.size))
+            if output is not None
+            else layout.tensor(None)
+            if type(layout) is TorchLayout
+            else layout
+            for layout, output in results
+        ]
+        return tuple(values) if type(recorded.results) is tuple else values[0]
+
+
+def _is_whole(result: CallResult) -> bool:
+    """Return whether a result can own the memory of its output."""
+    return result.offset is None and is_dense(result.sizes, result.strides)
+
+
+def _layout_of(result: CallResult, index: int) -> TorchLayout:
+    return layout_of(result, index, is_complex=issubclass(result.kind, ComplexPairs))
+
+
+Compute: TypeAlias = Callable[[], tuple[Any, int]]
+Check: TypeAlias = Callable[[], None]
+
+
+def repeated(arguments: CallArguments, label: str, compute: Compute, check: Check | None = None) -> tuple[Any, int]:
     """Return the result of a function of torch tensors, and the index of the device; repeat a call if possible.
 
     Args:
@@ -131,14 +202,46 @@ def repeated(
     device = adapters.device_of(index)
     session = session_of(device)
     call = session.calls.get(key)
-    if isinstance(call, RecordedCall):
+    if call:
         return call.repeat(session, device, arguments.places, label), index
+    return _recorded(arguments, session, call, compute, check)
+
+
+def repeated_in_torch(arguments: CallArguments, label: str, compute: Compute, check: Check | None = None) -> Any:
+    """Return the result of a function as torch tensors. Arguments as of ``repeated``."""
+    key, index = arguments.key, arguments.index
+    if key is None or index is None:
+        return wrapped(*compute())
+    device = adapters.device_of(index)
+    session = session_of(device)
+    call = session.calls.get(key)
+    if call:
+        return call.repeat_in_torch(session, device, arguments.places, label)
+    return wrapped(*_recorded(arguments, session, call, compute, check))
+
+
+def _recorded(
+    arguments: CallArguments, session: EagerSession, call: Any, compute: Compute, check: Check | None
+) -> tuple[Any, int]:
+    """Call a function and record it, unless ``call`` says that it cannot be repeated."""
     if call is not None:
         return compute()
     if check is not None:
         check()
-    with notice.compiling(device), recording() as log:
+    with notice.compiling(adapters.device_of(arguments.index or 0)), recording() as log:
         result, index = compute()
-    call = RecordedCall.of(session, log, arguments.places, result, max_fixed=_MAX_FIXED)
-    session.calls.put(key, call or False, call.memory if call else 0)
+    recorded = RecordedCall.of(session, log, arguments.places, result, max_fixed=_MAX_FIXED)
+    new = False if recorded is None else TorchCall(recorded, index)
+    session.calls.put(arguments.key, new, recorded.memory if recorded else 0)
     return result, index
+
+
+def wrapped(result: Any, index: int) -> Any:
+    """Return results of a function of the table as torch tensors."""
+    if isinstance(result, Tensor):
+        return torch_of(result, index)
+    if isinstance(result, tuple):
+        return tuple([wrapped(item, index) for item in result])
+    if isinstance(result, list):
+        return [wrapped(item, index) for item in result]
+    return result

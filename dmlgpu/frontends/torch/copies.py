@@ -9,11 +9,12 @@ import torch
 
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.frontends.torch import adapters, storage
-from dmlgpu.frontends.torch.complex_numbers import Complex, in_memory
+from dmlgpu.frontends.torch.calls import CallArguments, function_ids, repeated, repeated_in_torch
+from dmlgpu.frontends.torch.complex_numbers import Complex, ComplexPairs, in_memory
 from dmlgpu.frontends.torch.dispatch import check_writable, translated
 from dmlgpu.frontends.torch.dtypes import PARTS, cast
 from dmlgpu.frontends.torch.indices import elements_of, remember
-from dmlgpu.frontends.torch.storage import operand_of, tensor_of
+from dmlgpu.frontends.torch.storage import operand_of, packed_copy, tensor_of, unowned
 from dmlgpu.tensors.layout import broadcast_strides
 from dmlgpu.tensors.tensor import Tensor
 
@@ -71,7 +72,13 @@ def copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = F
         if source.device.type == "dml" and source.device.index == target.device.index:
             if source is target:
                 return target
-            value, elements = cast(operand_of(source), target.dtype), elements_of(source)
+            elements = elements_of(source)
+            is_plain = source.shape == target.shape and target.is_contiguous() and storage.covers_storage(target)
+            if is_plain and target.dtype not in PARTS:
+                arguments = CallArguments(_PACKED, (source, target.dtype), {})
+                value, _ = repeated(arguments, "copy_", lambda: (_packed(source, target.dtype), target.device.index))
+            else:
+                value = cast(operand_of(source), target.dtype)
         else:
             host = (storage.on_host(source) if source.device.type == "dml" else source.detach()).to(target.dtype)
             value, elements = storage.on_device(host, target.device.index), elements_of(host)
@@ -110,8 +117,8 @@ def to_copy(
     is_here = device is None or (device.type == adapters.NAME and _index(device) == index)
     is_plain = memory_format in {None, torch.preserve_format, torch.contiguous_format} and x.is_contiguous()
     try:
-        if is_plain and is_here:
-            result = storage.torch_of(in_memory(cast(operand_of(x), kind)), index)
+        if is_here and (is_plain or memory_format is torch.contiguous_format):
+            result = _packed_in_torch(x, kind)
             remember(result, elements_of(x))
             return result
         if is_plain and device is not None and device.type == "cpu":
@@ -127,6 +134,31 @@ def to_copy(
     like = torch.empty_like(storage.meta_of(x), dtype=kind, memory_format=chosen)
     target = torch.empty_strided(like.shape, like.stride(), dtype=kind, device=x.device if device is None else device)
     return target.copy_(x)
+
+
+def clone(x: torch.Tensor, *, memory_format: torch.memory_format | None = None) -> torch.Tensor:
+    """Return a copy, whose elements lie in memory as those of the tensor unless a memory format is given."""
+    return to_copy(x, memory_format=memory_format)
+
+
+_PACKED = next(function_ids)
+
+
+def _packed(x: torch.Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the elements of a tensor, converted to a dtype, packed in memory of their own."""
+    value = in_memory(cast(operand_of(x), dtype))
+    is_complex = isinstance(value, ComplexPairs)
+    elements = unowned(value.plain() if is_complex else value)
+    if elements.signature[2] is not None:
+        elements = packed_copy(elements)
+    return ComplexPairs.of(elements) if is_complex else elements
+
+
+def _packed_in_torch(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Return ``_packed`` as a torch tensor."""
+    arguments = CallArguments(_PACKED, (x, dtype), {})
+    result: torch.Tensor = repeated_in_torch(arguments, "copy", lambda: (_packed(x, dtype), x.device.index))
+    return result
 
 
 def is_data_compatible(x: torch.Tensor, data: torch.Tensor) -> bool:
@@ -157,6 +189,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "empty.memory_format": empty,
     "empty_strided": empty_strided,
     "_to_copy": to_copy,
+    "clone": clone,
     "_copy_from": copy_from,
     "_copy_from_and_resize": copy_from_and_resize,
     "_local_scalar_dense": local_scalar,

@@ -14,7 +14,7 @@ import torch
 from dmlgpu.catalog.enums import BFLOAT16, DataType
 from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidState, OutOfMemory
 from dmlgpu.frontends.torch import adapters, indices, operators
-from dmlgpu.frontends.torch.calls import CallArguments, function_ids, repeated
+from dmlgpu.frontends.torch.calls import CallArguments, function_ids, repeated, repeated_in_torch, wrapped
 from dmlgpu.frontends.torch.complex_numbers import Complex, ComplexPairs, in_memory
 from dmlgpu.frontends.torch.dtypes import cast, dtype_of, number_as
 from dmlgpu.frontends.torch.float64 import check_float64, is_float64, runs_on_host
@@ -41,7 +41,6 @@ from dmlgpu.frontends.torch.storage import (
     meta_of,
     on_host,
     permuted_back,
-    torch_of,
     unowned,
     write,
 )
@@ -310,8 +309,14 @@ class Caller:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Compute the functional overload."""
         try:
-            result, index = self.compute(args, kwargs)
-            return wrapped(result, index)
+            if self.entry.reads:
+                return wrapped(*self._compute(args, kwargs))
+            return repeated_in_torch(
+                CallArguments(self._function_id, args, kwargs),
+                self.label,
+                lambda: self._compute(args, kwargs),
+                lambda: check_arguments(self.label, args, kwargs),
+            )
         except Exception as error:
             return recovered(error, self.label, args, kwargs)
 
@@ -396,17 +401,6 @@ def _promoted(value: Any, dtype: torch.dtype) -> Any:
     if isinstance(value, list):
         return [_promoted(item, dtype) for item in value]
     return value if value is None or dtype.is_complex else number_as(value, dtype)
-
-
-def wrapped(result: Any, index: int) -> Any:
-    """Return results of a function of the table as torch tensors."""
-    if isinstance(result, Tensor):
-        return torch_of(result, index)
-    if isinstance(result, tuple):
-        return tuple([wrapped(item, index) for item in result])
-    if isinstance(result, list):
-        return [wrapped(item, index) for item in result]
-    return result
 
 
 def translated(error: Exception, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Exception:

@@ -35,7 +35,7 @@ DATA_TYPES: Mapping[torch.dtype, tuple[DataType, bool]] = {
 PARTS: Mapping[torch.dtype, torch.dtype] = {torch.complex64: torch.float32, torch.complex128: torch.float64}
 """Dtype of the real and imaginary parts of each complex dtype that the device holds, as pairs."""
 
-_COMPLEX_DTYPES = {DATA_TYPES[part][0]: dtype for dtype, part in PARTS.items()}
+COMPLEX_DTYPES = {DATA_TYPES[part][0]: dtype for dtype, part in PARTS.items()}
 
 TORCH_DTYPES: Mapping[tuple[DataType, bool], torch.dtype] = {value: key for key, value in DATA_TYPES.items()}
 
@@ -61,7 +61,7 @@ def data_type_of(dtype: torch.dtype) -> tuple[DataType, bool]:
 def dtype_of(x: Tensor | Complex) -> torch.dtype:
     """Return the torch dtype of a tensor."""
     if isinstance(x, Complex | ComplexPairs):
-        return _COMPLEX_DTYPES[x.data_type]
+        return COMPLEX_DTYPES[x.data_type]
     return TORCH_DTYPES[x.data_type, x.is_boolean]
 
 

@@ -13,8 +13,8 @@ import torch
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.frontends.torch import adapters
-from dmlgpu.frontends.torch.calls import CallArguments, function_ids, repeated
-from dmlgpu.frontends.torch.dispatch import CALLERS, assign, recovered, wrapped
+from dmlgpu.frontends.torch.calls import CallArguments, function_ids, repeated, wrapped
+from dmlgpu.frontends.torch.dispatch import CALLERS, assign, recovered
 from dmlgpu.frontends.torch.dtypes import number_as
 from dmlgpu.frontends.torch.internals import loop_of
 from dmlgpu.frontends.torch.operators.registry import installed, overload

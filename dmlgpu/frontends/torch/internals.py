@@ -24,10 +24,8 @@ __all__ = [
     "SHARING",
     "Hooks",
     "accelerator",
-    "construct_storage",
     "decomposition_table",
     "device_type_for_parallel",
-    "empty_tensor",
     "excluding_keys",
     "from_dlpack",
     "generator_address",
@@ -87,10 +85,6 @@ def decomposition_table() -> Mapping[Any, Callable[..., Any]]:
 
 
 # ---- storages and tensors --------------------------------------------------------------------------------------------
-
-construct_storage = private("torch._C._construct_storage_from_data_pointer")
-empty_tensor = private("torch._C._acc.create_empty_tensor")
-"""Create a tensor without elements on the device with index 0."""
 
 from_dlpack = private("torch._C._from_dlpack")
 pytree = private("torch.utils._pytree")

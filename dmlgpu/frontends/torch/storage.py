@@ -7,8 +7,6 @@ bytes lie there.
 
 from __future__ import annotations
 
-import ctypes
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,19 +18,24 @@ from dmlgpu.catalog.tensor_desc import TensorDesc, span
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.frontends.torch import adapters
 from dmlgpu.frontends.torch.complex_numbers import Complex, ComplexPairs
-from dmlgpu.frontends.torch.dtypes import PARTS, TORCH_DTYPES, array_of_torch, data_type_of, dtype_of, torch_of_array
-from dmlgpu.frontends.torch.internals import CPU_KEYS, construct_storage, empty_tensor, from_dlpack
+from dmlgpu.frontends.torch.dtypes import (
+    COMPLEX_DTYPES,
+    PARTS,
+    TORCH_DTYPES,
+    array_of_torch,
+    data_type_of,
+    torch_of_array,
+)
+from dmlgpu.frontends.torch.internals import CPU_KEYS
+from dmlgpu.frontends.torch.layouts import TorchLayout
 from dmlgpu.runtime.device import Device
-from dmlgpu.tensors.recorded_call import refuse_repetition
+from dmlgpu.tensors.recorded_call import CallResult, refuse_repetition
 from dmlgpu.tensors.session import session_of
 from dmlgpu.tensors.strided import behind_binding
 from dmlgpu.tensors.tensor import Tensor
 
-_as_strided = torch.ops.aten.as_strided.default.redispatch
 _set = torch.ops.aten.set_.source_Storage_storage_offset.redispatch
 bytes_in = torch.UntypedStorage.nbytes  # the original, before it is replaced for storages of the device
-
-_next_address = 1 << 40
 
 
 class Memory:
@@ -155,23 +158,26 @@ def meta_of(x: torch.Tensor) -> torch.Tensor:
 
 def torch_of(result: Tensor, index: int) -> torch.Tensor:
     """Return the result of an operator as a tensor of the device; copies memory that another storage or tensor has."""
-    if isinstance(result, ComplexPairs):
-        dtype, result = dtype_of(result), unowned(result.plain())
-        sizes, strides = result.sizes[:-1], tuple([stride // 2 for stride in result.strides[:-1]])
-    else:
-        result = unowned(result)
-        sizes, strides, dtype = result.sizes, result.strides, TORCH_DTYPES[result.data_type, result.is_boolean]
-    size = math.prod(sizes) * dtype.itemsize
-    source = _new_storage(index, size)
-    source.memory = Memory(result.buffer, index, size, result)
-    return over(source, index, dtype, sizes, strides)
+    is_complex = isinstance(result, ComplexPairs)
+    result = unowned(result.plain() if isinstance(result, ComplexPairs) else result)
+    layout = layout_of(result, index, is_complex=is_complex)
+    return layout.tensor(Memory(result.buffer, index, layout.size, result))
+
+
+def layout_of(result: Tensor | CallResult, index: int, *, is_complex: bool) -> TorchLayout:
+    """Return the layout of the torch tensor that has the elements of a tensor, or its pairs as complex numbers."""
+    sizes, strides = result.sizes, result.strides
+    if is_complex:
+        dtype, strides = COMPLEX_DTYPES[result.data_type], tuple([stride // 2 for stride in strides[:-1]])
+        return TorchLayout(index, dtype, sizes[:-1], strides)
+    return TorchLayout(index, TORCH_DTYPES[result.data_type, result.is_boolean], sizes, strides)
 
 
 def empty_strided(index: int, dtype: torch.dtype, sizes: tuple[int, ...], strides: tuple[int, ...]) -> torch.Tensor:
     """Return a tensor of the device with uninitialized elements."""
     data_type_of(dtype)
-    size = span(sizes, strides) * dtype.itemsize if 0 not in sizes else 0
-    return over(allocated_storage(index, size, "torch.empty"), index, dtype, sizes, strides)
+    layout = TorchLayout(index, dtype, sizes, strides)
+    return layout.tensor(Memory(_buffer(index, layout.size, "torch.empty"), index, layout.size))
 
 
 def allocated_storage(index: int, size: int, label: str) -> Any:
@@ -180,81 +186,14 @@ def allocated_storage(index: int, size: int, label: str) -> Any:
     Raises:
         OutOfMemory: If the device has no memory for it; names ``label``.
     """
-    source = _new_storage(index, size)
-    source.memory = Memory(_buffer(index, size, label), index, size)
-    return source
-
-
-def _new_storage(index: int, size: int) -> Any:
-    """Return a storage without memory, at an address of its own."""
-    global _next_address
-    address, _next_address = _next_address, _next_address + (size + 511) // 256 * 256
-    return construct_storage(address, adapters.torch_device(index), size)
+    memory = Memory(_buffer(index, size, label), index, size)
+    return TorchLayout(index, torch.uint8, (size,), (1,)).tensor(memory).untyped_storage()
 
 
 def over(source: Any, index: int, dtype: torch.dtype, sizes: tuple[int, ...], strides: tuple[int, ...]) -> torch.Tensor:
-    """Return a tensor of a storage, from its first byte on."""
-    x = _as_strided(CPU_KEYS, _seed(index, dtype), (0,), (1,), 0)
+    """Return a tensor of a storage that exists, from its first byte on."""
+    x = TorchLayout(index, dtype, (0,), (1,)).tensor(None)
     return _set(CPU_KEYS, x, source, 0, sizes, strides)
-
-
-# ---- tensors without elements, from which others are made ------------------------------------------------------------
-
-
-class _DLDevice(ctypes.Structure):
-    _fields_ = [("kind", ctypes.c_int), ("index", ctypes.c_int)]
-
-
-class _DLDataType(ctypes.Structure):
-    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
-
-
-class _DLTensor(ctypes.Structure):
-    _fields_ = [
-        ("data", ctypes.c_void_p),
-        ("device", _DLDevice),
-        ("ndim", ctypes.c_int),
-        ("dtype", _DLDataType),
-        ("shape", ctypes.POINTER(ctypes.c_int64)),
-        ("strides", ctypes.POINTER(ctypes.c_int64)),
-        ("offset", ctypes.c_uint64),
-    ]
-
-
-class _DLManagedTensor(ctypes.Structure):
-    pass
-
-
-_Deleter = ctypes.CFUNCTYPE(None, ctypes.POINTER(_DLManagedTensor))
-_DLManagedTensor._fields_ = [("tensor", _DLTensor), ("context", ctypes.c_void_p), ("deleter", _Deleter)]
-
-_EXTERNAL_DEVICE = 12  # kDLExtDev, PyTorch's PrivateUse1
-
-_seeds: dict[tuple[int, torch.dtype], torch.Tensor] = {}
-_exported: list[Any] = []  # objects that DLPack capsules refer to
-
-
-def _seed(index: int, dtype: torch.dtype) -> torch.Tensor:
-    """Return a tensor of a device and dtype without elements."""
-    seed = _seeds.get((index, dtype))
-    if seed is None:
-        first = empty_tensor((0,), dtype)
-        seed = first if index == 0 else _imported(index).view(torch.uint8)
-        if index:
-            seed = torch.ops.aten.view.dtype.redispatch(CPU_KEYS, seed, dtype)
-        _seeds[index, dtype] = seed
-    return seed
-
-
-def _imported(index: int) -> torch.Tensor:
-    """Return a tensor of uint8 on a device other than the first, which only DLPack makes."""
-    shape, strides, deleter = (ctypes.c_int64 * 1)(0), (ctypes.c_int64 * 1)(1), _Deleter(lambda _: None)
-    tensor = _DLTensor(0x1000, _DLDevice(_EXTERNAL_DEVICE, index), 1, _DLDataType(1, 8, 1), shape, strides, 0)
-    managed = _DLManagedTensor(tensor, None, deleter)
-    _exported.append((managed, shape, strides, deleter))
-    capsule = ctypes.pythonapi.PyCapsule_New
-    capsule.restype, capsule.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-    return from_dlpack(capsule(ctypes.addressof(managed), b"dltensor", None))
 
 
 # ---- writes ---------------------------------------------------------------------------------------------------------
@@ -303,6 +242,11 @@ def permuted_back(x: Tensor, order: Sequence[int]) -> Tensor:
     return tensor
 
 
+def covers_storage(x: torch.Tensor) -> bool:
+    """Return whether a tensor has as many elements as its storage, from the first one on."""
+    return not x.storage_offset() and x.numel() * x.element_size() == memory_of(x).size
+
+
 def write(x: torch.Tensor, result: Tensor) -> None:
     """Write a result, of the dtype and shape of a torch tensor, into its memory; complex numbers as pairs.
 
@@ -322,7 +266,7 @@ def write(x: torch.Tensor, result: Tensor) -> None:
         return
     memory.writes += 1
     memory.indices = None
-    if not x.storage_offset() and count * x.element_size() == memory.size:
+    if covers_storage(x):
         if x.is_contiguous():
             memory.replace(unowned(result) if result.signature[2] is None else packed_copy(result))
             return

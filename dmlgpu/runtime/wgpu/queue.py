@@ -195,6 +195,7 @@ class GpuQueue:
         self._context, self._allocator = context, allocator
         self._submitted = 0
         self._enqueued: list[RecordedWork] = []
+        self._enqueued_count = 0
         self._completion = native.Completion(context.queue)
         self.has_writes = False
         self.translations: list[DriverTranslation] = []
@@ -271,7 +272,8 @@ class GpuQueue:
                 return self.submit(recording)
             self._allocator.has_enqueued = True
             self._enqueued.append(recording)
-            is_full = not is_followed and sum(map(len, self._enqueued)) >= BATCH
+            self._enqueued_count += len(recording)
+            is_full = not is_followed and self._enqueued_count >= BATCH
             return self.send_enqueued() if is_full else self._submitted + 1
 
     def send_enqueued(self) -> int:
@@ -280,7 +282,7 @@ class GpuQueue:
         Raises:
             DmlError: If the driver rejects a dispatch; all other work runs.
         """
-        recordings, self._enqueued = self._enqueued, []
+        recordings, self._enqueued, self._enqueued_count = self._enqueued, [], 0
         if not recordings:
             return self._submitted
         try:

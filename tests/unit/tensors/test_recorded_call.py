@@ -86,13 +86,20 @@ def test_a_single_result_is_no_tuple(device: Device) -> None:
         lambda x: (x + 1.0, x),
         lambda x: x + float(x.numpy().max()),
         lambda x: [x + 1.0],
-        lambda x: (x + 1.0, 3),
+        lambda x: (x + 1.0, "text"),
         lambda x: (refuse_repetition(), x + 1.0)[1],
     ],
-    ids=["nothing runs", "an argument", "elements are read", "a list", "a number", "refused"],
+    ids=["nothing runs", "an argument", "elements are read", "a list", "a string", "refused"],
 )
 def test_what_cannot_be_repeated(device: Device, function: Callable[[Tensor], Any]) -> None:
     assert recorded(function, Tensor(ROWS, device=device)) is None
+
+
+def test_numbers_and_empty_tensors_are_returned(device: Device) -> None:
+    x = Tensor(ROWS, device=device)
+    call = recorded(lambda x: (x + 1.0, x.sizes[0], ops.zeros((0, 2), device=x.device)), x)
+    result, rows, empty = repeated(call, Tensor(-ROWS, device=device))
+    assert np.array_equal(result.numpy(), 1 - ROWS) and rows == 3 and empty.numpy().shape == (0, 2)
 
 
 def test_outer_constants_are_bounded(device: Device) -> None:

@@ -16,6 +16,7 @@ from dmlgpu.tensors.calls import filled, widened
 from dmlgpu.tensors.gradients.rules import mean as mean_of
 from dmlgpu.tensors.gradients.rules import total
 from dmlgpu.tensors.tensor import Tensor
+from dmlgpu.tensors.tracing import compiled
 
 Three = tuple[Tensor | None, Tensor | None, Tensor | None]
 
@@ -64,6 +65,19 @@ def _normalized(
     return output, outputs.output_mean, outputs.output_variance
 
 
+@compiled.compile
+def _normalized_with_inverse(
+    x: Tensor, sizes: tuple[int, ...], weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the results of ``_normalized``, with the reciprocal of the deviation in place of the variance.
+
+    It is compiled because an eager call takes as long as its kernels are many.
+    """
+    output, mean, variance = _normalized(x, sizes, weight, bias, eps)
+    return output, mean, _inverse(variance, eps)
+
+
+@compiled.compile
 def _gradients(
     gradient: Tensor,
     x: Tensor,
@@ -292,8 +306,8 @@ def layer_norm(
         return x, filled(x, statistics_shape), filled(x, statistics_shape)
     rows = x.reshape(math.prod(outer), -1)
     weight, bias = (None if vector is None else vector.reshape(1, -1) for vector in (weight, bias))
-    output, mean, variance = _normalized(rows, (rows.sizes[0], 1), weight, bias, eps)
-    return output.reshape(x.sizes), mean.reshape(statistics_shape), _inverse(variance, eps).reshape(statistics_shape)
+    output, mean, inverse = _normalized_with_inverse(rows, (rows.sizes[0], 1), weight, bias, eps)
+    return output.reshape(x.sizes), mean.reshape(statistics_shape), inverse.reshape(statistics_shape)
 
 
 @aten("native_layer_norm_backward", wide=True)
@@ -346,8 +360,7 @@ def group_norm(
     weight, bias = (
         None if vector is None else vector.reshape(1, groups, channels // groups, 1) for vector in (weight, bias)
     )
-    output, mean, variance = _normalized(rows, (batch, groups, 1, 1), weight, bias, eps)
-    inverse = _inverse(variance, eps)
+    output, mean, inverse = _normalized_with_inverse(rows, (batch, groups, 1, 1), weight, bias, eps)
     return output.reshape(x.sizes), mean.reshape(batch, groups), inverse.reshape(batch, groups)
 
 

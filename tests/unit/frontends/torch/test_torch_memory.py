@@ -7,6 +7,7 @@ import gc
 import io
 import pickle
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -16,7 +17,9 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch", reason="PyTorch, which the device is for, is not installed")
 pytest.importorskip("dmlgpu.torch", reason="the installed PyTorch is older than 2.13")
 
-from tests.unit.frontends.torch import torch_programs as programs  # noqa: E402 - imports torch
+from dmlgpu.frontends.torch.adapters import device_of  # noqa: E402 - imports torch
+from dmlgpu.tensors.session import session_of  # noqa: E402
+from tests.unit.frontends.torch import torch_programs as programs  # noqa: E402
 
 FUZZED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -220,6 +223,54 @@ def test_thousands_of_steps_take_no_more_memory() -> None:
     gc.collect()
     assert torch.dml.memory_allocated() <= before  # less if memory of earlier tests was released meanwhile
     assert len(gc.get_objects()) < objects + 500
+
+
+def test_repeated_calls_keep_the_order_of_writes_and_bind_once() -> None:
+    host = torch.arange(12.0).reshape(3, 4)
+    query = torch.arange(48.0).reshape(1, 2, 6, 4) / 48
+
+    def step(x: Any, query: Any) -> list[Any]:
+        x.mul_(0.5)
+        row = x[1]
+        before = row.clone()
+        row.add_(x[0])
+        x.copy_(x.t().contiguous().view(3, 4) + 1)
+        norm = torch.nn.functional.layer_norm(x, (4,))
+        attention = torch.nn.functional.scaled_dot_product_attention(query, query, query)
+        return [before, row * 1, x.half(), torch.zeros_like(x), norm, attention]
+
+    ours, same_query, session = host.to("dml"), query.to("dml"), session_of(device_of(0))
+    for count in range(12):
+        bindings = session.bindings
+        results, expected = step(ours, same_query), step(host, query)
+        for result, other in zip(results, expected, strict=True):
+            torch.testing.assert_close(result.cpu(), other)
+        del results, result
+        assert count < 9 or session.bindings - bindings <= 1  # of more than two places in turn
+
+
+def test_threads_get_their_own_results_and_addresses() -> None:
+    def work(number: int) -> set[int]:
+        x, addresses = torch.full((4,), float(number)).to("dml"), set()
+        results = []
+        for step in range(50):
+            results.append(torch.relu(x * 2 + step))
+            addresses.add(results[-1].data_ptr())
+        assert [result[3].item() for result in results] == [2 * number + step for step in range(50)]
+        return addresses
+
+    with ThreadPoolExecutor(4) as pool:
+        addresses = list(pool.map(work, range(4)))
+    assert len(set().union(*addresses)) == 200
+
+
+@pytest.mark.parametrize("dtype", programs.DTYPES)
+@pytest.mark.parametrize(("shape", "strides"), [((), ()), ((2, 0), (1, 1)), ((2, 3), (1, 2)), ((2, 3), (8, 2))])
+def test_new_tensors_have_any_strides(dtype: Any, shape: Any, strides: Any) -> None:
+    x = torch.empty_strided(shape, strides, dtype=dtype, device="dml")
+    y = torch.empty_strided(shape, strides, dtype=dtype)
+    assert (x.shape, x.stride(), x.dtype, x.device.index) == (y.shape, y.stride(), dtype, 0)
+    assert x.untyped_storage().nbytes() == y.untyped_storage().nbytes()
 
 
 def test_out_of_memory_is_torchs() -> None:
