@@ -281,6 +281,6 @@ def remember(x: torch.Tensor, elements: NDArray[Any] | None) -> None:
         elements = np.broadcast_to(elements, tuple(x.shape))
     if elements.size * dtype.itemsize != memory.size or not x.is_contiguous():
         return
-    kept = elements.astype(dtype).reshape(-1)
-    if dtype.itemsize >= elements.dtype.itemsize or np.array_equal(kept, elements.reshape(-1)):
-        memory.indices = KnownIndices(kept, x.dtype)  # else some are outside of int32
+    integers = elements.astype(dtype).reshape(-1)
+    if dtype.itemsize >= elements.dtype.itemsize or np.array_equal(integers, elements.reshape(-1)):
+        memory.indices = KnownIndices(integers, x.dtype)  # else some are outside of int32

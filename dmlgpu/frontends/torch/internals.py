@@ -31,6 +31,7 @@ __all__ = [
     "generator_address",
     "has_kernel",
     "loop_of",
+    "neg_view",
     "operator_names",
     "pytree",
     "read_file",
@@ -87,6 +88,9 @@ def decomposition_table() -> Mapping[Any, Callable[..., Any]]:
 # ---- storages and tensors --------------------------------------------------------------------------------------------
 
 from_dlpack = private("torch._C._from_dlpack")
+neg_view = private("torch._neg_view")
+"""Return a view whose elements are negated when they are read."""
+
 pytree = private("torch.utils._pytree")
 
 write_file = private("torch.UntypedStorage._write_file")

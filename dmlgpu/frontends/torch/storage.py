@@ -26,7 +26,7 @@ from dmlgpu.frontends.torch.dtypes import (
     data_type_of,
     torch_of_array,
 )
-from dmlgpu.frontends.torch.internals import CPU_KEYS
+from dmlgpu.frontends.torch.internals import CPU_KEYS, neg_view
 from dmlgpu.frontends.torch.layouts import TorchLayout
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.recorded_call import CallResult, refuse_repetition
@@ -260,7 +260,7 @@ def write(x: torch.Tensor, result: Tensor) -> None:
         x = torch.view_as_real(x)
         result = result.plain() if isinstance(result, ComplexPairs) else result
     elif x.is_neg():
-        x, result = x._neg_view(), -result
+        x, result = neg_view(x), -result
     memory, count = memory_of(x), result.size
     if not count:
         return
