@@ -10,10 +10,17 @@ from torch_clients.with_torch import train
 TORCHVISION = "torchvision"
 
 
-def _images(device: str, size: int = 32) -> Any:
+def _images(device: str, count: int = 2, size: int = 32) -> Any:
     import torch  # noqa: PLC0415
 
-    return torch.rand(2, 3, size, size).to(device)
+    return torch.rand(count, 3, size, size).to(device)
+
+
+def _labeled(device: str) -> Any:
+    """Return a batch for training; fewer or smaller images amplify roundings in batch normalization."""
+    import torch  # noqa: PLC0415
+
+    return _images(device, 8, 64), torch.arange(8).remainder(5).to(device)
 
 
 def _classifier(name: str, device: str) -> Any:
@@ -36,9 +43,9 @@ def resnet_autocast(device: str) -> Any:
     """Train a step; on the CPU in float32."""
     import torch  # noqa: PLC0415
 
-    model, x = _classifier("resnet18", device).train(), _images(device)
+    model, (x, target) = _classifier("resnet18", device).train(), _labeled(device)
     with torch.autocast(device, torch.float16, enabled=device != "cpu"):
-        loss = torch.nn.functional.cross_entropy(model(x), torch.tensor([1, 3]).to(device))
+        loss = torch.nn.functional.cross_entropy(model(x), target)
     torch.amp.GradScaler(device, enabled=device != "cpu").scale(loss).backward()
     return loss
 
@@ -52,8 +59,7 @@ def mobilenet(device: str) -> Any:
     for layer in model.modules():
         if isinstance(layer, torch.nn.Dropout):
             layer.p = 0.0
-    batch = _images(device), torch.tensor([1, 3]).to(device)
-    return train(model, torch.optim.SGD(model.parameters(), lr=0.01), batch, 2)
+    return train(model, torch.optim.SGD(model.parameters(), lr=0.01), _labeled(device), 2)
 
 
 @row(
