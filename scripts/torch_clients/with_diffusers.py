@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from torch_clients.rows import row
@@ -67,7 +68,30 @@ def _generate(pipe: Any, device: str, steps: int = 4, **inputs: Any) -> Any:
 
 
 def _schedule(device: str, *, scheduler: str) -> Any:
-    return _generate(pipeline(scheduler=scheduler).to(device), device)
+    with _noise_of_cpu() if scheduler == "DPMSolverSDE" else contextlib.nullcontext():
+        return _generate(pipeline(scheduler=scheduler).to(device), device)
+
+
+@contextlib.contextmanager
+def _noise_of_cpu() -> Iterator[None]:
+    """Draw the noise of DPMSolverSDE on the CPU: it takes no generator, and numbers of devices differ."""
+    from diffusers.schedulers import scheduling_dpmsolver_sde as module  # noqa: PLC0415
+
+    original = module.BrownianTreeNoiseSampler
+
+    class Sampler(original):  # type: ignore[misc, valid-type]
+        def __init__(self, x: Any, *options: Any):
+            super().__init__(x.cpu(), *options)
+            self.device = x.device
+
+        def __call__(self, *sigmas: Any) -> Any:
+            return super().__call__(*(sigma.cpu() for sigma in sigmas)).to(self.device)
+
+    module.BrownianTreeNoiseSampler = Sampler
+    try:
+        yield
+    finally:
+        module.BrownianTreeNoiseSampler = original
 
 
 for _name in SCHEDULERS:
