@@ -92,11 +92,6 @@ class DataType(IntEnum):
         return cls[name]
 
     @classmethod
-    def named(cls, name: str) -> DataType | None:
-        """Return the data type of a name in upper case, BFLOAT16 included; None if there is none."""
-        return BFLOAT16 if name == BFLOAT16.name else cls.__members__.get(name)
-
-    @classmethod
     def _missing_(cls, value: object) -> DataType | None:
         """Return BFLOAT16 for its value, which copying and unpickling look up."""
         return BFLOAT16 if value == BFLOAT16.value else None
@@ -112,6 +107,11 @@ def _extension(name: str, value: int) -> DataType:
 BFLOAT16: Final = _extension("BFLOAT16", 0x10002)
 """Storage type that DirectML lacks: the upper half of a float32. Operators take it wherever they take FLOAT16, compute
 in float32, and round to nearest even when they store."""
+
+
+def data_type_named(name: str) -> DataType | None:
+    """Return the data type of a name in upper case, BFLOAT16 included; None if there is none."""
+    return BFLOAT16 if name == BFLOAT16.name else DataType.__members__.get(name)
 
 
 @functools.cache

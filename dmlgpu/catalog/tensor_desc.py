@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.catalog.enums import DataType, TensorFlags, holds_numbers
+from dmlgpu.catalog.enums import DataType, TensorFlags, data_type_named, holds_numbers
 from dmlgpu.common import coercion
 from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidDescription, OutOfMemory, shown
 
@@ -155,7 +155,7 @@ class TensorDesc:
         except Exception:  # foreign objects may raise any exception
             raise InvalidArgument(f"TensorDesc.of: array must be a NumPy array, got {shown(array)}") from None
         if data_type is None:
-            if dtype != np.bool_ and DataType.named(dtype.name.upper()) is None:
+            if dtype != np.bool_ and data_type_named(dtype.name.upper()) is None:
                 raise InvalidArgument(f"TensorDesc.of: array must be of a type of DirectML's, got {dtype}")
             data_type = DataType.UINT8 if dtype == np.bool_ else DataType.from_numpy(dtype)
         return cls(data_type, sizes or (1,))

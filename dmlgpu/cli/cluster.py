@@ -178,8 +178,8 @@ def side_by_side(output: Path | None, headers: Mapping[str, dict[str, Any]]) -> 
     """Write several simultaneous runs, by name, into one output. Writes nothing without an output.
 
     While running, each run has its own file next to the output (``results.jsonl.0`` and so on). They are merged at
-    the end, even after an interrupt. If the process is killed or the disk is full, each file holds the beginning of its
-    run.
+    the end, after an interrupt into ``results.jsonl.part``. If the process is killed or the disk is full, each file
+    holds the beginning of its run.
 
     Raises:
         OSError: If a file cannot be written.

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.catalog.enums import BFLOAT16, DataType, holds_numbers
+from dmlgpu.catalog.enums import BFLOAT16, DataType, data_type_named, holds_numbers
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import DmlError, InvalidArgument, shown
 from dmlgpu.compiler.sizes import is_symbolic
@@ -28,7 +28,7 @@ def as_data_type(caller: str, name: str, value: Any) -> DataType:
     """
     data_type = value if isinstance(value, DataType) else None
     if isinstance(value, str):
-        data_type = DataType.named(value.upper())
+        data_type = data_type_named(value.upper())
     if data_type is None and not isinstance(value, int):
         try:
             data_type = DataType.from_numpy(value)

@@ -116,7 +116,8 @@ def test_runs_that_end_early_are_merged(tmp_path):
             write(name, outcome)
         write("second", None)
         raise KeyboardInterrupt
-    runs = read_runs(path)
+    assert path.read_text() == "the former content"
+    runs = read_runs(tmp_path / "runs.jsonl.part")
     assert [run.facts["name"] for run in runs] == ["first", "second"]
     assert [run.is_complete for run in runs] == [False, True]
     assert [[outcome.case for outcome in run.outcomes] for run in runs] == [["a", "c"], ["b"]]

@@ -16,7 +16,7 @@ from dmlgpu import Tensor, ops
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.numpy.backend import NumPyBackend
 
-CACHED = 7
+CACHED = 8
 """Most calls from the function to the dispatch, both counted, if the operator is compiled and recorded."""
 
 COMPILED = 10

@@ -340,7 +340,8 @@ def test_a_child_whose_page_is_away_says_so():
     answers = io.StringIO()
     requests = io.StringIO('"argmin-example1"\n"argmax-example1"\n')
     worker.CaseServer(None, answers).reject(requests, DeviceRemoved("the page is closed"))
-    outcome = Outcome.from_json(json.loads(answers.getvalue()))
+    _, record = map(json.loads, answers.getvalue().splitlines())
+    outcome = Outcome.from_json(record)
     assert (outcome.case, outcome.status) == ("argmin-example1", Status.DEVICE_LOST)
     assert outcome.message == "the page is closed"
 
