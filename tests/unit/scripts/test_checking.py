@@ -402,7 +402,7 @@ def test_most_modules_have_recorded_tests_that_exist():
 
 def test_the_record_is_a_file_of_limited_size():
     assert tests.RECORD == ROOT / "tests" / "coverage.json"
-    assert tests.RECORD.stat().st_size < 1_000_000
+    assert tests.RECORD.stat().st_size < 1_200_000
     assert tests.record().keys() == {"commit", "modules", "tests", "cases"}
 
 
