@@ -32,7 +32,7 @@ DRAWN_CASES = 1
 """Cases that Hypothesis draws per operator and adapter; every one is a shader to compile."""
 
 
-SHARE, SHARE_OF_NUMPY = 3, 16
+SHARE, SHARE_OF_NUMPY = 5, 16
 """Of how many cases the sample takes one. The numpy adapter only shows that the device layer returns the results of
 the reference; adapters other than the first take fewer (tests/tiers.py)."""
 
