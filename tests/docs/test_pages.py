@@ -30,7 +30,7 @@ MAX_WORDS, MAX_TABLES, GUIDE_COLUMNS = 1500, 4, 60
 
 TABLES_OF_RESULTS = {
     *("accuracy.md", "conformance-table.md", "formulas.md", "mutants.md", "onnx-backend.md", "onnx-models.md"),
-    *("operator-accuracy.md", "pytorch-operators.md", "speed.md"),
+    *("operator-accuracy.md", "pytorch-clients.md", "pytorch-operators.md", "speed.md"),
 }
 """Pages that list results; scripts write their tables."""
 

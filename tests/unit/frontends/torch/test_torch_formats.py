@@ -12,6 +12,8 @@ pytest.importorskip("dmlgpu.torch", reason="the installed PyTorch is older than 
 
 import torch.nn.functional as F  # noqa: E402
 
+from dmlgpu.frontends.torch.versions import INSTALLED  # noqa: E402
+
 GENERATOR = torch.Generator().manual_seed(0)
 WEIGHT = torch.randn(8, 8, 3, 3, generator=GENERATOR)
 SHAPES = [(2, 8, 4, 4), (1, 8, 3, 5)]
@@ -56,6 +58,8 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_strides_are_those_of_the_cpu(name: str) -> None:
+    if name == "group_norm" and INSTALLED == (2, 14):
+        pytest.skip("the meta kernel of PyTorch 2.14, whose strides the device takes, differs from its CPU kernel")
     for shape in SHAPES:
         x = channels_last(torch.randn(shape, generator=GENERATOR))
         expected = FUNCTIONS[name](x)
