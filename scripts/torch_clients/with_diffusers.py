@@ -18,7 +18,7 @@ SCHEDULERS: dict[str, dict[str, Any]] = {
     "KDPM2AncestralDiscrete": {}, "DEISMultistep": {}, "TCD": {}, "PNDM": {"skip_prk_steps": True},
     "DPMSolverSDE": {"noise_sampler_seed": 0},
 }  # fmt: skip
-"""Options by the name of a scheduler, whose first word is that of the class."""
+"""Options by scheduler, whose first word is the name of the class."""
 
 _PACKAGES = DIFFUSERS, "transformers"
 

@@ -60,7 +60,7 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
     "Adamax": {},
     "LBFGS": {"max_iter": 2},
 }
-"""Options by the name of an optimizer, whose first word is that of the class."""
+"""Options by optimizer, whose first word is the name of the class."""
 
 
 def _optimize(device: str, *, name: str, options: dict[str, Any]) -> Any:

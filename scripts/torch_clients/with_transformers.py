@@ -36,7 +36,7 @@ DECODERS: dict[str, dict[str, Any]] = {
     "Mamba2": {"num_heads": 8, "head_dim": 8, "n_groups": 1, "state_size": 8, "chunk_size": 8},
     "Llama4Text": {**_EXPERTS, "head_dim": 8, "intermediate_size_mlp": 32},
 }  # fmt: skip
-"""Options of configurations besides the sizes, by the name of the architecture."""
+"""Options of configurations besides the sizes, by architecture."""
 
 
 def language_model(name: str) -> Any:

@@ -98,7 +98,7 @@ def page(results: Sequence[Result], installed: Mapping[str, str]) -> str:
 
 
 def cell(result: Result) -> str:
-    """Return the text of a result in a table."""
+    """Return a result as a cell of a table."""
     if result.state == "right":
         return f"{result.difference:.0e}" if result.difference else "0"
     reason = result.reason if len(result.reason) <= MAX_REASON else f"{result.reason[:MAX_REASON]} ..."

@@ -13,7 +13,7 @@ import torch
 
 from dmlgpu.catalog.enums import BFLOAT16, DataType
 from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidState, OutOfMemory
-from dmlgpu.frontends.torch import adapters, indices, operators
+from dmlgpu.frontends.torch import adapters, indices, operators, storage
 from dmlgpu.frontends.torch.calls import CallArguments, function_ids, repeated, repeated_in_torch, wrapped
 from dmlgpu.frontends.torch.complex_numbers import Complex, ComplexPairs, in_memory
 from dmlgpu.frontends.torch.dtypes import cast, dtype_of, number_as
@@ -43,9 +43,6 @@ from dmlgpu.frontends.torch.storage import (
     permuted_back,
     unowned,
     write,
-)
-from dmlgpu.frontends.torch.storage import (
-    operand_of as elements_of,
 )
 from dmlgpu.tensors.array_like import refuses_float64
 from dmlgpu.tensors.calls import widened
@@ -98,7 +95,7 @@ def operand_of(value: Any, label: str) -> Any:
     """
     if isinstance(value, torch.Tensor):
         if value.device.type == "dml":
-            return elements_of(value)
+            return storage.operand_of(value)
         if not value.dim() and value.device.type == "cpu":
             return value.item()
         raise RuntimeError(
