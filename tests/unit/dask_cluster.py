@@ -22,6 +22,10 @@ from tests.unit.conformance import conformance_suite
 START_LIMIT = 60.0
 """Seconds for a worker to come, or to be missed."""
 
+NO_PROFILE = {"DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "False"}
+"""Keeps Dask's profiler out of workers: it calls ``sys._current_frames``, which can hang Python before 3.11.9 when a
+thread ends at that moment (python/cpython#106883)."""
+
 OPTIONS = ("--no-nanny", "--no-dashboard", "--nthreads=1", "--local-directory=.")
 
 
@@ -72,7 +76,7 @@ class DaskCluster:
             process = subprocess.Popen(
                 [sys.executable, "-m", "distributed.cli.dask_worker", self.address, "--name", name, *OPTIONS],
                 cwd=self.folder,
-                env={**os.environ, **self.environment, **environment},
+                env={**os.environ, **NO_PROFILE, **self.environment, **environment},
                 stdin=subprocess.DEVNULL,
                 stderr=log,
             )
