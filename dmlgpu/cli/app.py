@@ -521,6 +521,59 @@ def report(
     verb("report").report(files, output)
 
 
+@app.command("report-bug")
+def report_bug(
+    *,
+    case: Annotated[str, subject("CASE", "Name of a case of `dmlgpu test` that fails.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Output folder; created if it does not exist.")
+    ],
+    adapter: Adapter = None,
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            "--run", metavar="FILE.jsonl", help="File of `dmlgpu test -o` with the failure: selects its adapter."
+        ),
+    ] = None,
+    keep_size: Annotated[
+        bool, typer.Option("--keep-size", help="Do not look for a smaller case that fails as well.")
+    ] = False,
+    time_limit: Annotated[
+        float,
+        typer.Option("--time-limit", min=0.1, max=MAX_SECONDS, callback=finite, help="Timeout of a run, in seconds."),
+    ] = 60.0,
+    passing: Annotated[
+        bool, typer.Option("--passing", help="Write the folder even if the case passes on this adapter.")
+    ] = False,
+    precise: Precise = False,
+    no_quirks: NoQuirks = False,
+) -> None:
+    """Write a failing case as a folder for the developers of the driver.
+
+    The folder runs without dmlgpu: kernels in WGSL and SPIR-V, contents of buffers, expected and actual outputs,
+    runners in Python and C, an Amber script, a web page, and a README that says how to see it fail and where to report
+    it. The case is reduced first, as long as it fails in the same way. Exit code 1 if it passes. See
+    docs/is-it-my-driver.md.
+
+    \b
+    Examples:
+      dmlgpu report-bug gather_nd1-float32-uint32-2x3-packed-s0 -o bug
+      dmlgpu report-bug gather_nd1-float32-uint32-2x3-packed-s0 -o bug --run results.jsonl
+    """
+    fails = verb("report_bug").report_bug(
+        case,
+        output,
+        adapter,
+        record,
+        reduce=not keep_size,
+        time_limit=time_limit,
+        passing=passing,
+        precise=precise,
+    )
+    if not (fails or passing):
+        raise typer.Exit(1)
+
+
 @app.command()
 def compare(
     before: Annotated[Path, typer.Argument(help="File written by `dmlgpu test -o`.", metavar="BEFORE.jsonl")],

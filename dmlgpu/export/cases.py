@@ -21,7 +21,7 @@ from dmlgpu.compiler.graph.passes import PASSES
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.stages import compile_operator
-from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.target import AdapterInfo, Target
 from dmlgpu.conformance.cases.case import Array, Arrays, Case
 from dmlgpu.conformance.cases.families.activation import FlushedWithin
 from dmlgpu.conformance.cases.families.reduction import LogarithmOfSum
@@ -42,7 +42,7 @@ from dmlgpu.conformance.suites.graphs import WITHIN, GraphExpectation, GraphSuit
 from dmlgpu.conformance.suites.operators import CaseSuite
 from dmlgpu.conformance.suites.programs import EQUAL, LocatedTensor, ProgramSuite, expected
 from dmlgpu.conformance.suites.registry import Suite
-from dmlgpu.export.compiling import WEB, ExportChoices
+from dmlgpu.export.compiling import WEB
 from dmlgpu.export.layout import Document, Uploads, add_program
 from dmlgpu.runtime.rendered import check_limits
 
@@ -176,30 +176,31 @@ def can_be_exported(suite: Suite, name: str) -> bool:
     return isinstance(suite, GraphSuite)
 
 
-def case_entry(suite: Suite, name: str, choice: ExportChoices, blob: Blob) -> Entry:
+def case_entry(suite: Suite, name: str, target: Target, blob: Blob, info: AdapterInfo = WEB) -> Entry:
     """Return an exportable case; an unsupported one as its result.
 
     Args:
         suite: Its suite.
         name: Its name.
-        choice: Compile options.
+        target: Compile target, without immediates.
         blob: Target of bytes.
+        info: Adapter named in messages.
     """
     if isinstance(suite, GraphSuite):
-        return _graph_entry(name, choice, blob)
+        return _graph_entry(name, target, blob, info)
     if isinstance(suite, ProgramSuite):
-        return _program_entry(suite, name, choice.target, blob)
+        return _program_entry(suite, name, target, blob)
     assert isinstance(suite, CaseSuite)
     with np.errstate(all="ignore"):  # special values cause these warnings
         case = suite.case(name)
         # Features that browsers lack are rejected by the device layer when it checks a description.
-        rejected = _rejection(case, choice.target)
-        return rejected or _operator_entry(case, choice.target, blob)
+        rejected = _rejection(case, target, info)
+        return rejected or _operator_entry(case, target, blob)
 
 
-def _rejection(case: Case, target: Target) -> Entry | None:
+def _rejection(case: Case, target: Target, info: AdapterInfo) -> Entry | None:
     try:
-        check_limits(compile_operator(case.desc, target.exact), target, WEB)
+        check_limits(compile_operator(case.desc, target.exact), target, info)
     except NotSupported as error:
         known = case.needs is not None
         message = str(error) if known else f"every adapter must run it, but: {error}"
@@ -309,14 +310,14 @@ def _outcomes(tolerance: Tolerance, outcomes: Sequence[Array], magnitude: Bound 
     return {"rule": rule.to_json(), "outcomes": entries}
 
 
-def _graph_entry(name: str, choice: ExportChoices, blob: Blob) -> Entry:
+def _graph_entry(name: str, target: Target, blob: Blob, info: AdapterInfo) -> Entry:
     """Return the case of a graph: a run with all passes, and one with none."""
     due = GraphExpectation.of(name)
     network = resolve(due.example.graph)
     runs = []
     for how, disabled in (("fused", ()), ("compiled without passes", PASSES)):
-        program = compile_network(network, choice.target.exact, disabled).program
-        check_limits(program, choice.target, WEB)
+        program = compile_network(network, target.exact, disabled).program
+        check_limits(program, target, info)
         tensors = _Tensors(blob)
         inputs = [
             None

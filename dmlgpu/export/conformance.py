@@ -5,10 +5,11 @@ from __future__ import annotations
 import gzip
 import importlib.resources
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.conformance.running.records import FORMAT as RECORDS_FORMAT
@@ -76,9 +77,29 @@ def write_suite(
     names = tuple(name for name, part in parts.items() if can_be_exported(part, name))
     if not names:
         raise InvalidArgument(f"export: all cases that match {' or '.join(patterns)!r} need Python; use dmlgpu test")
+    left_out = tuple(name for name in parts if name not in names)
+    entries = [partial(case_entry, parts[name], name, choice.target) for name in names]
+    files = page_files(
+        entries, profile=profile, pattern=" or ".join(patterns), schedules=schedules, left_out=len(left_out)
+    )
+    write_files(folder, files)
+    return ExportedSuite(folder, {name: len(data) for name, data in files.items()}, names, left_out)
+
+
+def page_files(
+    entries: Sequence[Callable[[Blob], Entry]], *, profile: str, pattern: str, schedules: str, left_out: int = 0
+) -> dict[str, bytes]:
+    """Return the files of a page that runs cases.
+
+    Args:
+        entries: Returns the entry of each case, and adds its bytes.
+        profile, pattern, schedules, left_out: Recorded in the results of the page.
+    """
     files: dict[str, bytes] = {}
     listed = []
-    for part_index, (case_names, data) in enumerate(_parts([(name, parts[name]) for name in names], choice)):
+    names: list[str] = []
+    for part_index, (case_names, data) in enumerate(_parts(entries)):
+        names += case_names
         file = f"cases-{part_index:03}.bin"
         files[file] = data
         listed.append({"file": file, "bytes": len(data), "cases": case_names})
@@ -88,30 +109,28 @@ def write_suite(
         **software,
         "suite": DEFAULT,
         "profile": profile,
-        "pattern": " or ".join(patterns),
+        "pattern": pattern,
         "cases": len(names),
         "case_list": list_digest(names),
     }
-    left_out = tuple(name for name in parts if name not in names)
     index = {
         "format": FORMAT,
         "header": header,
         "schedules": schedules,
         "parts": listed,
-        "left_out": len(left_out),
+        "left_out": left_out,
     }
     files["cases.json"] = json.dumps(index, separators=(",", ":")).encode()
     files |= {name: page_file(source) for name, source in PAGE_FILES.items()}
     files["frames.js"] = importlib.resources.files("dmlgpu.runtime.browser").joinpath("page", "frames.js").read_bytes()
-    write_files(folder, files)
-    return ExportedSuite(folder, {name: len(data) for name, data in files.items()}, names, left_out)
+    return files
 
 
-def _parts(cases: Sequence[tuple[str, Any]], choice: ExportChoices) -> Iterator[tuple[list[str], bytes]]:
+def _parts(cases: Sequence[Callable[[Blob], Entry]]) -> Iterator[tuple[list[str], bytes]]:
     """Yield the names of the cases of each part, and the part, a compressed frame."""
     blob, entries = Blob(), list[Entry]()
-    for index, (name, suite) in enumerate(cases, start=1):
-        entries.append(case_entry(suite, name, choice, blob))
+    for index, entry_of in enumerate(cases, start=1):
+        entries.append(entry_of(blob))
         if blob.uploads.end >= PART_BYTES or index == len(cases):
             frame = frames.encode({"format": FORMAT, "cases": entries}, [blob.uploads.data])
             yield [entry["name"] for entry in entries], gzip.compress(frame, mtime=0)

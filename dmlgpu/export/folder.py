@@ -6,11 +6,13 @@ import hashlib
 import importlib.resources
 import itertools
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.common.files import whole_file
 from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.program import Program
@@ -102,10 +104,26 @@ def page_file(name: str) -> bytes:
     return importlib.resources.files("dmlgpu.export").joinpath("pages", name).read_bytes()
 
 
+def path_argument(caller: str, folder: object, argument: str = "folder") -> Path:
+    """Return an argument that must be a path.
+
+    Raises:
+        InvalidArgument: If it is not.
+    """
+    try:
+        path = Path(os.fspath(folder))  # type: ignore[call-overload]
+    except Exception:  # whatever a foreign __fspath__ raises
+        raise InvalidArgument(f"{caller}: {argument} must be a path, got {shown(folder)}") from None
+    if "\0" in str(path) or not str(path).isprintable():
+        raise InvalidArgument(f"{caller}: {argument} must be a path, got {shown(folder)}")
+    return path
+
+
 def write_files(folder: Path, files: dict[str, bytes]) -> None:
     """Write files into a folder, which is created if it does not exist."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
         with whole_file(folder / name) as stream:
             stream.write(data)
 

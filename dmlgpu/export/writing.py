@@ -16,7 +16,7 @@ from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.export.compiling import ExportChoices, as_graph, combined, exportable
-from dmlgpu.export.folder import Exported, write_folder
+from dmlgpu.export.folder import Exported, path_argument, write_folder
 from dmlgpu.tensors.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def write(
         NotSupported: If it needs a feature or limit that WebGPU does not guarantee; the message names it.
         OSError: If a file cannot be written.
     """
-    target = _folder("write", folder)
+    target = path_argument("write", folder)
     described = _described(graph, sizes)
     if weights is not None and not isinstance(weights, Mapping):
         raise InvalidArgument(f"write: weights must be a mapping from names to arrays, got {shown(weights)}")
@@ -111,7 +111,7 @@ def write_onnx(
     """
     from dmlgpu.export.models import exportable_models  # noqa: PLC0415  onnx is an extra
 
-    target = _folder("write_onnx", folder)
+    target = path_argument("write_onnx", folder)
     choice = _choice("write_onnx", schedules, half_precision, ())
     return write_folder(exportable_models(source, shapes, choice, _provenance(source)), target)
 
@@ -143,8 +143,8 @@ def write_dxdispatch(
     """
     from dmlgpu.export.models import exportable_dispatchable  # noqa: PLC0415  loads DxDispatch's reader
 
-    target = _folder("write_dxdispatch", folder)
-    model = _folder("write_dxdispatch", path, "path")
+    target = path_argument("write_dxdispatch", folder)
+    model = path_argument("write_dxdispatch", path, "path")
     name = coercion.argument("write_dxdispatch", "name", coercion.optional(coercion.text), name)
     return write_folder([exportable_dispatchable(model, name, schedules, _provenance(model))], target)
 
@@ -174,16 +174,6 @@ def _described(graph: object, sizes: object) -> list[GraphDesc]:
         for name, size in sizes.items()
     }
     return [build(outputs, sizes=chosen) for chosen in combined("write", several)]
-
-
-def _folder(caller: str, folder: object, argument: str = "folder") -> Path:
-    try:
-        path = Path(os.fspath(folder))  # type: ignore[call-overload]
-    except Exception:  # whatever a foreign __fspath__ raises
-        raise InvalidArgument(f"{caller}: {argument} must be a path, got {shown(folder)}") from None
-    if "\0" in str(path) or not str(path).isprintable():
-        raise InvalidArgument(f"{caller}: {argument} must be a path, got {shown(folder)}")
-    return path
 
 
 def _choice(caller: str, schedules: object, half_precision: object, disabled_passes: object) -> ExportChoices:
