@@ -28,6 +28,7 @@ _RESULTS: Final = {
 }
 
 _FILES: Final = {
+    "kernel-0.spv": "SPIR-V, as naga writes it for Mesa's Vulkan driver of the same machine",
     "buffer-0.bin": "contents of each buffer before the first dispatch",
     "parameters-0.bin": "parameter blocks: the uniform after the storage buffers",
     "expected-0.bin": "expected elements of each output, in row-major order",

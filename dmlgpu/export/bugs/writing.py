@@ -87,17 +87,13 @@ def write_bug_report(
         NotSupported: If the adapter lacks what the case needs, or the case does not compare outputs of kernels.
         DmlError: If the case passes, and ``passing`` is False.
         OSError: If a file cannot be written.
-
-    Example:
-        >>> report = dmlgpu.export.write_bug_report(
-        ...     "element_wise_add-float32-2x3-packed-s0", tmp / "bug", "llvmpipe", passing=True, reduce=False
-        ... )  # doctest: +SKIP
-        >>> report.status  # doctest: +SKIP
-        'pass'
     """
     caller = "write_bug_report"
     case = coercion.argument(caller, "case", coercion.text, case)
     target_folder = path_argument(caller, folder)
+    reduce = coercion.argument(caller, "reduce", coercion.boolean, reduce)
+    passing = coercion.argument(caller, "passing", coercion.boolean, passing)
+    time_limit = coercion.argument(caller, "time_limit", coercion.seconds, time_limit)
     device = as_device(caller, device)
     known = [info for info in adapters() if info.backend not in ("NumPy", "Browser")]
     if device.adapter not in known:
@@ -189,7 +185,7 @@ def _files(
         files["bug.amber"] = script.encode()
     else:
         missing.append("SPIR-V and the Amber script: they need a Vulkan driver of Mesa, version 25 or newer")
-    page = _page(program, "cpu" if info.is_software else "gpu")
+    page = page_of(program, "cpu" if info.is_software else "gpu")
     files |= page
     if not page:
         missing.append("the web page: the kernels need features or limits that not every browser has")
@@ -205,7 +201,7 @@ def _modules(program: BugProgram, number: int, time_limit: float) -> Mapping[int
     return modules if len(modules) == len(program.manifest["kernels"]) else {}
 
 
-def _page(program: BugProgram, schedules: str) -> dict[str, bytes]:
+def page_of(program: BugProgram, schedules: str) -> dict[str, bytes]:
     """Return the files of a page that runs the program; empty if it needs more than every device with WebGPU has."""
     sizes = [match for text in program.kernels for match in re.findall(r"@workgroup_size\((\d+)", text)]
     bindings = max(len(dispatch["bind"]) for dispatch in program.manifest["dispatches"])

@@ -213,10 +213,14 @@ def test_spirv_comes_from_mesa_only():
     assert spirv.mesa_adapter(1, [lavapipe, lavapipe]) == 1
 
 
-@pytest.mark.parametrize("folder", [None, 1, "a\0b"])
-def test_wrong_folders_are_named(folder):
-    with pytest.raises(InvalidArgument, match="write_bug_report: folder must be a path"):
-        write_bug_report(CASE, folder, "numpy")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("folder", None), ("folder", "a\0b"), ("case", 1), ("reduce", 1), ("passing", "yes"), ("time_limit", "1")],
+)
+def test_wrong_arguments_are_named(tmp_path, name, value):
+    arguments = {"case": CASE, "folder": tmp_path, "device": "numpy", name: value}
+    with pytest.raises(InvalidArgument, match=f"write_bug_report: {name} must be"):
+        write_bug_report(**arguments)
 
 
 def test_a_record_must_have_the_failure(tmp_path):
