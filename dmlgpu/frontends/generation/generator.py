@@ -253,13 +253,24 @@ class Generator:
         """
         return self._text(self._prompt_of(prompt), max_tokens, self._sampling(sampling), self._stops(stop))
 
-    def chat(self, messages: Sequence[Message], **options: Any) -> Iterator[str]:
-        """Generate the next message of a conversation, by the chat template of the model.
+    def chat(
+        self,
+        messages: str | Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        enable_thinking: bool | None = None,
+        **options: Any,
+    ) -> Iterator[str]:
+        """Answer a question, or generate the next message of a conversation, by the chat template of the model.
 
-            answer = "".join(generator.chat([{"role": "user", "content": "Why is the sky blue?"}]))
+            answer = "".join(generator.chat("Why is the sky blue?"))
 
         Args:
-            messages: Each with ``role`` ("system", "user", "assistant") and ``content``.
+            messages: A question, or the messages of a conversation, each with ``role`` ("system", "user", "assistant",
+                "tool") and ``content``.
+            tools: Functions that the model may call, as JSON schemas: ``{"type": "function", "function": {...}}``.
+            enable_thinking: Whether the model reasons before it answers, if its template has this switch; None for the
+                default of the template.
             options: As for ``generate``.
 
         Returns:
@@ -269,7 +280,8 @@ class Generator:
             InvalidArgument: If the model has no chat template, or it rejects the messages.
             DmlError: As ``generate``.
         """
-        return self.generate(self.chat_tokens(messages), **options)
+        tokens = self.chat_tokens(messages, tools=tools, enable_thinking=enable_thinking)
+        return self.generate(tokens, **options)
 
     def generate_batch(
         self,
@@ -355,11 +367,19 @@ class Generator:
             raise InvalidArgument(f"{self._label}: prompt must be text or a list of token ids, got {shown(prompt)}")
         return self._checked(prompt)
 
-    def chat_tokens(self, messages: Sequence[Message]) -> list[int]:
+    def chat_tokens(
+        self,
+        messages: str | Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        enable_thinking: bool | None = None,
+    ) -> list[int]:
         """Return the tokens of a conversation, by the chat template of the model.
 
         Args:
             messages: As for ``chat``.
+            tools: As for ``chat``.
+            enable_thinking: As for ``chat``.
 
         Returns:
             Token ids.
@@ -374,9 +394,14 @@ class Generator:
             for name, token in zip(("bos_token", "eos_token"), ends, strict=True)
         }
         names |= self.model.special_tokens
-        return self._checked(
-            self._encoded(conversation(self.model.chat_template, messages, names, self._label), special=False)
+        if isinstance(messages, str):
+            if not messages.strip():
+                raise InvalidArgument(f"{self._label}: a question must have text, got {shown(messages)}")
+            messages = [{"role": "user", "content": messages}]
+        text = conversation(
+            self.model.chat_template, messages, names, self._label, tools=tools, enable_thinking=enable_thinking
         )
+        return self._checked(self._encoded(text, special=False))
 
     def _prompt_of(self, prompt: Prompt) -> Any:
         """Return a prompt as tokens, or as features if the model's encoder takes them."""

@@ -124,7 +124,15 @@ def checked_stops(stop: str | Sequence[str], label: str) -> tuple[str, ...]:
     return tuple(text for text in stops if text)
 
 
-def conversation(template: str, messages: Sequence[Message], names: Mapping[str, str], label: str) -> str:
+def conversation(
+    template: str,
+    messages: Sequence[Message],
+    names: Mapping[str, str],
+    label: str,
+    *,
+    tools: Sequence[Mapping[str, Any]] | None = None,
+    enable_thinking: bool | None = None,
+) -> str:
     """Return a conversation as a prompt.
 
     Args:
@@ -132,21 +140,31 @@ def conversation(template: str, messages: Sequence[Message], names: Mapping[str,
         messages: Each with ``role`` and ``content``.
         names: Strings of special tokens, by name: ``bos_token``.
         label: Name of the model in messages.
+        tools: JSON schemas of functions that the model may call; None for none.
+        enable_thinking: Value of the switch of that name; None leaves it undefined.
 
     Raises:
-        InvalidArgument: If there is no template, a message is malformed, or the template rejects the messages.
+        InvalidArgument: If there is no template, a message or tool is malformed, or the template rejects the messages.
         ModelError: If the template is malformed.
     """
     if not template:
         raise InvalidArgument(f"{label}: chat needs a chat template, which the model lacks; pass a prompt to generate")
     messages = checked_messages(messages, label)
+    if tools is not None and not (isinstance(tools, Sequence) and all(isinstance(tool, Mapping) for tool in tools)):
+        raise InvalidArgument(
+            f'{label}: tools must be a list of {{"type": "function", "function": {{...}}}}, got {shown(tools)}'
+        )
+    switches = {} if enable_thinking is None else {"enable_thinking": bool(enable_thinking)}
     try:
         compiled = _environment().from_string(template)
     except jinja2.TemplateError as error:
         raise ModelError(label, f"its chat template is malformed: {abridged(str(error))}") from None
     try:
         plain = [_plain_message(message) for message in messages]
-        return compiled.render(messages=plain, tools=None, documents=None, add_generation_prompt=True, **names)
+        schemas = [_plain(tool) for tool in tools] if tools else None
+        return compiled.render(
+            messages=plain, tools=schemas, documents=None, add_generation_prompt=True, **switches, **names
+        )
     except Exception as error:  # a template may raise any exception
         raise InvalidArgument(f"{label}: the chat template rejects the messages: {abridged(str(error))}") from None
 

@@ -364,11 +364,20 @@ def test_growing_caches_need_positions(exported):
 
 @pytest.mark.parametrize(
     "messages",
-    [None, [], "text", [{"role": "user"}], [{"role": "user", "content": None}], [{"role": "user", "content": 5}]],
+    [None, [], [{"role": "user"}], [{"role": "user", "content": None}], [{"role": "user", "content": 5}]],
 )
 def test_malformed_conversations_are_rejected(generator, messages):
     with pytest.raises(InvalidArgument, match=r"^model 'tiny': messages must be a list of \{"):
         generator.chat(messages)
+
+
+def test_a_question_is_a_conversation_of_one_message(generator, expected):
+    prompt = generator.chat_tokens([{"role": "user", "content": "hi"}])
+    answer = generator.model.tokenizer.decode(expected.tokens(prompt, 6))
+    assert "".join(generator.chat("hi", max_tokens=6, temperature=0)) == answer
+    assert generator.chat_tokens("hi") == prompt
+    with pytest.raises(InvalidArgument, match="^model 'tiny': a question must have text, got ' '$"):
+        generator.chat(" ")
 
 
 @pytest.mark.parametrize("options", [{"top_p": 1e-300}, {"temperature": 1e-300}, {"temperature": 1e-38, "top_k": 5}])

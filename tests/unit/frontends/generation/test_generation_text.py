@@ -238,6 +238,28 @@ def test_conversations_are_those_of_transformers(kind):
             assert conversation(TEMPLATES[kind], messages, {"bos_token": "<|user|>"}, "m") == text, messages
 
 
+TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {"é": {}}}}}]
+SWITCHES = (
+    "{% if tools %}{{ tools | tojson }}{{ tools[0].function.name }}{% endif %}"
+    "{% if enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}{{ messages[-1].content }}"
+)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"tools": TOOLS}, {"enable_thinking": False}, {"enable_thinking": True}])
+def test_tools_and_thinking_are_passed_to_templates(arguments):
+    transformers = pytest.importorskip("transformers", reason="transformers renders the expected text")
+    theirs = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer(300))
+    expected = theirs.apply_chat_template(USER, chat_template=SWITCHES, tokenize=False, **arguments)
+    assert conversation(SWITCHES, USER, {}, "m", **arguments) == expected
+    assert len(expected) > 2 or not arguments or arguments.get("enable_thinking")
+
+
+@pytest.mark.parametrize("tools", ["add", {"type": "function"}, ["add"]])
+def test_tools_are_a_list_of_schemas(tools):
+    with pytest.raises(InvalidArgument, match=r"^m: tools must be a list of \{\"type\": \"function\""):
+        conversation(SWITCHES, USER, {}, "m", tools=tools)
+
+
 USER = [{"role": "user", "content": "Hi"}]
 
 
