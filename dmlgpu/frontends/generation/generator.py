@@ -240,8 +240,8 @@ class Generator:
             prompt: Text, or token ids; features {bands, frames} if the model takes those (Whisper).
             max_tokens: Maximum number of tokens; None for as many as the context has room for.
             stop: Strings that end the output; they are not part of it.
-            sampling: Options of choosing tokens: the fields of SamplingOptions, ``temperature``, ``top_k``, ``top_p``,
-                ``repetition_penalty`` and ``seed``. By default, always the most likely one.
+            sampling: Options of choosing tokens: the fields of SamplingOptions, such as ``temperature``, ``top_p`` and
+                ``seed``. By default, always the most likely one.
 
         Returns:
             An iterator over pieces of text. The generation ends if the iterator is closed; the generator remains
@@ -488,7 +488,7 @@ class Generator:
         self, prompts: list[Any], max_tokens: int | None, options: SamplingOptions, done: set[int]
     ) -> Iterator[dict[int, int]]:
         """Return an iterator over the next tokens, by row. The caller adds rows that end to ``done``."""
-        options.check(self._label)
+        options.check(self._label, self.model.config.vocabulary)
         if max_tokens is not None and not _is_between(max_tokens, 1, _MAX_CONTEXT):
             raise InvalidArgument(
                 f"{self._label}: max_tokens must be an integer of at least 1, got {shown(max_tokens)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,45 +29,86 @@ _MIN_POSITIVE = 1e-30
 class SamplingOptions:
     """Options of choosing tokens.
 
+    They apply in this order: biases and penalties change the logits, the temperature divides them, and ``top_k``,
+    ``top_p`` and ``min_p`` remove tokens, by probabilities after the temperature.
+
     Attributes:
         temperature: Divides the logits; 0 always takes the most likely token.
         top_k: Only this many of the most likely tokens; 0 for all.
         top_p: Only the most likely tokens whose probabilities reach this sum together.
+        min_p: Only tokens at least this fraction as probable as the most likely one; 0 for all.
         repetition_penalty: Divides positive logits of tokens that occurred, in the prompt or after it, and multiplies
             negative ones.
+        presence_penalty: Subtracted from the logits of tokens that the answer has.
+        frequency_penalty: Subtracted from the logits of tokens for each time that they are in the answer.
+        logit_bias: Numbers added to logits, by token id; -1e30 forbids a token.
         seed: Key of the random numbers, 0 to 2^64 - 1; None draws one from the operating system.
     """
 
     temperature: float = 0.0
     top_k: int = 0
     top_p: float = 1.0
+    min_p: float = 0.0
     repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: Mapping[int, float] | None = None
     seed: int | None = None
 
-    def check(self, label: str) -> None:
-        """Raise InvalidArgument if an option is out of range."""
+    def check(self, label: str, vocabulary: int | None = None) -> None:
+        """Raise InvalidArgument if an option is out of range.
+
+        Args:
+            label: Beginning of the message.
+            vocabulary: Number of logits, if it is known.
+        """
         limits: dict[str, tuple[bool, str]] = {
             "temperature": (_is_number(self.temperature) and self.temperature >= 0, "a number from 0 to 3.4e38"),
             "top_k": (_is_integer(self.top_k) and self.top_k >= 0, "an integer of at least 0"),
             "top_p": (_is_number(self.top_p) and 0 < self.top_p <= 1, "above 0 and at most 1"),
+            "min_p": (_is_number(self.min_p) and 0 <= self.min_p <= 1, "from 0 to 1"),
             "repetition_penalty": (
                 _is_number(self.repetition_penalty) and self.repetition_penalty > 0,
                 "above 0, at most 3.4e38",
             ),
+            "presence_penalty": (_is_number(self.presence_penalty), "a number from -3.4e38 to 3.4e38"),
+            "frequency_penalty": (_is_number(self.frequency_penalty), "a number from -3.4e38 to 3.4e38"),
+            "logit_bias": (_is_bias(self.logit_bias), "a mapping from token ids to numbers"),
             "seed": (self.seed is None or (_is_integer(self.seed) and 0 <= self.seed < _SEEDS), "from 0 to 2^64 - 1"),
         }
         for name, (holds, expected) in limits.items():
             if not holds:
                 raise InvalidArgument(f"{label}: {name} must be {expected}, got {shown(getattr(self, name))}")
+        outside = [token for token in self.logit_bias or () if vocabulary is not None and not 0 <= token < vocabulary]
+        if vocabulary is not None and outside:
+            raise InvalidArgument(
+                f"{label}: logit_bias must have tokens from 0 to {vocabulary - 1}, got {shown(outside[0])}"
+            )
 
     @property
     def is_greedy(self) -> bool:
         """Whether the most likely token is always taken, and logits are used as they are."""
-        return self._is_certain and self.repetition_penalty == 1
+        return self._is_certain and not (self._repeats or self._counts or self.logit_bias)
 
     @property
     def _is_certain(self) -> bool:
         return self.temperature == 0 or self.top_k == 1
+
+    @property
+    def _repeats(self) -> bool:
+        """Whether tokens of prompt and answer are penalized."""
+        return self.repetition_penalty != 1
+
+    @property
+    def _counts(self) -> bool:
+        """Whether tokens of the answer are penalized."""
+        return self.presence_penalty != 0 or self.frequency_penalty != 0
+
+
+def _is_bias(value: object) -> bool:
+    if value is None:
+        return True
+    return isinstance(value, Mapping) and all(_is_integer(key) and _is_number(bias) for key, bias in value.items())
 
 
 def _is_number(value: object) -> bool:
@@ -82,6 +123,29 @@ def _is_integer(value: object) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
+@dataclass(frozen=True)
+class _Kind:
+    """Steps of choosing a token, for which a function is compiled.
+
+    Attributes:
+        top: Number of tokens that may be taken.
+        is_certain: Whether the most likely one is taken.
+        nucleus: Whether ``top_p`` removes tokens.
+        minimum: Whether ``min_p`` removes tokens.
+        repeats: Whether there is a repetition penalty.
+        counts: Whether there is a presence or frequency penalty.
+        biased: Whether there are biases.
+    """
+
+    top: int
+    is_certain: bool
+    nucleus: bool
+    minimum: bool
+    repeats: bool
+    counts: bool
+    biased: bool
+
+
 class Sampler:
     """Takes tokens from logits.
 
@@ -92,27 +156,39 @@ class Sampler:
 
     def __init__(self, device: Device, vocabulary: int):
         self._device, self._vocabulary = device, vocabulary
-        self._compiled: dict[tuple[int, bool, bool, bool], Any] = {}
+        self._compiled: dict[_Kind, Any] = {}
         self._random = random.default_rng(0, device=device)
         self._options = SamplingOptions()
-        self._numbers: Tensor | None = None
-        self._occurred: Tensor | None = None
+        self._inputs: list[Tensor] = []
+        self._state: list[Tensor] = []
 
     def begin(self, options: SamplingOptions, prompts: Sequence[Sequence[int]]) -> None:
         """Start a generation."""
         self._options = options
         seed = options.seed
         self._random.state = (0, random.default_rng(None).state[1] if seed is None else int(seed))
-        bounds = (_MIN_TEMPERATURE, _MIN_POSITIVE, _MIN_POSITIVE)
-        values = (options.temperature or 1.0, options.top_p, options.repetition_penalty)
-        numbers = [max(bound, value) for bound, value in zip(bounds, values, strict=True)]
-        self._numbers = Tensor(np.array(numbers, np.float32), device=self._device)
-        self._occurred = None
-        if options.repetition_penalty != 1:
-            occurred = np.zeros((len(prompts), self._vocabulary), np.float32)
-            for row, prompt in zip(occurred, prompts, strict=True):
+        positive = (
+            (_MIN_TEMPERATURE, options.temperature or 1.0),
+            (_MIN_POSITIVE, options.top_p),
+            (_MIN_POSITIVE, options.repetition_penalty),
+        )
+        numbers = [max(bound, value) for bound, value in positive]
+        numbers += [options.min_p, options.presence_penalty, options.frequency_penalty]
+        arrays = [np.array(numbers, np.float32)]
+        if options.logit_bias:
+            bias = np.zeros((1, self._vocabulary), np.float32)
+            bias[0, list(options.logit_bias)] = list(options.logit_bias.values())
+            arrays.append(bias)
+        shape = len(prompts), self._vocabulary
+        states = []
+        if options._repeats:
+            states.append(np.zeros(shape, np.float32))
+            for row, prompt in zip(states[0], prompts, strict=True):
                 row[list(prompt)] = 1
-            self._occurred = Tensor(occurred, device=self._device)
+        if options._counts:
+            states.append(np.zeros(shape, np.float32))
+        self._inputs = [Tensor(array, device=self._device) for array in arrays]
+        self._state = [Tensor(array, device=self._device) for array in states]
 
     def next(self, logits: Tensor, best: Tensor) -> Tensor:
         """Return the next tokens {batch, 1} INT32, from logits {batch, vocabulary} and the most likely tokens."""
@@ -120,51 +196,80 @@ class Sampler:
         if options.is_greedy:
             return best
         top = min(options.top_k or self._vocabulary, self._vocabulary)
-        certain, nucleus = options._is_certain, options.top_p < 1
-        key = (1 if certain else top, certain, nucleus, self._occurred is not None)
-        if key not in self._compiled:
-            self._compiled[key] = self._function(*key)
-        assert self._numbers is not None
-        if self._occurred is None:
-            (token,) = self._compiled[key](logits, self._numbers)
-        else:
-            token, self._occurred = self._compiled[key](logits, self._numbers, self._occurred)
-        result: Tensor = token
-        return result
+        certain = options._is_certain
+        kind = _Kind(
+            1 if certain else top,
+            certain,
+            not certain and options.top_p < 1,
+            not certain and options.min_p > 0,
+            options._repeats,
+            options._counts,
+            bool(options.logit_bias),
+        )
+        if kind not in self._compiled:
+            self._compiled[kind] = traced(self._function(kind))
+        token: Tensor
+        token, *self._state = self._compiled[kind](logits, *self._inputs, *self._state)
+        return token
 
-    def _function(self, top: int, certain: bool, nucleus: bool, penalized: bool) -> Any:
-        """Return the compiled function of a kind of sampling."""
+    def _function(self, kind: _Kind) -> Any:
+        """Return the function from logits, numbers, biases and states to tokens and new states."""
         vocabulary, generator = self._vocabulary, self._random
 
+        def penalized(logits: Tensor, numbers: Tensor, rest: Sequence[Tensor]) -> tuple[Tensor, Sequence[Tensor]]:
+            bias, states = (rest[:1], rest[1:]) if kind.biased else ((), rest)
+            if kind.repeats:
+                penalty = _column(numbers, 2)
+                lower = ops.where(logits < 0, logits * penalty, logits / penalty)
+                logits = ops.where(states[0] > 0, lower, logits)
+            if kind.counts:
+                counts = states[-1]
+                logits = logits - _column(numbers, 5) * counts
+                logits = logits - _column(numbers, 4) * (counts > 0).astype("float32")
+            return (logits + bias[0] if bias else logits), states
+
         def chosen(logits: Tensor, numbers: Tensor) -> Tensor:
-            if certain:
+            if kind.is_certain:
                 return ops.argmax(logits, axis=1, keepdims=True).astype("int32")
-            logits = logits / numbers[0:1].reshape(1, 1)
+            logits = logits / _column(numbers, 0)
             places = None
-            if top < vocabulary or nucleus:
-                logits, places = ops.topk(logits, top, axis=1)
+            if kind.top < vocabulary or kind.nucleus:
+                logits, places = ops.topk(logits, kind.top, axis=1)
             weights = ops.softmax(logits, axis=1)
+            largest = ops.max(weights, axis=1, keepdims=True) if kind.minimum else None
             sums = ops.cumsum(weights, axis=1)
-            if nucleus:  # a token counts unless those before it reach the sum
-                weights = ops.where(sums - weights < numbers[1:2].reshape(1, 1), weights, 0.0)
+            if kind.nucleus:  # a token counts unless those before it reach the sum
+                weights = ops.where(sums - weights < _column(numbers, 1), weights, 0.0)
+            if largest is not None:
+                weights = ops.where(weights < largest * _column(numbers, 3), 0.0, weights)
+            if kind.nucleus or kind.minimum:
                 sums = ops.cumsum(weights, axis=1)
             threshold = generator.random((logits.shape[0], 1)) * ops.sum(weights, axis=1, keepdims=True)
             # Sums are rounded: the last token that counts gets the remainder.
             below = ops.sum((sums <= threshold).astype("float32"), axis=1, keepdims=True)
-            last = ops.sum((weights > 0).astype("float32"), axis=1, keepdims=True) - 1.0
-            if places is None:
+            if places is None and not kind.minimum:
                 return ops.minimum(below, float(vocabulary - 1)).astype("int32")
-            position = ops.minimum(below, last).astype("int32")
-            return ops.take_along_axis(places, position, axis=1).astype("int32")
+            if places is None:
+                numbered = ops.arange(vocabulary, dtype="float32", device=self._device).reshape(1, vocabulary)
+                last = ops.max(ops.where(weights > 0, numbered, 0.0), axis=1, keepdims=True)
+                return ops.minimum(below, last).astype("int32")
+            last = ops.sum((weights > 0).astype("float32"), axis=1, keepdims=True) - 1.0
+            return ops.take_along_axis(places, ops.minimum(below, last).astype("int32"), axis=1).astype("int32")
 
-        def plain(logits: Tensor, numbers: Tensor) -> tuple[Tensor, ...]:
-            return (chosen(logits, numbers),)
-
-        def with_penalty(logits: Tensor, numbers: Tensor, occurred: Tensor) -> tuple[Tensor, ...]:
-            penalty = numbers[2:3].reshape(1, 1)
-            lower = ops.where(logits < 0, logits * penalty, logits / penalty)
-            token = chosen(ops.where(occurred > 0, lower, logits), numbers)
+        def step(logits: Tensor, numbers: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+            logits, states = penalized(logits, numbers, rest)
+            token = chosen(logits, numbers)
+            if not states:
+                return (token,)
             numbered = ops.arange(vocabulary, dtype="int32", device=self._device).reshape(1, vocabulary)
-            return token, ops.maximum(occurred, (numbered == token).astype("float32"))
+            taken = (numbered == token).astype("float32")
+            seen = [ops.maximum(states[0], taken)] if kind.repeats else []
+            return (token, *seen, *([states[-1] + taken] if kind.counts else []))
 
-        return traced(with_penalty if penalized else plain)
+        return step
+
+
+def _column(numbers: Tensor, index: int) -> Tensor:
+    """Return one of the numbers as {1, 1}."""
+    column: Tensor = numbers[index : index + 1].reshape(1, 1)
+    return column
