@@ -70,7 +70,7 @@ def generate(
         context: Maximum number of tokens of prompt and answer.
         formats: ``cache_dtype``, ``cache_block`` and ``activation_dtype`` of ``Generator.load``.
         as_json: Print JSON.
-        options: Options of ``Generator.generate``.
+        options: Options of ``Generator.generate``; ``Generator.sampling_defaults`` apply to omitted ones.
 
     Raises:
         InvalidArgument: If the options contradict each other or are out of range.
@@ -91,6 +91,7 @@ def generate(
     if system is not None and not generator.model.chat_template:
         raise InvalidArgument(f"generate: --system needs a chat template, which model {generator.model.name!r} lacks")
     questions = _Questions(generator, raw, system)
+    options = generator.with_defaults(options)
     with CompileStatus.shown():
         if batch is not None:
             _generate_batch(questions, prompts, as_json, options)

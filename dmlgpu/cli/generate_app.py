@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,23 +11,73 @@ import typer
 
 from dmlgpu.cli.main import verb
 from dmlgpu.cli.options import Adapter
+from dmlgpu.common.errors import InvalidArgument
 
 MaxTokens = Annotated[int, typer.Option("--max-tokens", "-n", min=1, metavar="N", help="Maximum number of tokens.")]
+_RECOMMENDED = "defaults to the model's recommendation, else"
 Temperature = Annotated[
-    float,
-    typer.Option("--temperature", "-t", min=0.0, metavar="T", help="0 always takes the most likely token; 1 samples."),
+    float | None,
+    typer.Option(
+        "--temperature",
+        "-t",
+        min=0.0,
+        metavar="T",
+        help=f"0 always takes the most likely token, 1 samples; {_RECOMMENDED} 0.7.",
+        show_default=False,
+    ),
 ]
 TopK = Annotated[
-    int, typer.Option("--top-k", min=0, metavar="K", help="Sample from the K most likely tokens; 0: from all.")
+    int | None,
+    typer.Option(
+        "--top-k",
+        min=0,
+        metavar="K",
+        help=f"Sample from the K most likely tokens; {_RECOMMENDED} all.",
+        show_default=False,
+    ),
 ]
 TopP = Annotated[
-    float,
+    float | None,
     typer.Option(
-        "--top-p", min=0.0, max=1.0, metavar="P", help="Sample from the most likely tokens of this probability in all."
+        "--top-p",
+        min=0.0,
+        max=1.0,
+        metavar="P",
+        help=f"Sample from the most likely tokens of this probability in all; {_RECOMMENDED} 0.9.",
+        show_default=False,
+    ),
+]
+MinP = Annotated[
+    float | None,
+    typer.Option(
+        "--min-p",
+        min=0.0,
+        max=1.0,
+        metavar="P",
+        help=f"Sample from tokens of at least P times the largest probability; {_RECOMMENDED} all.",
+        show_default=False,
     ),
 ]
 Penalty = Annotated[
-    float, typer.Option("--repetition-penalty", min=0.0, metavar="X", help="Above 1: avoid tokens that occurred.")
+    float | None,
+    typer.Option(
+        "--repetition-penalty",
+        min=0.0,
+        metavar="X",
+        help=f"Above 1: avoid tokens that occurred; {_RECOMMENDED} 1.05.",
+        show_default=False,
+    ),
+]
+Presence = Annotated[
+    float, typer.Option("--presence-penalty", metavar="X", help="Subtract X from logits of tokens that the answer has.")
+]
+Frequency = Annotated[
+    float,
+    typer.Option("--frequency-penalty", metavar="X", help="Subtract X for each time that the answer has the token."),
+]
+Bias = Annotated[
+    list[str] | None,
+    typer.Option("--logit-bias", metavar="ID=X", help="Add X to the logit of a token. Repeatable.", show_default=False),
 ]
 Seed = Annotated[
     int | None, typer.Option("--seed", min=0, metavar="N", help="Seed of sampling; defaults to a random one.")
@@ -54,6 +105,20 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
 def _unescaped(text: str) -> str:
     """Return a text with newlines and tabs in place of their escapes."""
     return re.sub(r"\\([ntr\\])", lambda match: _ESCAPES[match[1]], text)
+
+
+def _biases(texts: Sequence[str]) -> dict[int, float] | None:
+    """Return numbers by token id."""
+    biases: dict[int, float] = {}
+    for text in texts:
+        token, _, number = text.partition("=")
+        try:
+            biases[int(token)] = float(number)
+        except ValueError:
+            raise InvalidArgument(
+                f"generate: --logit-bias must be a token id and a number, ID=X, got {text!r}"
+            ) from None
+    return biases or None
 
 
 def generate(
@@ -91,10 +156,14 @@ def generate(
         ),
     ] = None,
     max_tokens: MaxTokens = 256,
-    temperature: Temperature = 0.0,
-    top_k: TopK = 0,
-    top_p: TopP = 1.0,
-    repetition_penalty: Penalty = 1.0,
+    temperature: Temperature = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    min_p: MinP = None,
+    repetition_penalty: Penalty = None,
+    presence_penalty: Presence = 0.0,
+    frequency_penalty: Frequency = 0.0,
+    logit_bias: Bias = None,
     seed: Seed = None,
     stop: Stop = None,
     context: Context = None,
@@ -134,7 +203,8 @@ def generate(
     with caches of Optimum or torch.onnx (config.json, model.onnx), or a GGUF file. The text goes to standard output,
     speed and memory to standard error. If the model has a chat template, a prompt is a question that it answers; --raw
     continues the prompt instead, as models without a template do. Without --prompt, each line is a message of a
-    conversation; Ctrl-C ends an answer, Ctrl-D the conversation.
+    conversation; Ctrl-C ends an answer, Ctrl-D the conversation. Tokens are sampled: answers differ from run to run
+    unless --seed or --temperature 0 is given.
 
     \b
     Examples:
@@ -144,9 +214,14 @@ def generate(
       dmlgpu generate qwen2-q4_k_m.gguf -p "Name a river." --temperature 0.8 --top-p 0.9 --seed 1
       dmlgpu generate phi-3-mini --batch prompts.txt --json --adapter vulkan
     """
-    options: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature, "top_k": top_k, "top_p": top_p}
+    recommended = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
+    recommended["repetition_penalty"] = repetition_penalty
+    options: dict[str, Any] = {name: value for name, value in recommended.items() if value is not None}
     options |= {
-        "repetition_penalty": repetition_penalty,
+        "max_tokens": max_tokens,
+        "presence_penalty": presence_penalty,
+        "frequency_penalty": frequency_penalty,
+        "logit_bias": _biases(logit_bias or []),
         "seed": seed,
         "stop": [_unescaped(text) for text in stop or []],
     }

@@ -13,12 +13,14 @@ from dmlgpu.common.errors import InvalidArgument, ModelError, abridged, shown
 from dmlgpu.frontends.generation.joining import NetworkPart, joined
 from dmlgpu.frontends.generation.language_model import EncoderNetworks, LanguageConfig, LanguageModel
 from dmlgpu.frontends.generation.memory import MAX_DEFAULT
+from dmlgpu.frontends.generation.sampling import recommended
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 _GENAI = "genai_config.json"
 _SETTINGS = "tokenizer_config.json"
+_GENERATION = "generation_config.json"
 _NETWORKS = (
     "model.onnx",
     "decoder_model_merged.onnx",
@@ -99,7 +101,9 @@ def _advice(path: Path) -> str:
 
 def _genai(folder: Path) -> LanguageModel:
     """Read a folder of onnxruntime-genai."""
-    model = _mapping(_json(folder, _GENAI), "model", folder)
+    settings = _json(folder, _GENAI)
+    model, search = _mapping(settings, "model", folder), settings.get("search")
+    sampling = recommended(search) if isinstance(search, dict) else {}
     decoder = _mapping(model, "decoder", folder)
     config = LanguageConfig(
         architecture=str(model.get("type", "decoder")),
@@ -113,8 +117,10 @@ def _genai(folder: Path) -> LanguageModel:
     )
     if "pipeline" in decoder:
         network, weights = joined(_parts(folder, decoder["pipeline"]), folder.name)
-        return _with_texts(folder, LanguageModel(folder.resolve().name, network, config, weights=weights))
-    return _with_texts(folder, LanguageModel(folder.resolve().name, _file(folder, decoder), config))
+    else:
+        network, weights = _file(folder, decoder), {}
+    name = folder.resolve().name
+    return _with_texts(folder, LanguageModel(name, network, config, weights=weights, sampling=sampling))
 
 
 def _parts(folder: Path, pipeline: object) -> list[NetworkPart]:
@@ -161,7 +167,7 @@ def _transformers(folder: Path) -> LanguageModel:
     settings = _json(folder, "config.json")
     text_config = settings.get("text_config")
     settings |= text_config if isinstance(text_config, dict) else {}
-    generation = _json(folder, "generation_config.json") if (folder / "generation_config.json").is_file() else {}
+    generation = _json(folder, _GENERATION) if (folder / _GENERATION).is_file() else {}
     both = {**settings, **{key: value for key, value in generation.items() if value is not None}}
     name = folder.resolve().name
     if settings.get("is_encoder_decoder"):
@@ -238,11 +244,13 @@ def _with_texts(folder: Path, model: LanguageModel) -> LanguageModel:
                 folder.name, f"special tokens must be below the vocabulary of {config.vocabulary}, got {token}"
             )
     settings = _json(folder, _SETTINGS) if (folder / _SETTINGS).is_file() else {}
+    generation = _json(folder, _GENERATION) if (folder / _GENERATION).is_file() else {}
     return replace(
         model,
         tokenizer=tokenizer,
         chat_template=_chat_template(folder, settings),
         special_tokens=_special_tokens(settings),
+        sampling=recommended(generation) or model.sampling,
     )
 
 

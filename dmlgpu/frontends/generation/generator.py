@@ -17,7 +17,7 @@ from dmlgpu.frontends.generation.encoder_decoder import EncodedDecoding, Encoder
 from dmlgpu.frontends.generation.folders import read
 from dmlgpu.frontends.generation.language_model import CacheFormat, LanguageModel, type_among
 from dmlgpu.frontends.generation.memory import MemoryNeed, default_context
-from dmlgpu.frontends.generation.sampling import Sampler, SamplingOptions
+from dmlgpu.frontends.generation.sampling import CHAT_DEFAULTS, Sampler, SamplingOptions
 from dmlgpu.frontends.generation.text import Message, TextStream, checked_stops, conversation
 from dmlgpu.runtime.buffer import Readback
 from dmlgpu.runtime.device import Device, as_device
@@ -217,6 +217,23 @@ class Generator:
         """Whether prompts are arrays of features, of audio for example, instead of text."""
         return self._decoding.takes_features
 
+    @property
+    def sampling_defaults(self) -> Mapping[str, float]:
+        """Sampling options of ``chat`` and of the command line: those that the files of the model recommend, else a
+        temperature of 0.7, ``top_p`` of 0.9 and ``repetition_penalty`` of 1.05. Models with an encoder have none."""
+        return self.model.sampling or (CHAT_DEFAULTS if self.model.encoder is None else {})
+
+    def with_defaults(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return options with ``sampling_defaults`` for omitted ones; with a temperature of 0, as they are.
+
+        Args:
+            options: Options of ``generate``.
+
+        Returns:
+            Options of ``generate``.
+        """
+        return {**({} if options.get("temperature") == 0 else self.sampling_defaults), **options}
+
     def __repr__(self) -> str:
         config = self.model.config
         return (
@@ -271,7 +288,8 @@ class Generator:
             tools: Functions that the model may call, as JSON schemas: ``{"type": "function", "function": {...}}``.
             enable_thinking: Whether the model reasons before it answers, if its template has this switch; None for the
                 default of the template.
-            options: As for ``generate``.
+            options: As for ``generate``, with ``sampling_defaults`` for omitted ones. With ``temperature=0``, the most
+                likely token is always taken.
 
         Returns:
             An iterator over pieces of text.
@@ -281,7 +299,7 @@ class Generator:
             DmlError: As ``generate``.
         """
         tokens = self.chat_tokens(messages, tools=tools, enable_thinking=enable_thinking)
-        return self.generate(tokens, **options)
+        return self.generate(tokens, **self.with_defaults(options))
 
     def generate_batch(
         self,

@@ -83,6 +83,7 @@ class LanguageModel:
         tokenizer: Converts between text and tokens; None if only token ids are used.
         chat_template: Jinja2 template of a conversation; empty if there is none.
         special_tokens: Strings of special tokens by their names in the template, ``eos_token``, if the files have them.
+        sampling: Sampling options that the files recommend, by the names of SamplingOptions; empty if there are none.
         weights: Initializers of the network that are in none of its files, by name.
         encoder: Networks that run before it; None if the model is a decoder. The network then has the caches
             ``past_key_values.N.decoder.key`` and so on, which grow, and those of ``encoder``, which do not change.
@@ -96,6 +97,7 @@ class LanguageModel:
     weights: Mapping[str, OnnxValue] = field(default_factory=dict, repr=False)
     encoder: EncoderNetworks | None = None
     special_tokens: Mapping[str, str] = field(default_factory=dict)
+    sampling: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

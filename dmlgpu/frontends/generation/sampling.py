@@ -146,6 +146,31 @@ class _Kind:
     biased: bool
 
 
+CHAT_DEFAULTS: Mapping[str, float] = {"temperature": 0.7, "top_p": 0.9, "repetition_penalty": 1.05}
+"""Options of models whose files recommend none. Small models repeat themselves if the most likely token is taken."""
+
+_RECOMMENDED = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
+
+
+def recommended(settings: Mapping[str, Any]) -> dict[str, float]:
+    """Return the sampling options that the files of a model recommend.
+
+    Args:
+        settings: Values by the names of Transformers. They do not count if ``do_sample`` is false; single values do
+            not if they are out of range, such as a ``top_k`` of -1.
+    """
+    if settings.get("do_sample") is False:
+        return {}
+    options: dict[str, float] = {}
+    for name in _RECOMMENDED:
+        try:
+            SamplingOptions(**{name: settings[name]}).check(name)
+        except (InvalidArgument, KeyError):
+            continue
+        options[name] = settings[name]
+    return {"temperature": 1.0, **options} if options else {}
+
+
 class Sampler:
     """Takes tokens from logits.
 

@@ -53,7 +53,7 @@ def answer(expected):
 
 
 def generate(folder, *options):
-    return run_here("generate", folder, "--adapter", ADAPTER, "--max-tokens", "8", *options)
+    return run_here("generate", folder, "--adapter", ADAPTER, "--max-tokens", "8", "-t", "0", *options)
 
 
 def test_the_text_and_the_speed_are_printed(folder, answer):
@@ -201,7 +201,7 @@ def test_a_conversation_continues_after_an_interrupt(folder, monkeypatch, capsys
 
     monkeypatch.setattr(generator, "chat_tokens", noted)
     monkeypatch.setattr(generator, "generate", interrupted)
-    verb.generate(folder, ADAPTER, options={"max_tokens": 8})
+    verb.generate(folder, ADAPTER, options={"max_tokens": 8, "temperature": 0})
     assert messages == [["user"], ["user", "assistant", "user"], ["user", "assistant", "user", "assistant", "user"]]
     assert " ...\n" in capsys.readouterr().out
 
@@ -220,7 +220,7 @@ def test_messages_without_an_answer_are_forgotten(folder, monkeypatch, capsys):
         return prefill(prompts, reused)
 
     monkeypatch.setattr(generator._decoding, "prefill", interrupted)
-    verb.generate(folder, ADAPTER, options={"max_tokens": 4})
+    verb.generate(folder, ADAPTER, options={"max_tokens": 4, "temperature": 0})
     errors = capsys.readouterr().err.splitlines()
     assert lengths[1] == len(generator.chat_tokens([{"role": "user", "content": "again"}]))
     assert re.fullmatch(r"prompt \d+ tokens; memory .*", errors[0])
@@ -329,6 +329,38 @@ def test_a_file_of_json_lines(folder, expected, answer, tmp_path):
         process = generate(folder, "--batch", batch, *options)
         assert (process.returncode, process.stdout) == (USAGE, "")
         assert message in process.stderr
+
+
+def test_models_are_sampled_by_default(folder, monkeypatch, tmp_path):
+    """By recommendations of their files, else by those of chats."""
+    options = []
+    monkeypatch.setattr(verb, "_generate_one", lambda questions, prompt, as_json, chosen: options.append(chosen))
+    command = "generate", "--adapter", ADAPTER, "--prompt", "x"
+    own = shutil.copytree(folder, tmp_path / "own")
+    (own / "generation_config.json").write_text('{"do_sample": true, "top_p": 0.8, "top_k": -1, "min_p": null}')
+    for path, extra in ((folder, ()), (own, ()), (own, ("--top-p", "0.5")), (own, ("-t", "0")), (folder, ("--raw",))):
+        run_here(*command, path, *extra)
+    names = "temperature", "top_p", "repetition_penalty"
+    usual = (0.7, 0.9, 1.05)
+    expected = [usual, (1.0, 0.8, None), (1.0, 0.5, None), (0.0, None, None), usual]
+    assert [tuple(chosen.get(name) for name in names) for chosen in options] == expected
+    assert not any("top_k" in chosen or "min_p" in chosen for chosen in options)
+
+
+def test_penalties_and_biases_reach_the_generator(folder, tokens):
+    biased = json.loads(generate(folder, "--prompt", PROMPT, "--logit-bias", "9=1e6", "--json").stdout)["completions"]
+    assert biased[0]["tokens"] == [9] * 8
+    for bias, message in (
+        ("x=1", "--logit-bias must be a token id and a number, ID=X, got 'x=1'"),
+        ("320=1", "logit_bias must have tokens from 0 to 319, got 320"),
+    ):
+        process = generate(folder, "--prompt", PROMPT, "--logit-bias", bias)
+        assert process.returncode == USAGE
+        assert message in process.stderr
+    options = "--presence-penalty", "1e6", "--min-p", "0.1"
+    result = json.loads(generate(folder, "--prompt", PROMPT, "--json", *options).stdout)["completions"][0]
+    assert len(set(result["tokens"])) == len(result["tokens"])
+    assert result["tokens"][0] == tokens[0]
 
 
 def test_escapes_of_stop_strings(monkeypatch):

@@ -17,6 +17,16 @@ from dmlgpu.frontends.generation.gguf.network import network_of
 from dmlgpu.frontends.generation.gguf.tokenizer import tokenizer_of, vocabulary_of
 from dmlgpu.frontends.generation.gguf.weights import PACKINGS, check_supported, floats, is_scaled, packed, scaled_halves
 from dmlgpu.frontends.generation.language_model import LanguageConfig, LanguageModel, float_type
+from dmlgpu.frontends.generation.sampling import recommended
+
+_SAMPLING = {
+    "general.sampling.temp": "temperature",
+    "general.sampling.top_k": "top_k",
+    "general.sampling.top_p": "top_p",
+    "general.sampling.min_p": "min_p",
+    "general.sampling.penalty_repeat": "repetition_penalty",
+}
+"""Metadata with recommended sampling options, by their names in Transformers."""
 
 
 def read(path: str | os.PathLike[str], *, context: int | None = None, dtype: DTypeLike = np.float32) -> LanguageModel:
@@ -54,7 +64,8 @@ def read(path: str | os.PathLike[str], *, context: int | None = None, dtype: DTy
     )
     tokenizer = None if vocabulary is None else tokenizer_of(file, vocabulary)
     template = file.text("tokenizer.chat_template", "")
-    return LanguageModel(file.name, network, language, tokenizer, template, weights)
+    hints = {name: file.metadata[key] for key, name in _SAMPLING.items() if key in file.metadata}
+    return LanguageModel(file.name, network, language, tokenizer, template, weights, sampling=recommended(hints))
 
 
 @dataclass(frozen=True)

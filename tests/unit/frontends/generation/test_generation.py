@@ -376,12 +376,26 @@ def test_malformed_conversations_are_rejected(generator, messages):
         generator.chat(messages)
 
 
+def test_chats_are_sampled_by_default_and_generations_are_not(generator):
+    defaults = {"temperature": 0.7, "top_p": 0.9, "repetition_penalty": 1.05}
+    assert generator.sampling_defaults == defaults
+    assert generator.with_defaults({"temperature": 0, "top_k": 5}) == {"temperature": 0, "top_k": 5}
+    assert generator.with_defaults({"top_p": 0.5}) == defaults | {"top_p": 0.5}
+    prompt = generator.chat_tokens("hi")
+    (first, same), explicit = (
+        ["".join(generator.chat("hi", max_tokens=8, **options)) for options in each]
+        for each in (({"seed": 1}, {"seed": 1}), ({"seed": 1, **defaults}, {"temperature": 0}))
+    )
+    assert [first, first] == [same, explicit[0]]
+    assert explicit[1] == "".join(generator.generate(prompt, max_tokens=8)) != first
+
+
 def test_a_question_is_a_conversation_of_one_message(generator, expected):
     prompt = generator.chat_tokens([{"role": "user", "content": "hi"}])
     answer = generator.model.tokenizer.decode(expected.tokens(prompt, 6))
     assert "".join(generator.chat("hi", max_tokens=6, temperature=0)) == answer
     assert generator.chat_tokens("hi") == prompt
-    with pytest.raises(InvalidArgument, match="^model 'tiny': a question must have text, got ' '$"):
+    with pytest.raises(InvalidArgument, match=r"^model 'tiny': a question must have text, got ' '$"):
         generator.chat(" ")
 
 

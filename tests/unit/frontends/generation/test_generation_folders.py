@@ -47,6 +47,29 @@ def test_a_folder_of_onnxruntime_genai(folder):
     assert model.chat_template.startswith("{% for message")
 
 
+@pytest.mark.parametrize(
+    ("generation", "search", "expected"),
+    [
+        (None, None, {}),
+        ({"eos_token_id": 0}, {"do_sample": False, "temperature": 0.5}, {}),
+        (None, {"do_sample": True, "temperature": 0.5, "top_k": 20}, {"temperature": 0.5, "top_k": 20}),
+        ({"top_p": 0.8, "temperature": None}, {"top_k": 20}, {"temperature": 1.0, "top_p": 0.8}),
+        ({"top_k": -1, "top_p": "x", "min_p": 0.05, "temperature": 0.6}, None, {"temperature": 0.6, "min_p": 0.05}),
+        (
+            {"do_sample": False, "temperature": 0.6},
+            {"repetition_penalty": 1.1},
+            {"repetition_penalty": 1.1, "temperature": 1.0},
+        ),
+    ],
+)
+def test_sampling_options_are_those_that_the_files_recommend(folder, generation, search, expected):
+    if generation is not None:
+        (folder / "generation_config.json").write_text(json.dumps(generation))
+    if search is not None:
+        rewritten(folder, "genai_config.json", lambda content: content.update(search=search))
+    assert read(folder).sampling == expected
+
+
 def test_special_tokens_of_templates_are_those_of_the_tokenizer(folder):
     """Configurations may name other tokens: all that end an answer, and one that begins a text but is not written."""
     transformers = pytest.importorskip("transformers")

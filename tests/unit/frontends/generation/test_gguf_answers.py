@@ -91,6 +91,20 @@ def test_answers_continue_the_prompt(prefix: bool, tmp_path: Path) -> None:
     assert "".join(generator.generate("a", stop=text[-2:])) == text[:-2]
 
 
+def test_sampling_options_are_read_from_metadata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    close = gguf.GGUFWriter.write_header_to_file
+
+    def hinted(writer: Any) -> None:
+        writer.add_sampling_temp(0.5)
+        writer.add_sampling_top_k(20)
+        writer.add_sampling_penalty_repeat(-1.0)
+        close(writer)
+
+    assert generator_of(tmp_path / "plain.gguf", ["b"]).model.sampling == {}
+    monkeypatch.setattr(gguf.GGUFWriter, "write_header_to_file", hinted)
+    assert generator_of(tmp_path / "m.gguf", ["b"]).sampling_defaults == {"temperature": 0.5, "top_k": 20}
+
+
 @pytest.mark.parametrize("end", [TokenType.CONTROL, TokenType.USER_DEFINED, TokenType.NORMAL])
 def test_answers_end_at_tokens_of_any_type(end: TokenType, tmp_path: Path) -> None:
     with warnings.catch_warnings():
