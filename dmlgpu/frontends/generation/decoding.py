@@ -33,10 +33,12 @@ class Decoding(Protocol):
     Attributes:
         memory: Device memory that the model needs.
         takes_features: Whether prompts are arrays of features.
+        shares_prompts: Whether the answers to a prompt share a run of it, by ``repeat``.
     """
 
     memory: MemoryNeed
     takes_features: bool
+    shares_prompts: bool
 
     @property
     def max_prompt(self) -> int:
@@ -55,6 +57,9 @@ class Decoding(Protocol):
     def prefill(self, prompts: Sequence[Any], reused: int) -> Scores:
         """Run the prompts except for cached tokens; return the scores of the next tokens."""
 
+    def repeat(self, scores: Scores, count: int) -> Scores:
+        """Give each prompt ``count`` rows of the caches after ``prefill``, one after the other; return their scores."""
+
     def step(self, tokens: Tensor) -> Scores:
         """Run the next tokens {batch, 1}; return the scores of those after them."""
 
@@ -72,6 +77,7 @@ class CachedDecoding:
     """
 
     takes_features = False
+    shares_prompts = True
 
     def __init__(
         self, model: LanguageModel, network: StepNetwork, device: Device, *, context: int, chunk: int, label: str
@@ -161,6 +167,20 @@ class CachedDecoding:
         indices = Tensor(rows, device=self.device)
         for cache in self._network.caches:
             self._bind(cache.past, cache.present, take(self._session.bound[cache.past], indices, axis=2))
+
+    def repeat(self, scores: Scores, count: int) -> Scores:
+        """Copy the rows of each prompt."""
+        rows = self._rows * count
+        need = MemoryNeed.of(self._network, self.context, rows)
+        need.check(self._label, self.device)
+        self.memory = need
+        indices = self._integers([row for row in range(self._rows) for _ in range(count)])
+        self._rows = 0  # after an exception, caches may have different sizes
+        for cache in self._network.caches:
+            self._bind(cache.past, cache.present, take(self._session.bound[cache.past], indices, axis=0))
+        self._rows, self._ones, self._recorded = rows, self._integers([1] * rows), None
+        logits, best, self._after = (take(tensor, indices, axis=0) for tensor in (*scores, self._after))
+        return logits, best
 
     def prefill(self, prompts: Sequence[Sequence[int]], reused: int) -> Scores:
         """Run the prompts in chunks, all of which end in the last one."""

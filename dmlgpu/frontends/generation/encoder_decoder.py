@@ -259,6 +259,8 @@ class EncodedDecoding:
         sessions: Sessions of the encoder, of the caches of its states, and of the decoder.
     """
 
+    shares_prompts = False
+
     def __init__(self, network: EncoderDecoderNetwork, device: Device, *, context: int, label: str):
         self._network, self._device, self._context, self._label = network, device, context, label
         self.memory = MemoryNeed.of(network, context)
@@ -336,6 +338,10 @@ class EncodedDecoding:
         added = np.zeros(self._network.vocabulary, np.float32)
         added[[token for token in tokens if token < len(added)]] = _SUPPRESSED
         self._decoder.bind(_ADDED, added)
+
+    def repeat(self, scores: Scores, count: int) -> Scores:
+        """Not supported."""
+        raise NotSupported(f"{self._label}: prompts run once per answer")
 
     def step(self, tokens: Tensor | NDArray[np.int32]) -> Scores:
         """Run the next tokens; the caches grow."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dmlgpu.common.errors import InvalidArgument, InvalidState, counted, shown
-from dmlgpu.frontends.generation.decoding import CachedDecoding, Decoding
+from dmlgpu.frontends.generation.decoding import CachedDecoding, Decoding, Scores
 from dmlgpu.frontends.generation.encoder_decoder import EncodedDecoding, EncoderDecoderNetwork, step_network
 from dmlgpu.frontends.generation.folders import read
 from dmlgpu.frontends.generation.language_model import CacheFormat, LanguageModel, type_among
@@ -29,6 +30,7 @@ CHUNK = 256
 """Default number of prompt tokens per run."""
 
 _MAX_CONTEXT = 2**24
+_MAX_LOGPROBS = 100
 
 
 @dataclass
@@ -85,16 +87,33 @@ class GenerationStatistics:
 
 
 @dataclass(frozen=True)
+class TokenLogprob:
+    """Probability of a token, before sampling options change the logits.
+
+    Attributes:
+        token: The token.
+        logprob: Natural logarithm of its probability.
+        top: The most likely tokens with theirs, the most likely one first.
+    """
+
+    token: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True)
 class GeneratedText:
     """The answer to a prompt.
 
     Attributes:
         text: Its text; empty if the model has no tokenizer.
         tokens: Its tokens, with the one that ended it.
+        logprobs: The probabilities of its tokens; empty unless they are requested.
     """
 
     text: str
     tokens: tuple[int, ...]
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 class Generator:
@@ -122,7 +141,8 @@ class Generator:
 
     Attributes:
         statistics: Times and sizes of the last generation.
-        answers: Its tokens so far, a list per prompt, with the token that ended it.
+        answers: Its tokens so far, a list per answer, with the token that ended it.
+        logprobs: Their probabilities, if requested; else empty lists.
 
     Raises:
         InvalidArgument: If an argument is out of range, or the model does not fit the adapter.
@@ -164,6 +184,7 @@ class Generator:
         self._sampler = Sampler(self.device, model.config.vocabulary)
         self.statistics = GenerationStatistics(memory=self.memory)
         self.answers: list[list[int]] = []
+        self.logprobs: list[list[TokenLogprob]] = []
         self._cached: list[int] = []
         self._runs = 0
 
@@ -249,6 +270,7 @@ class Generator:
         *,
         max_tokens: int | None = None,
         stop: str | Sequence[str] = (),
+        logprobs: int | None = None,
         **sampling: Any,
     ) -> Iterator[str]:
         """Continue a prompt. To ask a chat model a question, call ``chat``, which applies the model's chat template.
@@ -257,6 +279,8 @@ class Generator:
             prompt: Text, or token ids; features {bands, frames} if the model takes those (Whisper).
             max_tokens: Maximum number of tokens; None for as many as the context has room for.
             stop: Strings that end the output; they are not part of it.
+            logprobs: Number of most likely tokens, 0 to 100, whose probabilities ``generator.logprobs`` has for each
+                token, besides its own; None for no probabilities.
             sampling: Options of choosing tokens: the fields of SamplingOptions, such as ``temperature``, ``top_p`` and
                 ``seed``. By default, always the most likely one.
 
@@ -268,7 +292,8 @@ class Generator:
             InvalidArgument: If an argument is out of range, or the prompt does not fit the context.
             DmlError: As ``Session.run``.
         """
-        return self._text(self._prompt_of(prompt), max_tokens, self._sampling(sampling), self._stops(stop))
+        options = self._sampling(sampling)
+        return self._text(self._prompt_of(prompt), max_tokens, options, self._stops(stop), logprobs)
 
     def chat(
         self,
@@ -305,26 +330,32 @@ class Generator:
         self,
         prompts: Sequence[Prompt],
         *,
+        n: int = 1,
         max_tokens: int | None = None,
         stop: str | Sequence[str] = (),
+        logprobs: int | None = None,
         **sampling: Any,
     ) -> list[GeneratedText]:
         """Continue several prompts of any lengths at the same time.
 
         Args:
             prompts: Strings, or lists of token ids; ``chat_tokens`` returns those of a conversation.
-            max_tokens: As for ``generate``, of each prompt.
+            n: Number of answers to each prompt, which is computed once. Equal ones unless they are sampled.
+            max_tokens: As for ``generate``, of each answer.
             stop: As for ``generate``.
+            logprobs: As for ``generate``.
             sampling: As for ``generate``.
 
         Returns:
-            A GeneratedText per prompt.
+            A GeneratedText per answer, the ``n`` of the first prompt first.
 
         Raises:
             DmlError: As ``generate``.
         """
         if isinstance(prompts, str) or not isinstance(prompts, Sequence) or not prompts:
             raise InvalidArgument(f"{self._label}: prompts must be a list of prompts, got {shown(prompts)}")
+        if not _is_between(n, 1, _MAX_CONTEXT):
+            raise InvalidArgument(f"{self._label}: n must be an integer of at least 1, got {shown(n)}")
         options = self._sampling(sampling)
         stops = self._stops(stop)
         tokenizer = self.model.tokenizer
@@ -332,10 +363,11 @@ class Generator:
         streams = [
             None if tokenizer is None else TextStream(tokenizer, stops, self._decoding.history(prompt))
             for prompt in checked
+            for _ in range(n)
         ]
-        texts: list[list[str]] = [[] for _ in prompts]
+        texts: list[list[str]] = [[] for _ in streams]
         done: set[int] = set()
-        for step in self._steps(checked, max_tokens, options, done):
+        for step in self._steps(checked, max_tokens, options, done, logprobs=logprobs, copies=n):
             for row, token in step.items():
                 stream = streams[row]
                 if token in self.model.config.eos or stream is None:
@@ -345,7 +377,10 @@ class Generator:
                     done.add(row)
         for pieces, stream in zip(texts, streams, strict=True):
             pieces.append("" if stream is None else stream.finish())
-        return [GeneratedText("".join(pieces), tuple(row)) for pieces, row in zip(texts, self.answers, strict=True)]
+        return [
+            GeneratedText("".join(pieces), tuple(row), tuple(probabilities))
+            for pieces, row, probabilities in zip(texts, self.answers, self.logprobs, strict=True)
+        ]
 
     def generate_tokens(
         self, prompt: Prompt, *, max_tokens: int | None = None, options: SamplingOptions | None = None
@@ -479,13 +514,18 @@ class Generator:
         return checked_stops(stop, self._label)
 
     def _text(
-        self, prompt: Any, max_tokens: int | None, options: SamplingOptions, stops: tuple[str, ...]
+        self,
+        prompt: Any,
+        max_tokens: int | None,
+        options: SamplingOptions,
+        stops: tuple[str, ...],
+        logprobs: int | None,
     ) -> Iterator[str]:
         if self.model.tokenizer is None:
             raise InvalidArgument(f"{self._label}: has no tokenizer; call generate_tokens")
         stream = TextStream(self.model.tokenizer, stops, self._decoding.history(prompt))
         done: set[int] = set()
-        steps = self._steps([prompt], max_tokens, options, done)
+        steps = self._steps([prompt], max_tokens, options, done, logprobs=logprobs)
 
         def pieces() -> Iterator[str]:
             for step in steps:
@@ -503,7 +543,14 @@ class Generator:
     # ---- tokens ------------------------------------------------------------------------------------------------------
 
     def _steps(
-        self, prompts: list[Any], max_tokens: int | None, options: SamplingOptions, done: set[int]
+        self,
+        prompts: list[Any],
+        max_tokens: int | None,
+        options: SamplingOptions,
+        done: set[int],
+        *,
+        logprobs: int | None = None,
+        copies: int = 1,
     ) -> Iterator[dict[int, int]]:
         """Return an iterator over the next tokens, by row. The caller adds rows that end to ``done``."""
         options.check(self._label, self.model.config.vocabulary)
@@ -511,35 +558,51 @@ class Generator:
             raise InvalidArgument(
                 f"{self._label}: max_tokens must be an integer of at least 1, got {shown(max_tokens)}"
             )
-        return self._run_steps(prompts, max_tokens or self.context, options, done)
+        if logprobs is not None and not _is_between(logprobs, 0, _MAX_LOGPROBS):
+            raise InvalidArgument(f"{self._label}: logprobs must be from 0 to {_MAX_LOGPROBS}, got {shown(logprobs)}")
+        return self._run_steps(prompts, max_tokens or self.context, options, done, logprobs=logprobs, copies=copies)
 
     def _run_steps(
-        self, prompts: list[Any], limit: int, options: SamplingOptions, done: set[int]
+        self,
+        prompts: list[Any],
+        limit: int,
+        options: SamplingOptions,
+        done: set[int],
+        *,
+        logprobs: int | None = None,
+        copies: int = 1,
     ) -> Iterator[dict[int, int]]:
         self._runs += 1
-        run = self._runs
-        statistics = self.statistics = GenerationStatistics(memory=self.memory, compiles=run == 1, _rows=len(prompts))
+        run, rows = self._runs, len(prompts) * copies
+        if not self._decoding.shares_prompts:
+            prompts, copies = [prompt for prompt in prompts for _ in range(copies)], 1
+        statistics = self.statistics = GenerationStatistics(memory=self.memory, compiles=run == 1, _rows=rows)
         statistics.prompt_tokens = sum(len(prompt) for prompt in prompts if isinstance(prompt, list))
-        answers = self.answers = [[] for _ in prompts]
+        answers = self.answers = [[] for _ in range(rows)]
+        probabilities: list[list[TokenLogprob]] = [[] for _ in range(rows)]
+        self.logprobs = probabilities
         start = time.perf_counter()
         cached, self._cached = self._cached, []  # after an exception, the content of the caches is unknown
         reused = statistics.reused_tokens = self._decoding.prepare(prompts, cached)
         statistics.memory = self.memory
-        fed = [self._decoding.history(prompt) for prompt in prompts]
+        scores = self._decoding.prefill(prompts, reused)
+        if copies > 1:
+            scores = self._decoding.repeat(scores, copies)
+        statistics.memory = self.memory
+        fed = [self._decoding.history(prompt) for prompt in prompts for _ in range(copies)]
         self._sampler.begin(options, fed)
-        best = self._sampler.next(*self._decoding.prefill(prompts, reused))
-        reading = _read(best)
+        best, reading = self._next(scores, logprobs)
         limits = [min(limit, self.context - len(tokens)) for tokens in fed]
         count = 0
-        while len(done) < len(prompts):
+        while len(done) < rows:
             pending = reading
             count += 1
-            is_last = all(row in done or limits[row] <= count for row in range(len(prompts)))
+            is_last = all(row in done or limits[row] <= count for row in range(rows))
             if not is_last:  # the next step runs while the host waits for this one
                 self._cached = []
-                best = self._sampler.next(*self._decoding.step(best))
-                reading = _read(best)  # in the submission of the step
-            values = pending.result().view(np.int32)
+                best, reading = self._next(self._decoding.step(best), logprobs)
+            values, numbers = (None if readback is None else readback.result() for readback in pending)
+            values = values.view(np.int32)
             for history, value in zip(fed, values, strict=True):
                 history.extend([] if is_last else [int(value)])
             if len(fed) == 1:
@@ -547,10 +610,18 @@ class Generator:
             step = {row: int(value) for row, value in enumerate(values) if row not in done}
             for row, token in step.items():
                 answers[row].append(token)
+                if numbers is not None:
+                    probabilities[row].append(_logprob_of(token, numbers.view(np.float32).reshape(rows, -1)[row]))
             statistics.add(len(step), time.perf_counter() - start)
             done.update(row for row, value in step.items() if value in self.model.config.eos or limits[row] <= count)
             yield step
             self._check_current(run)
+
+    def _next(self, scores: Scores, logprobs: int | None) -> tuple[Tensor, tuple[Readback, Readback | None]]:
+        """Return the next tokens, and start reading them and their probabilities, in the submission of the step."""
+        tokens = self._sampler.next(*scores)
+        numbers = None if logprobs is None else self._sampler.logprobs(scores[0], tokens, logprobs)
+        return tokens, (_read(tokens), None if numbers is None else _read(numbers))
 
     def _check_current(self, run: int) -> None:
         if run != self._runs:
@@ -568,10 +639,17 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds >= 0.1 else f"{1e3 * seconds:.1f} ms"
 
 
-def _read(tokens: Tensor) -> Readback:
-    """Start reading tokens."""
-    readback: Readback = tokens.buffer.read_async(0, 4 * tokens.sizes[0])
+def _read(tensor: Tensor) -> Readback:
+    """Start reading elements of 32 bits."""
+    readback: Readback = tensor.buffer.read_async(0, 4 * math.prod(tensor.sizes))
     return readback
+
+
+def _logprob_of(token: int, row: NDArray[np.float32]) -> TokenLogprob:
+    """Return probabilities from a row of ``Sampler.logprobs``."""
+    first, *rest = row.tolist()
+    half = len(rest) // 2
+    return TokenLogprob(token, first, tuple(zip(map(int, rest[half:]), rest[:half], strict=True)))
 
 
 def _is_between(value: object, low: int, high: int) -> bool:

@@ -182,6 +182,7 @@ class Sampler:
     def __init__(self, device: Device, vocabulary: int):
         self._device, self._vocabulary = device, vocabulary
         self._compiled: dict[_Kind, Any] = {}
+        self._logprobs: dict[int, Any] = {}
         self._random = random.default_rng(0, device=device)
         self._options = SamplingOptions()
         self._inputs: list[Tensor] = []
@@ -236,6 +237,26 @@ class Sampler:
         token: Tensor
         token, *self._state = self._compiled[kind](logits, *self._inputs, *self._state)
         return token
+
+    def logprobs(self, logits: Tensor, tokens: Tensor, count: int) -> Tensor:
+        """Return logarithms of probabilities, before options change the logits: {batch, 1 + 2 count} FLOAT.
+
+        A row has that of its token, those of the ``count`` most likely tokens, and these tokens.
+        """
+        count = min(count, self._vocabulary)
+        if count not in self._logprobs:
+
+            def values(logits: Tensor, tokens: Tensor) -> Tensor:
+                logs = ops.log_softmax(logits, axis=1)
+                columns = [ops.take_along_axis(logs, tokens, axis=1)]
+                if count:
+                    largest, places = ops.topk(logs, count, axis=1)
+                    columns += [largest, places.astype("float32")]
+                return ops.concatenate(columns, axis=1)
+
+            self._logprobs[count] = traced(values)
+        result: Tensor = self._logprobs[count](logits, tokens)
+        return result
 
     def _function(self, kind: _Kind) -> Any:
         """Return the function from logits, numbers, biases and states to tokens and new states."""

@@ -118,8 +118,8 @@ def test_empty_answers_are_noted(folder, tmp_path, monkeypatch):
     batch.write_text(f"{PROMPT}\nanother\n")
     steps = Generator._run_steps
 
-    def ended(generator, prompts, limit, options, done):
-        for step in steps(generator, prompts, 1, options, done):
+    def ended(generator, prompts, limit, options, done, **others):
+        for step in steps(generator, prompts, 1, options, done, **others):
             generator.answers[-1][:] = [0]
             yield step | {len(prompts) - 1: 0}
 

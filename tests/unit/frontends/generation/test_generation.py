@@ -227,6 +227,7 @@ def test_growing_caches_are_reused(exported):
             {"temprature": 1},
             "unknown option 'temprature'; options are max_tokens, stop, temperature, top_k, top_p",
         ),
+        ([5], {"logprobs": 101}, "logprobs must be from 0 to 100, got 101"),
         ([5], {"seed": -1}, r"seed must be from 0 to 2\^64 - 1, got -1"),
         ([5], {"stop": [""]}, "stop must be strings that are not empty"),
         ([5], {"stop": None}, "stop must be strings that are not empty, got None"),
@@ -374,6 +375,43 @@ def test_growing_caches_need_positions(exported):
 def test_malformed_conversations_are_rejected(generator, messages):
     with pytest.raises(InvalidArgument, match=r"^model 'tiny': messages must be a list of \{"):
         generator.chat(messages)
+
+
+def test_probabilities_of_tokens(generator, expected):
+    logits = [row.astype(np.float64) for row in expected.logits(PROMPT, 5)]
+    logs = [row - row.max() - np.log(np.exp(row - row.max()).sum()) for row in logits]
+    list(generator.generate(PROMPT, max_tokens=5, logprobs=3))
+    (steps,) = generator.logprobs
+    assert [step.token for step in steps] == generator.answers[0] == [int(row.argmax()) for row in logits]
+    for step, row in zip(steps, logs, strict=True):
+        order = np.argsort(-row)[:3]
+        assert [token for token, _ in step.top] == order.tolist()
+        np.testing.assert_allclose([value for _, value in step.top], row[order], atol=1e-3)
+        assert step.logprob == step.top[0][1]
+    (text,) = generator.generate_batch([PROMPT], max_tokens=2, logprobs=0, logit_bias={7: 1e6})
+    assert [(step.token, step.top) for step in text.logprobs] == [(7, ()), (7, ())]
+    assert text.logprobs[0].logprob == pytest.approx(logs[0][7], abs=1e-3)  # before the bias
+    list(generator.generate(PROMPT, max_tokens=2))
+    assert generator.logprobs == [[]]
+
+
+def test_several_answers_share_the_rows_of_their_prompt(generator, expected, monkeypatch):
+    prompts = [PROMPT, prompt_of(4, 2)]
+    prefill, computed = generator._decoding.prefill, []
+    monkeypatch.setattr(
+        generator._decoding, "prefill", lambda prompts, reused: computed.append(prompts) or prefill(prompts, reused)
+    )
+    answers = generator.generate_batch(prompts, n=3, max_tokens=6)
+    greedy = [tuple(expected.tokens(prompt, 6)) for prompt in prompts for _ in range(3)]
+    assert [answer.tokens for answer in answers] == greedy
+    assert computed == [prompts]
+    assert generator.statistics.prompt_tokens == len(PROMPT) + 4
+    assert generator.memory.caches == 6 * 2 * generator.context * 512
+    sampled = generator.generate_batch([PROMPT], n=4, max_tokens=6, temperature=1.5, seed=1)
+    assert len({answer.tokens for answer in sampled}) > 1
+    assert list(generator.generate_tokens(PROMPT, max_tokens=6)) == list(greedy[0])
+    with pytest.raises(InvalidArgument, match=r"^model 'tiny': n must be an integer of at least 1, got 0$"):
+        generator.generate_batch([PROMPT], n=0)
 
 
 def test_chats_are_sampled_by_default_and_generations_are_not(generator):
