@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dmlgpu.common.errors import NotSupported
 from dmlgpu.frontends.generation.language_model import LanguageModel
 from dmlgpu.frontends.generation.memory import MemoryNeed
-from dmlgpu.frontends.generation.network import AFTER, BEST, COUNT, LOGITS, PAST, TOKENS, StepNetwork
+from dmlgpu.frontends.generation.network import AFTER, BEST, COUNT, HIDDEN, LOGITS, PAST, TOKENS, StepNetwork
 from dmlgpu.frontends.onnx.model import read as read_network
 from dmlgpu.frontends.onnx.segments import Weights
 from dmlgpu.frontends.onnx.session import Session, recorded_run
@@ -62,6 +63,9 @@ class Decoding(Protocol):
 
     def step(self, tokens: Tensor) -> Scores:
         """Run the next tokens {batch, 1}; return the scores of those after them."""
+
+    def hidden(self, prompt: Any) -> NDArray[np.float32]:
+        """Return the hidden states {tokens, width} of a prompt after the last normalization."""
 
 
 class CachedDecoding:
@@ -123,7 +127,7 @@ class CachedDecoding:
             outputs = self._recorded.repeat(session, self.device, places, "graph", is_followed=True)
         else:
             with recording() as log:
-                by_name = self._outputs(inputs)
+                by_name = self._outputs(inputs, (LOGITS, BEST, AFTER))
             outputs = by_name[LOGITS], by_name[BEST], by_name[AFTER]
             self._recorded = recorded_run(self._session, log, tuple(inputs.values()), outputs)
         logits, best, self._after = outputs
@@ -184,6 +188,24 @@ class CachedDecoding:
 
     def prefill(self, prompts: Sequence[Sequence[int]], reused: int) -> Scores:
         """Run the prompts in chunks, all of which end in the last one."""
+        for outputs, _ in self._chunks(prompts, reused, (LOGITS, BEST, AFTER)):
+            last = outputs
+        self._after = last[AFTER]
+        return last[LOGITS], last[BEST]
+
+    def hidden(self, prompt: Sequence[int]) -> NDArray[np.float32]:
+        """Return the hidden states {tokens, width} of a prompt."""
+        parts = self._network, *([] if self._network.first is None else [self._network.first])
+        if not all(part.has_hidden for part in parts):
+            raise NotSupported(f"{self._label}: its network returns logits of the last token, without hidden states")
+        self.prepare([prompt], [])
+        chunks = self._chunks([prompt], 0, (HIDDEN, AFTER))
+        return np.concatenate([outputs[HIDDEN].numpy()[0, : counts[0]] for outputs, counts in chunks])
+
+    def _chunks(
+        self, prompts: Sequence[Sequence[int]], reused: int, names: Sequence[str]
+    ) -> Iterator[tuple[dict[str, Tensor], list[int]]]:
+        """Run the prompts; yield outputs, and the numbers of tokens that count, of each chunk."""
         rest = [prompt[reused:] for prompt in prompts]
         longest = max(map(len, rest))
         past = [reused] * len(prompts)
@@ -200,20 +222,19 @@ class CachedDecoding:
                 tokens[row, : len(chunk)] = chunk
                 counts.append(len(chunk))
             inputs = {TOKENS: tokens, PAST: self._integers(past), COUNT: self._integers(counts)}
-            outputs = self._first_outputs(inputs) if is_first else self._outputs(inputs)
+            yield (self._first_outputs(inputs, names) if is_first else self._outputs(inputs, names)), counts
             if end == longest:
-                self._after = outputs[AFTER]
-                return outputs[LOGITS], outputs[BEST]
+                return
             start = end
             past = [before + count for before, count in zip(past, counts, strict=True)]
 
-    def _first_outputs(self, inputs: Mapping[str, Any]) -> dict[str, Tensor]:
+    def _first_outputs(self, inputs: Mapping[str, Any], names: Sequence[str]) -> dict[str, Tensor]:
         """Run the network of first tokens; its caches become those of the other network."""
         assert self._first is not None
         bound = self._session.bound
         presents = {cache.present: f"step.{cache.present}" for cache in self._network.caches}
         pasts = {cache.past: bound[cache.past] for cache in self._network.caches}
-        outputs = self._first.run_tensors({**inputs, **pasts}, [LOGITS, BEST, AFTER, *presents.values()])
+        outputs = self._first.run_tensors({**inputs, **pasts}, [*names, *presents.values()])
         for cache in self._network.caches:
             self._bind(cache.past, cache.present, outputs.pop(presents[cache.present]))
         return {name: output for name, output in outputs.items() if isinstance(output, Tensor)}
@@ -230,7 +251,7 @@ class CachedDecoding:
     def _integers(self, values: list[int]) -> Tensor:
         return Tensor(np.array(values, np.int32), device=self.device)
 
-    def _outputs(self, inputs: Mapping[str, Any]) -> dict[str, Tensor]:
-        """Run the network; return logits, the most likely tokens, and the lengths afterwards."""
-        outputs = self._session.run_tensors(inputs, [LOGITS, BEST, AFTER])
+    def _outputs(self, inputs: Mapping[str, Any], names: Sequence[str]) -> dict[str, Tensor]:
+        """Run the network; return some of its outputs."""
+        outputs = self._session.run_tensors(inputs, list(names))
         return {name: output for name, output in outputs.items() if isinstance(output, Tensor)}

@@ -343,6 +343,10 @@ class EncodedDecoding:
         """Not supported."""
         raise NotSupported(f"{self._label}: prompts run once per answer")
 
+    def hidden(self, prompt: Any) -> NDArray[np.float32]:
+        """Not supported."""
+        raise NotSupported(f"{self._label}: embeddings are those of models without an encoder")
+
     def step(self, tokens: Tensor | NDArray[np.int32]) -> Scores:
         """Run the next tokens; the caches grow."""
         network, count = self._network, self._count

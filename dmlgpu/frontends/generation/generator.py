@@ -31,6 +31,7 @@ CHUNK = 256
 
 _MAX_CONTEXT = 2**24
 _MAX_LOGPROBS = 100
+_MIN_NORM = 1e-30
 
 
 @dataclass
@@ -400,6 +401,45 @@ class Generator:
         """
         steps = self._steps([self._prompt_of(prompt)], max_tokens, options or SamplingOptions(), set())
         return (step[0] for step in steps)
+
+    def embed(
+        self, prompts: Prompt | Sequence[Prompt], *, pooling: str = "mean", normalize: bool = True
+    ) -> NDArray[np.float32]:
+        """Return embeddings of texts, from the hidden states after the last normalization.
+
+        Args:
+            prompts: Texts, or lists of token ids; or one of them.
+            pooling: "mean" takes the mean of the hidden states of all tokens, "last" that of the last token. The card
+                of an embedding model says which one it was trained for.
+            normalize: Whether embeddings are divided by their Euclidean norm.
+
+        Returns:
+            An array {texts, width}, or {width} of a single text.
+
+        Raises:
+            InvalidArgument: If an argument is out of range, or a text does not fit the context.
+            NotSupported: If the model has an encoder, or its network has no hidden states of all tokens.
+            DmlError: As ``Session.run``.
+        """
+        if pooling not in ("mean", "last"):
+            raise InvalidArgument(f"{self._label}: pooling must be 'mean' or 'last', got {shown(pooling)}")
+        if isinstance(prompts, Sequence | np.ndarray) and not isinstance(prompts, str) and not len(prompts):
+            raise InvalidArgument(f"{self._label}: prompts must be a list of prompts, got {shown(prompts)}")
+        is_single = isinstance(prompts, str) or not (
+            isinstance(prompts, Sequence) and isinstance(prompts[0], str | Sequence | np.ndarray)
+        )
+        every: Sequence[Any] = [prompts] if is_single else prompts  # type: ignore[assignment, list-item]
+        rows = [self._embedded(tokens, pooling) for tokens in map(self.tokens_of, every)]
+        if normalize:
+            rows = [row / max(float(np.linalg.norm(row)), _MIN_NORM) for row in rows]
+        return rows[0] if is_single else np.stack(rows)
+
+    def _embedded(self, tokens: list[int], pooling: str) -> NDArray[Any]:
+        """Return the embedding of a prompt. It takes the caches, so a generation that runs ends."""
+        self._runs += 1
+        self._cached = []
+        states = self._decoding.hidden(tokens)
+        return states[-1] if pooling == "last" else states.mean(axis=0)
 
     def tokens_of(self, prompt: Prompt) -> list[int]:
         """Return the tokens of a prompt.

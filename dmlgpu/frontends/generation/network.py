@@ -8,6 +8,7 @@ these by nodes that compute them from two numbers per row, so that the state of 
     step.count   {batch} INT32            how many of the new tokens count
     step.logits  {batch, vocabulary}      of the token after the last one that counts, FLOAT
     step.best    {batch, 1} INT32         the most likely token
+    step.hidden  {batch, new, width}      hidden states after the last normalization, FLOAT
     step.after   {batch} INT32            tokens in the caches afterwards
 
 A merged decoder gives two steps: one for the beginning of a prompt, and one for each token after it.
@@ -43,7 +44,7 @@ from dmlgpu.frontends.onnx.tensor_proto import DeferredArray, data_type_of
 from dmlgpu.frontends.onnx.values import OnnxValue
 
 TOKENS, PAST, COUNT = "step.tokens", "step.past", "step.count"
-LOGITS, BEST, AFTER = "step.logits", "step.best", "step.after"
+LOGITS, BEST, AFTER, HIDDEN = "step.logits", "step.best", "step.after", "step.hidden"
 
 _GROUP_QUERY = "GroupQueryAttention"
 _SEQUENCE_LENGTHS, _TOTAL_LENGTH, _KEY_SCALE = 5, 6, 12
@@ -102,6 +103,7 @@ class StepNetwork:
         max_new: Number of new tokens, if the network has a fixed one; else 0.
         weights: Large initializers, if they are not in the network's files, by name.
         first: The network of the first tokens of a prompt, which reads no caches; None if there is no other network.
+        has_hidden: Whether it has hidden states of all tokens.
     """
 
     proto: ModelProto
@@ -114,6 +116,7 @@ class StepNetwork:
     max_new: int = 0
     weights: Mapping[str, OnnxValue] = field(default_factory=dict, repr=False)
     first: StepNetwork | None = None
+    has_hidden: bool = False
 
     @property
     def row_bytes(self) -> int:
@@ -233,6 +236,7 @@ class _Rewriting:
     ):
         self._proto, self._graph, self._name, self._config = proto, proto.graph, name, config
         self._unread = caches
+        self._hidden: str | None = None
         self._first: list[NodeProto] = []
         self._last: list[NodeProto] = []
         self._inputs = {info.name: info for info in self._graph.input}
@@ -267,7 +271,10 @@ class _Rewriting:
         used = self._used_initializers()
         byte_sizes = [_byte_size(tensor) for tensor in used]
         totals = sum(byte_sizes), max(byte_sizes, default=0)
-        return StepNetwork(self._proto, folder, caches, is_fixed, vocabulary, *totals, max_new)
+        has_hidden = self._hidden is not None
+        return StepNetwork(
+            self._proto, folder, caches, is_fixed, vocabulary, *totals, max_new=max_new, has_hidden=has_hidden
+        )
 
     # ---- the interface of the file -------------------------------------------------------------------------------
 
@@ -438,6 +445,8 @@ class _Rewriting:
         starts = self._node("Mul", [starts, "step.new"], "step.batch.starts")
         self._node("Add", [starts, last], "step.selected")
         logits = self._selected_logits()
+        if self._hidden is not None:
+            self._node("Cast", [self._hidden], HIDDEN, last=True, to=TensorProto.FLOAT)
         flat = self._node("Reshape", [logits, self._constant((0, -1), np.int64)], "step.logits.flat", last=True)
         self._node("Cast", [flat], LOGITS, last=True, to=TensorProto.FLOAT)
         best = self._node("ArgMax", [LOGITS], "step.best.wide", last=True, axis=-1, keepdims=1)
@@ -476,11 +485,13 @@ class _Rewriting:
         hidden = node.input[0]
         before = self._producers.get(hidden)
         if before is not None and self._takes_last(before):
+            self._hidden = before.input[0]
             self._insert_before(before, self._selection(before.input[0], hidden, self._is_scalar(before)))
             self._graph.node.remove(before)
         elif node.op_type == "Gemm":  # of two dimensions
             return self._selected_afterwards()
         else:
+            self._hidden = hidden
             node.input[0] = f"{hidden}.selected"
             self._insert_before(node, self._selection(hidden, node.input[0], False))
         return "logits"
@@ -559,6 +570,8 @@ class _Rewriting:
         )
         graph.output.append(_info(LOGITS, ["batch", self._config.vocabulary], TensorProto.FLOAT))
         graph.output.extend([_info(BEST, ["batch", 1]), _info(AFTER, ["batch"])])
+        if self._hidden is not None:
+            graph.output.append(_info(HIDDEN, ["batch", "new", "width"], TensorProto.FLOAT))
         fixed = any(node.op_type == _GROUP_QUERY for node in nodes)
         graph.output.extend(_cache_info(cache.present if fixed else f"step.{cache.present}", cache) for cache in caches)
         self._proto.graph.CopyFrom(graph)

@@ -414,6 +414,58 @@ def test_several_answers_share_the_rows_of_their_prompt(generator, expected, mon
         generator.generate_batch([PROMPT], n=0)
 
 
+@pytest.fixture(scope="module")
+def hidden_states(folder, tmp_path_factory):
+    """onnxruntime's input of the product that computes the logits, by prompt."""
+    import onnx
+    import onnxruntime
+
+    proto = onnx.load(folder / "model.onnx")
+    (node,) = [node for node in proto.graph.node if "logits" in node.output]
+    proto.graph.output.append(onnx.helper.make_tensor_value_info(node.input[0], onnx.TensorProto.FLOAT, None))
+    path = str(tmp_path_factory.mktemp("hidden") / "model.onnx")
+    onnx.save(proto, path)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    empty = np.zeros((1, SIZES.kv_heads, 0, SIZES.head_size), np.float32)
+    caches = {info.name: empty for info in session.get_inputs() if info.name.startswith("past")}
+
+    def of(prompt):
+        inputs = {"input_ids": np.array([prompt]), "attention_mask": np.ones((1, len(prompt)), np.int64), **caches}
+        return session.run([node.input[0]], inputs)[0][0]
+
+    return of
+
+
+@pytest.mark.parametrize("chunk", [16, 256])
+def test_embeddings_are_means_or_last_rows_of_hidden_states(folder, hidden_states, chunk):
+    generator = Generator.load(folder, ADAPTER, chunk=chunk)
+    prompts = [prompt_of(length, length) for length in (37, 1, 9)]
+    states = [hidden_states(prompt) for prompt in prompts]
+    for pooling, pooled in (("mean", [rows.mean(0) for rows in states]), ("last", [rows[-1] for rows in states])):
+        plain = generator.embed(prompts, pooling=pooling, normalize=False)
+        np.testing.assert_allclose(plain, pooled, rtol=1e-3, atol=1e-4)
+        unit = generator.embed(prompts[0], pooling=pooling)
+        np.testing.assert_allclose(unit, pooled[0] / np.linalg.norm(pooled[0]), rtol=1e-3, atol=1e-4)
+    text = "the river"
+    np.testing.assert_array_equal(generator.embed([text])[0], generator.embed(generator.tokens_of(text)))
+
+
+def test_embeddings_end_a_generation(generator, expected):
+    tokens = generator.generate_tokens(PROMPT, max_tokens=20)
+    next(tokens)
+    generator.embed("a")
+    with pytest.raises(InvalidState, match="another generation has begun"):
+        next(tokens)
+    assert list(generator.generate_tokens(PROMPT, max_tokens=6)) == expected.tokens(PROMPT, 6)
+    for prompts, options, message in (
+        ([], {}, r"prompts must be a list of prompts, got \[\]"),
+        ("a", {"pooling": "cls"}, "pooling must be 'mean' or 'last', got 'cls'"),
+        ([[5] * 160], {}, "prompt must have at most 159 tokens"),
+    ):
+        with pytest.raises(InvalidArgument, match=f"^model 'tiny': {message}"):
+            generator.embed(prompts, **options)
+
+
 def test_chats_are_sampled_by_default_and_generations_are_not(generator):
     defaults = {"temperature": 0.7, "top_p": 0.9, "repetition_penalty": 1.05}
     assert generator.sampling_defaults == defaults

@@ -242,6 +242,8 @@ def agrees(folder, model):
     for prompt, completion in zip(prompts, completions, strict=True):
         expected = expected_logits(model, prompt, [2, *completion.tokens[:-1]])
         assert list(completion.tokens) == expected.argmax(axis=1).tolist()
+    with pytest.raises(NotSupported, match="embeddings are those of models without an encoder"):
+        generator.embed([[5]])
     repeated = generator.generate_batch(prompts, n=2, max_tokens=8)
     assert repeated == [completion for completion in completions for _ in range(2)]
 
