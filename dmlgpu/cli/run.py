@@ -20,7 +20,7 @@ from dmlgpu.bench.specs import parse_shape
 from dmlgpu.cli.devices import choose_adapter
 from dmlgpu.cli.tables import BenchProgress, duration
 from dmlgpu.common.errors import InvalidArgument, InvalidState, counted
-from dmlgpu.common.files import whole_file
+from dmlgpu.common.files import is_gguf, whole_file
 from dmlgpu.frontends import dxdispatch
 from dmlgpu.frontends.dxdispatch import OnnxOptions, TimingOptions
 from dmlgpu.runtime.device import Device
@@ -65,7 +65,7 @@ def run(
             f"run: model must be a .onnx or DxDispatch's .json file, got a Python script; for one that imports "
             f"pydirectml: python -m dmlgpu.frontends.pydirectml {shlex.quote(str(model))}"
         )
-    if model.is_dir() or model.suffix.lower() == ".gguf":
+    if model.is_dir() or is_gguf(model):
         raise InvalidArgument(
             f"run: model must be a .onnx or DxDispatch's .json file, got {str(model)!r}; for a language model: "
             f"dmlgpu generate {shlex.quote(str(model))}"

@@ -22,7 +22,7 @@ from dmlgpu.cli.run import frontend
 from dmlgpu.cli.show_kernel import show_kernel
 from dmlgpu.cli.subjects import Subject, compiled_workloads, find_subjects, subject_workload
 from dmlgpu.common.errors import DmlError, InvalidArgument, NotSupported, counted
-from dmlgpu.common.files import file_stem, whole_file
+from dmlgpu.common.files import file_stem, is_gguf, whole_file
 from dmlgpu.common.timings import Timings
 from dmlgpu.compiler.explain import (
     ExplainedKernel,
@@ -452,7 +452,7 @@ def _dump(explained: Sequence[Explanation], folder: Path) -> None:
 
 def _shown_language_model(what: str, adapter: str | None, has_others: bool, *, as_text: bool) -> bool:
     """Show the language model of this name, if it exists; return whether it does."""
-    if not (what.lower().endswith(".gguf") or Path(what).is_dir()):
+    if not (Path(what).is_dir() or is_gguf(Path(what))):
         return False
     _reject(has_others, "for a language model, show takes only --adapter and --json")
     show_language_model(Path(what), adapter, as_text=as_text)

@@ -23,8 +23,28 @@ from dmlgpu.common.errors import ModelError
 if TYPE_CHECKING:
     from PIL import Image
 
+GGUF = b"GGUF"
+"""First bytes of a GGUF file."""
+
 PARTIAL_SUFFIX = ".part"
 """Suffix of files that are being written."""
+
+
+def is_gguf(path: Path) -> bool:
+    """Return whether a file is a language model in GGUF: by its suffix, or its first bytes.
+
+    Args:
+        path: The file; it may be missing.
+    """
+    if path.suffix.lower() == ".gguf":
+        return True
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return file.read(len(GGUF)) == GGUF
+    except (OSError, ValueError):
+        return False
 
 
 def lfs_advice(head: bytes) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from dmlgpu.common.errors import InvalidArgument, ModelError, abridged, shown
+from dmlgpu.common.files import is_gguf
 from dmlgpu.frontends.generation.joining import NetworkPart, joined
 from dmlgpu.frontends.generation.language_model import EncoderNetworks, LanguageConfig, LanguageModel
 from dmlgpu.frontends.generation.memory import MAX_DEFAULT
@@ -73,7 +74,7 @@ def read(source: str | os.PathLike[str], context: int | None = None) -> Language
     if not isinstance(source, str | os.PathLike):
         raise InvalidArgument(f"Generator.load: source must be a path, got {shown(source)}")
     path = Path(source)
-    if path.suffix.lower() == ".gguf":
+    if is_gguf(path):
         from dmlgpu.frontends.generation import gguf  # noqa: PLC0415 - an extra
 
         return gguf.read(path, context=context)
@@ -91,7 +92,7 @@ def read(source: str | os.PathLike[str], context: int | None = None) -> Language
 
 def _advice(path: Path) -> str:
     """Return advice for a path that is not a folder."""
-    source = f"source must be a folder with {_GENAI} or config.json, or a .gguf file"
+    source = f"source must be a folder with {_GENAI} or config.json, or a GGUF file"
     if not path.exists():
         return f"{source}, got {str(path)!r}, which does not exist; models are not downloaded"
     if any((path.parent / name).is_file() for name in (_GENAI, "config.json")):

@@ -480,6 +480,29 @@ class Generator:
         Raises:
             InvalidArgument: As ``chat``.
         """
+        return self._checked(self._conversation(messages, tools, enable_thinking))
+
+    def chat_length(self, messages: str | Sequence[Message]) -> int:
+        """Return the number of tokens of a conversation, which may exceed the context.
+
+        Args:
+            messages: As for ``chat``.
+
+        Returns:
+            The number of tokens.
+
+        Raises:
+            InvalidArgument: As ``chat``.
+        """
+        return len(self._conversation(messages))
+
+    def _conversation(
+        self,
+        messages: str | Sequence[Message],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        enable_thinking: bool | None = None,
+    ) -> list[int]:
+        """Return the tokens of a conversation, of any length."""
         config = self.model.config
         ends = (config.bos, config.eos[0] if config.eos else None)
         names = {
@@ -494,7 +517,7 @@ class Generator:
         text = conversation(
             self.model.chat_template, messages, names, self._label, tools=tools, enable_thinking=enable_thinking
         )
-        return self._checked(self._encoded(text, special=False))
+        return self._encoded(text, special=False)
 
     def _prompt_of(self, prompt: Prompt) -> Any:
         """Return a prompt as tokens, or as features if the model's encoder takes them."""
@@ -505,7 +528,8 @@ class Generator:
         tokenizer, config = self.model.tokenizer, self.model.config
         if tokenizer is None:
             raise InvalidArgument(
-                f"{self._label}: has no tokenizer; pass a list of token ids, or add tokenizer.json to its folder"
+                f"{self._label}: has no tokenizer; pass a list of token ids, or a model with tokenizer.json, or a GGUF "
+                "file with a tokenizer"
             )
         try:
             text.encode()
@@ -531,8 +555,9 @@ class Generator:
             raise InvalidArgument(f"{self._label}: prompt must have tokens, got none")
         limit = self._decoding.max_prompt
         if len(tokens) > limit:
-            allowed = self.model.config.context_length
-            longer = f"a longer context (the model allows {allowed}) or " if self.context < allowed else ""
+            allowed = max(self.model.config.context_length, self.model.config.trained_length)
+            option = f"context=, -c on the command line (the model allows {allowed}), or"
+            longer = f"a longer {option} " if self.context < allowed else ""
             place, advice = "", ""
             if self.model.encoder is None:
                 place, advice = f" for a context of {self.context}", f"; pass {longer}a shorter prompt"

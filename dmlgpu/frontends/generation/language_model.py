@@ -32,6 +32,7 @@ class LanguageConfig:
         eos: Tokens that end an answer.
         add_bos: Whether a prompt given as text begins with ``bos`` although the tokenizer does not add it.
         start: Tokens that begin an answer, of models with an encoder.
+        trained_length: Context length of the model if the network was read for a shorter one; else 0.
     """
 
     architecture: str
@@ -44,6 +45,7 @@ class LanguageConfig:
     eos: tuple[int, ...] = ()
     add_bos: bool = False
     start: tuple[int, ...] = ()
+    trained_length: int = 0
 
 
 @dataclass(frozen=True)

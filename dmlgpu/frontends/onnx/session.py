@@ -150,7 +150,11 @@ class Session:
         weights: Store of uploaded constants; sessions on one device may share it.
     """
 
-    def __init__(self, model: OnnxModel, device: Device, strict: bool = False, *, weights: Weights | None = None):
+    def __init__(
+        self, model: OnnxModel, device: Device | None = None, strict: bool = False, *, weights: Weights | None = None
+    ):
+        if not isinstance(model, OnnxModel) or device is None:
+            raise InvalidArgument("Session: create a session by dmlgpu.load(path, adapter)")
         check_supported(model, strict)
         self._model, self.device, self._strict = model, device, strict
         self._weights = Weights(device) if weights is None else weights

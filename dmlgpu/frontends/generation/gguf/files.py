@@ -19,9 +19,8 @@ from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFValueType
 from numpy.typing import NDArray
 
 from dmlgpu.common.errors import ModelError, NotSupported, shown
-from dmlgpu.common.files import lfs_advice
+from dmlgpu.common.files import GGUF, lfs_advice
 
-_MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
 
 _MAX_ENTRIES = 1 << 24
@@ -242,7 +241,9 @@ def _read_part(path: Path) -> GgufFile:
     except (OSError, ValueError) as error:
         raise ModelError(path.name, f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
     cursor = _Cursor(data, path.name)
-    if size < len(_MAGIC) or cursor.raw(4).tobytes() != _MAGIC:
+    if not size:
+        raise ModelError(path.name, "is empty, not a GGUF file")
+    if size < len(GGUF) or cursor.raw(len(GGUF)).tobytes() != GGUF:
         raise ModelError(path.name, f"is not a GGUF file: its first bytes are not 'GGUF'{lfs_advice(bytes(data[:64]))}")
     version = cursor.integer("I")
     if version and not version & 0xFFFF:

@@ -61,6 +61,7 @@ def read(path: str | os.PathLike[str], *, context: int | None = None, dtype: DTy
         bos=None if vocabulary is None else vocabulary.bos,
         eos=() if vocabulary is None else vocabulary.eos,
         add_bos=vocabulary is not None and vocabulary.add_bos,
+        trained_length=file.integer(f"{config.name}.context_length"),
     )
     tokenizer = None if vocabulary is None else tokenizer_of(file, vocabulary)
     template = file.text("tokenizer.chat_template", "")

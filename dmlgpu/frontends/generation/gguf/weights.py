@@ -217,7 +217,10 @@ def check_supported(tensor: GgufTensor, name: str) -> None:
     """Raise NotSupported if the elements of a tensor of a model are stored in an unsupported way."""
     if tensor.kind not in PACKINGS and tensor.kind not in _FLOATS:
         supported = ", ".join(kind.name for kind in (*_FLOATS, *PACKINGS))
-        raise NotSupported(f"model {name!r}: tensor {tensor} is not supported: its type must be one of {supported}")
+        raise NotSupported(
+            f"model {name!r}: tensor {tensor} is not supported: its type must be one of {supported}; download another "
+            "quantization of the model, such as Q4_K_M, or make one: llama-quantize --allow-requantize OLD NEW Q4_K_M"
+        )
 
 
 def packed(tensor: GgufTensor, dtype: DTypeLike) -> PackedWeight:

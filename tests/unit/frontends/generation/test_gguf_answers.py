@@ -14,8 +14,10 @@ gguf: Any = pytest.importorskip("gguf", reason="GGUF files need the package gguf
 
 from gguf.constants import TokenType  # noqa: E402
 
+from dmlgpu.common.errors import InvalidArgument  # noqa: E402
 from dmlgpu.frontends.generation.generator import Generator  # noqa: E402
 from dmlgpu.frontends.generation.gguf.tokenizer import TokenTypeWarning  # noqa: E402
+from tests.unit.cli.cli_process import run_here  # noqa: E402
 
 SPACE, LLAMA = "\u2581", "\N{LLAMA}"
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
@@ -89,6 +91,33 @@ def test_answers_continue_the_prompt(prefix: bool, tmp_path: Path) -> None:
         assert [completion.text for completion in completions] == [text, text], answer
     assert "".join(generator.chat([{"role": "b", "content": "a"}])) == text
     assert "".join(generator.generate("a", stop=text[-2:])) == text[:-2]
+
+
+def test_messages_name_what_helps(tmp_path: Path) -> None:
+    generator_of(tmp_path / "m.gguf", ["b"])
+    short = Generator.load(tmp_path / "m.gguf", "numpy", context=8)
+    cure = (
+        r"must have at most 7 tokens for a context of 8, got 9; pass a longer context=, -c .* \(the model allows 64\)"
+    )
+    with pytest.raises(InvalidArgument, match=cure):
+        short.generate([5] * 9)
+    data = (tmp_path / "m.gguf").read_bytes()
+    (tmp_path / "bare.gguf").write_bytes(data.replace(b"tokenizer.ggml.tokens", b"tokenizer.ggml.tokenX", 1))
+    with pytest.raises(InvalidArgument, match=r"has no tokenizer; pass a list of token ids, .* GGUF file with a tok"):
+        Generator.load(tmp_path / "bare.gguf", "numpy").generate("a")
+
+
+def test_files_are_recognized_by_their_first_bytes(tmp_path: Path) -> None:
+    """Ollama names its files by their hashes."""
+    expected = "".join(generator_of(tmp_path / "m.gguf", ["b", "a"]).generate("a", max_tokens=4))
+    blob = (tmp_path / "m.gguf").rename(tmp_path / "sha256-74a4")
+    assert "".join(Generator.load(blob, "numpy").generate("a", max_tokens=4)) == expected
+    assert "chat template" in run_here("show", blob, "--adapter", "numpy").stdout
+    assert f"dmlgpu generate {blob}" in run_here("run", blob).stderr
+    other = tmp_path / "sha256-0"
+    other.write_bytes(b"PK\3\4")
+    with pytest.raises(InvalidArgument, match="or a GGUF file, got the file"):
+        Generator.load(other, "numpy")
 
 
 def test_sampling_options_are_read_from_metadata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,7 +103,8 @@ def test_split_models(tmp_path: Path) -> None:
 
 
 HOSTILE = {
-    "empty": (b"", "is not a GGUF file"),
+    "empty": (b"", "is empty, not a GGUF file"),
+    "short": (b"GGU", "is not a GGUF file"),
     "other": (b"PK\3\4" + bytes(60), "is not a GGUF file: its first bytes are not 'GGUF'"),
     "version": (header(0, 0, version=1), "GGUF version must be 2 or 3, got 1"),
     "byte order": (b"GGUF" + struct.pack(">IQQ", 3, 0, 0), "its byte order is big-endian"),

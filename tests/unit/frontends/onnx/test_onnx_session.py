@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
 from dmlgpu import InvalidArgument, ModelError, NotSupported, Tensor
-from dmlgpu.frontends.onnx import load
+from dmlgpu.frontends.onnx import Session, load
 from dmlgpu.frontends.onnx.session import runner_of
 from tests.unit.frontends.onnx.onnx_against import model_of
 
@@ -33,6 +33,12 @@ def check(model: onnx.ModelProto, feeds: dict[str, Any]) -> Any:
 
 def normal(*shape: int) -> np.ndarray:
     return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("arguments", [("model.onnx",), ("model.onnx", "numpy")])
+def test_sessions_of_paths_are_made_by_load(arguments):
+    with pytest.raises(InvalidArgument, match=r"^Session: create a session by dmlgpu.load\(path, adapter\)$"):
+        Session(*arguments)
 
 
 def test_weights_and_shapes() -> None:
