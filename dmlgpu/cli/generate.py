@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from dmlgpu.cli import tables
 from dmlgpu.cli.devices import choose_adapter
 from dmlgpu.cli.run import CompileStatus, frontend
 from dmlgpu.common.errors import InvalidArgument, shown
+from dmlgpu.common.files import is_gguf, whole_file
 from dmlgpu.runtime.device import Device
 
 if TYPE_CHECKING:
@@ -81,6 +82,8 @@ def generate(
         raise InvalidArgument("generate: --prompt and --batch cannot be combined")
     if raw and system is not None:
         raise InvalidArgument("generate: --raw and --system cannot be combined; --raw omits the chat template")
+    if prompt == "":
+        raise InvalidArgument("generate: --prompt must have text, got ''")
     _check(options)
     if as_json and prompt is None and batch is None:
         raise InvalidArgument("generate: --json needs --prompt or --batch; a conversation is text")
@@ -134,9 +137,13 @@ class _Questions:
             if not prompt.strip():
                 raise InvalidArgument(f"generate: prompts must have text, got {shown(prompt)}")
             prompt = [{"role": "user", "content": prompt}]
-        if self.system is not None and prompt[0]["role"] != "system":
-            prompt = [{"role": "system", "content": self.system}, *prompt]
-        return self.generator.chat_tokens(prompt)
+        return self.generator.chat_tokens(self.with_system(prompt))
+
+    def with_system(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Return messages with that of the system, unless they have one."""
+        if self.system is None or (messages and messages[0]["role"] == "system"):
+            return messages
+        return [{"role": "system", "content": self.system}, *messages]
 
     def note_empty(self, texts: Sequence[str], options: Mapping[str, Any]) -> None:
         """Print the reason why answers of the last generation have no text."""
@@ -298,40 +305,122 @@ def _print_statistics(generator: Generator) -> None:
 
 def _converse(questions: _Questions, options: Mapping[str, Any]) -> None:
     """Answer messages from standard input until it ends. Ctrl-C ends an answer, or the conversation while it waits."""
-    generator = questions.generator
     if not questions.is_chat:
         reason = "--raw" if questions.raw else "the model has no chat template"
         print(f"{reason}: each line is a prompt by itself", file=sys.stderr)
     is_terminal = sys.stdin.isatty()
     if is_terminal:
-        print("Ctrl-C ends an answer, Ctrl-D the conversation", file=sys.stderr, flush=True)
-    messages: list[dict[str, str]] = []
+        commands = "; /clear, /system TEXT and /save FILE are commands" if questions.is_chat else ""
+        print(f"Ctrl-C ends an answer, Ctrl-D the conversation{commands}", file=sys.stderr, flush=True)
+    conversation, has_lines = _Conversation(questions, options), False
     for line in _lines():
+        has_lines = True
+        try:
+            if not (questions.is_chat and conversation.obey(line)):
+                conversation.answer(line)
+        except (InvalidArgument, OSError) as error:
+            if not is_terminal:
+                raise
+            print(f"dmlgpu: {error}", file=sys.stderr)
+    if not has_lines and not is_terminal:
+        raise InvalidArgument("generate: standard input must have a message per line, got none; or pass --prompt")
+
+
+class _Conversation:
+    """The messages of a conversation, and its commands.
+
+    Args:
+        questions: Settings of prompts.
+        options: Options of ``Generator.generate``.
+    """
+
+    def __init__(self, questions: _Questions, options: Mapping[str, Any]):
+        self._questions, self._options = questions, options
+        self._messages: list[dict[str, str]] = []
+        self._start = 0
+        self._has_warned = False
+
+    def obey(self, line: str) -> bool:
+        """Obey a command; return False if the line is none.
+
+        Raises:
+            InvalidArgument: If its argument is missing.
+            OSError: If a file cannot be written.
+        """
+        name, _, argument = line.strip().partition(" ")
+        argument = argument.strip()
+        if name == "/clear" and not argument:
+            self._messages, self._start, self._has_warned = [], 0, False
+            print("the conversation is empty", file=sys.stderr, flush=True)
+        elif name == "/system":
+            self._questions = replace(self._questions, system=argument or None)
+            change = "is set" if argument else "is removed"
+            print(f"the system message {change} from the next answer on", file=sys.stderr, flush=True)
+        elif name == "/save":
+            if not argument:
+                raise InvalidArgument("/save needs the name of a file, such as conversation.jsonl")
+            content = {"messages": self._questions.with_system(self._messages)}
+            with whole_file(Path(argument)) as file:
+                file.write(f"{json.dumps(content, ensure_ascii=False)}\n".encode())
+            print(f"{len(self._messages)} messages are in {argument}", file=sys.stderr, flush=True)
+        else:
+            return False
+        return True
+
+    def answer(self, line: str) -> None:
+        """Print the answer to a message. A message without an answer is forgotten.
+
+        Raises:
+            InvalidArgument: If it does not fit the context, or the chat template rejects it.
+        """
+        generator, messages = self._questions.generator, self._messages
         messages.append({"role": "user", "content": line})
         answer = ""
         try:
-            prompt = questions.prompt_of(messages if questions.is_chat else line)
-            for piece in generator.generate(prompt, **options):
+            for piece in generator.generate(self._prompt(line), **self._options):
                 answer += piece
                 print(piece, end="", flush=True)
         except KeyboardInterrupt:
             print(" ...", end="")
-        except InvalidArgument as error:  # the conversation no longer fits the context, for example
-            if not is_terminal:
-                raise
-            print(f"dmlgpu: {error}", file=sys.stderr)
+        except InvalidArgument:
             messages.pop()
-            continue
+            raise
         else:
-            questions.note_empty([answer], options)
+            self._questions.note_empty([answer], self._options)
         print(flush=True)
         if answer:
             messages.append({"role": "assistant", "content": answer})
         else:
             messages.pop()
         _print_statistics(generator)
-    if not messages and not is_terminal:
-        raise InvalidArgument("generate: standard input must have a message per line, got none; or pass --prompt")
+
+    def _prompt(self, line: str) -> Any:
+        """Return the prompt of a line with the messages before it, without the oldest ones if they do not fit."""
+        questions, generator = self._questions, self._questions.generator
+        if not questions.is_chat:
+            return questions.prompt_of(line)
+        context = generator.context
+        room = min(self._options.get("max_tokens") or context, context // 4)
+        last = len(self._messages) - 1
+        if self._start < last and self._length() + room > context:
+            while self._start < last and self._length() > context // 2:  # room for some turns: prompts are reused
+                self._start += 2
+            if not self._has_warned:
+                allowed = max(generator.model.config.context_length, generator.model.config.trained_length)
+                cure = f"; for a longer one, pass -c (the model allows {allowed:,})" if context < allowed else ""
+                print(
+                    f"note: the conversation exceeds the context of {context:,} tokens: the model forgets its oldest "
+                    f"messages from now on{cure}",
+                    file=sys.stderr,
+                    flush=True,
+                )
+                self._has_warned = True
+        return questions.prompt_of(self._messages[self._start :])
+
+    def _length(self) -> int:
+        """Return the number of tokens of the prompt."""
+        questions = self._questions
+        return questions.generator.chat_length(questions.with_system(self._messages[self._start :]))
 
 
 def _lines() -> Iterator[str]:
@@ -420,7 +509,7 @@ def show_language_model(source: Path, adapter: str | None, *, as_text: bool) -> 
 
 def _stored_weights(source: Path) -> Sequence[StoredWeights]:
     """Return how the weights of a GGUF file are stored on a device; empty for other models."""
-    if source.suffix.lower() != ".gguf":
+    if not is_gguf(source):
         return ()
     from dmlgpu.frontends.generation import gguf  # noqa: PLC0415 - an extra
 

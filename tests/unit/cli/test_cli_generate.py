@@ -11,6 +11,7 @@ import pytest
 from dmlgpu.cli import generate as verb
 from dmlgpu.cli.main import INTERRUPTED, USAGE
 from dmlgpu.cli.run import CompileStatus
+from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.frontends.generation.generator import Generator
 from dmlgpu.frontends.onnx.segments import Segment
 from tests.language_models import ADAPTER, Expected, folder_of
@@ -225,6 +226,56 @@ def test_messages_without_an_answer_are_forgotten(folder, monkeypatch, capsys):
     assert lengths[1] == len(generator.chat_tokens([{"role": "user", "content": "again"}]))
     assert re.fullmatch(r"prompt \d+ tokens; memory .*", errors[0])
     assert "4 tokens" in errors[1]
+
+
+@pytest.fixture
+def conversing(folder, monkeypatch):
+    """Holds a conversation of some lines; returns the prompts as text."""
+    generator = Generator.load(folder, ADAPTER)
+    monkeypatch.setattr(verb, "load", lambda *arguments: generator)
+    run, prompts = generator.generate, []
+
+    def noted(prompt, **options):
+        prompts.append(generator.model.tokenizer.decode(prompt, skip_special_tokens=False))
+        return run(prompt, **options)
+
+    monkeypatch.setattr(generator, "generate", noted)
+
+    def converse(*lines, **options):
+        prompts.clear()
+        monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(lines)))
+        verb.generate(folder, ADAPTER, options={"max_tokens": 2, "temperature": 0}, **options)
+        return prompts
+
+    return converse
+
+
+def test_commands_of_a_conversation(conversing, tmp_path, capsys):
+    file = tmp_path / "conversation.jsonl"
+    prompts = conversing("one", "/system Be brief.", "two", f"/save {file}", "/clear", "three", "/system", "/clearly")
+    assert [prompt.count("<|user|>") for prompt in prompts] == [1, 2, 1, 2]
+    assert [prompt.startswith("<|system|>Be brief.<|end|><|user|>") for prompt in prompts] == [False, True, True, False]
+    assert prompts[2] == templated("three", "Be brief.")
+    assert prompts[3].endswith("<|user|>/clearly<|end|><|assistant|>")
+    (messages,) = json.loads(file.read_text()).values()
+    assert [message["role"] for message in messages] == ["system", "user", "assistant", "user", "assistant"]
+    assert [message["content"] for message in messages[::2][:1] + messages[1::2]] == ["Be brief.", "one", "two"]
+    assert "4 messages are in " in capsys.readouterr().err
+    for line, message in (("/save", "/save needs the name of a file"), (f"/save {tmp_path}/no/x", "No such file")):
+        with pytest.raises((InvalidArgument, OSError), match=message):
+            conversing(line)
+
+
+def test_a_long_conversation_forgets_its_oldest_messages_and_says_so_once(conversing, capsys):
+    lines = [f"{index} {'x' * 20}" for index in range(8)]
+    prompts = conversing(*lines, "/save /dev/null", system="S")
+    starts = [[index for index in range(8) if f"|>{index} xx" in prompt] for prompt in prompts]
+    assert all(start == list(range(start[0], last + 1)) for last, start in enumerate(starts))
+    assert starts[1][0] == 0 < starts[-1][0] < 7
+    assert all(prompt.startswith("<|system|>S<|end|><|user|>") for prompt in prompts)
+    errors = capsys.readouterr().err
+    assert errors.count("note: the conversation exceeds the context of 160 tokens") == 1
+    assert "16 messages are in /dev/null" in errors
 
 
 def test_an_interrupt_ends_the_spinner(folder, monkeypatch):
