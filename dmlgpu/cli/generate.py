@@ -52,6 +52,7 @@ def generate(
     batch: Path | None = None,
     raw: bool = False,
     system: str | None = None,
+    enable_thinking: bool | None = None,
     context: int | None = None,
     formats: Mapping[str, Any] | None = None,
     as_json: bool = False,
@@ -68,6 +69,7 @@ def generate(
         batch: File with a prompt per line: text, or JSON in a file NAME.jsonl.
         raw: Continue prompts as they are, without the chat template.
         system: Message of the system before each prompt.
+        enable_thinking: Whether the model reasons before it answers; None for the default of its chat template.
         context: Maximum number of tokens of prompt and answer.
         formats: ``cache_dtype``, ``cache_block`` and ``activation_dtype`` of ``Generator.load``.
         as_json: Print JSON.
@@ -87,13 +89,13 @@ def generate(
     _check(options)
     if as_json and prompt is None and batch is None:
         raise InvalidArgument("generate: --json needs --prompt or --batch; a conversation is text")
-    prompts = _prompts(batch, raw=raw) if batch is not None else []
+    prompts = _prompts(batch, raw=raw) if batch is not None else {}
     if prompt == "-":
         prompt = _text_of(sys.stdin.buffer.read(_MAX_BYTES + 1), "--prompt", "standard input").removesuffix("\n")
     generator = load(source, adapter, context, formats)
     if system is not None and not generator.model.chat_template:
         raise InvalidArgument(f"generate: --system needs a chat template, which model {generator.model.name!r} lacks")
-    questions = _Questions(generator, raw, system)
+    questions = _Questions(generator, raw, system, enable_thinking)
     options = generator.with_defaults(options)
     with CompileStatus.shown():
         if batch is not None:
@@ -112,11 +114,13 @@ class _Questions:
         generator: The model.
         raw: Whether prompts are continued although there is a chat template.
         system: Message of the system; None for none.
+        enable_thinking: As in ``generate``.
     """
 
     generator: Generator
     raw: bool = False
     system: str | None = None
+    enable_thinking: bool | None = None
 
     @property
     def is_chat(self) -> bool:
@@ -137,7 +141,7 @@ class _Questions:
             if not prompt.strip():
                 raise InvalidArgument(f"generate: prompts must have text, got {shown(prompt)}")
             prompt = [{"role": "user", "content": prompt}]
-        return self.generator.chat_tokens(self.with_system(prompt))
+        return self.generator.chat_tokens(self.with_system(prompt), enable_thinking=self.enable_thinking)
 
     def with_system(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Return messages with that of the system, unless they have one."""
@@ -182,19 +186,19 @@ def _text_of(data: bytes, option: str, source: str) -> str:
         raise InvalidArgument(f"generate: {option}: {source} must be text in UTF-8: {error}") from None
 
 
-def _prompts(batch: Path, *, raw: bool) -> list[str | Sequence[Message]]:
-    """Return the prompts of a file: its lines that are not empty, or the strings and conversations of JSON lines."""
+def _prompts(batch: Path, *, raw: bool) -> dict[int, str | Sequence[Message]]:
+    """Return the prompts of a file by line: lines that are not empty, or strings and conversations of JSON lines."""
     with batch.open("rb") as file:
         text = _text_of(file.read(_MAX_BYTES + 1), "--batch", str(batch))
     lines = [(line_number, line) for line_number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not lines:
         raise InvalidArgument(f"generate: --batch: {batch} must have a prompt per line, got none")
     if batch.suffix.lower() == ".jsonl":
-        return [
-            _json_prompt(line, f"generate: --batch: {batch}, line {line_number}", raw=raw)
+        return {
+            line_number: _json_prompt(line, f"generate: --batch: {batch}, line {line_number}", raw=raw)
             for line_number, line in lines
-        ]
-    return [line.removesuffix("\r") for _, line in lines]
+        }
+    return {line_number: line.removesuffix("\r") for line_number, line in lines}
 
 
 def _json_prompt(line: str, label: str, *, raw: bool) -> str | Sequence[Message]:
@@ -247,13 +251,15 @@ def _features(path: Path) -> NDArray[Any]:
 
 
 def _generate_batch(
-    questions: _Questions, prompts: Sequence[str | Sequence[Message]], as_json: bool, options: Mapping[str, Any]
+    questions: _Questions, prompts: Mapping[int, str | Sequence[Message]], as_json: bool, options: Mapping[str, Any]
 ) -> None:
     generator = questions.generator
-    completions: list[GeneratedText] = generator.generate_batch(list(map(questions.prompt_of, prompts)), **options)
-    texts = [(prompt, completion.text) for prompt, completion in zip(prompts, completions, strict=True)]
+    completions: list[GeneratedText] = generator.generate_batch(
+        list(map(questions.prompt_of, prompts.values())), **options
+    )
+    texts = [(prompt, completion.text) for prompt, completion in zip(prompts.values(), completions, strict=True)]
     if as_json:
-        _print_json(generator, texts)
+        _print_json(generator, texts, [{"line": line} for line in prompts])
     else:
         for index, (prompt, text) in enumerate(texts, 1):
             title = prompt if isinstance(prompt, str) else prompt[-1].get("content") or ""
@@ -262,8 +268,18 @@ def _generate_batch(
     questions.note_empty([text for _, text in texts], options)
 
 
-def _print_json(generator: Generator, texts: Sequence[tuple[str | Sequence[Message], str]]) -> None:
-    """Print prompts and their answers, the tokens so far of the last generation among them."""
+def _print_json(
+    generator: Generator,
+    texts: Sequence[tuple[str | Sequence[Message], str]],
+    places: Sequence[Mapping[str, int]] = ({},),
+) -> None:
+    """Print prompts and their answers, the tokens so far of the last generation among them.
+
+    Args:
+        generator: The model.
+        texts: Prompts and answers.
+        places: Entries that say where each prompt is from.
+    """
     answers = generator.answers or [[] for _ in texts]
     statistics, memory = generator.statistics, generator.memory
     numbers = {
@@ -280,8 +296,8 @@ def _print_json(generator: Generator, texts: Sequence[tuple[str | Sequence[Messa
         "adapter": str(generator.device.adapter),
         "context": generator.context,
         "completions": [
-            {"prompt" if isinstance(prompt, str) else "messages": prompt, "text": text, "tokens": tokens}
-            for (prompt, text), tokens in zip(texts, answers, strict=True)
+            {**place, "prompt" if isinstance(prompt, str) else "messages": prompt, "text": text, "tokens": tokens}
+            for place, (prompt, text), tokens in zip(places, texts, answers, strict=True)
         ],
         "statistics": numbers,
         "memory": memory_json(memory),

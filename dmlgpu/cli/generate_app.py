@@ -155,6 +155,14 @@ def generate(
             show_default=False,
         ),
     ] = None,
+    thinking: Annotated[
+        bool | None,
+        typer.Option(
+            "--thinking/--no-thinking",
+            help="Let the model reason before it answers, or not, if its chat template has this switch.",
+            show_default=False,
+        ),
+    ] = None,
     max_tokens: MaxTokens = 256,
     temperature: Temperature = None,
     top_k: TopK = None,
@@ -232,6 +240,7 @@ def generate(
         batch=batch,
         raw=raw,
         system=system,
+        enable_thinking=thinking,
         context=context,
         formats={"cache_dtype": cache_dtype, "cache_block": cache_block, "activation_dtype": activation_dtype},
         as_json=as_json,

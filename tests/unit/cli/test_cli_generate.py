@@ -156,7 +156,8 @@ def test_a_file_of_prompts(folder, answer, tokens, tmp_path):
     assert lines[0] == f"[1] {PROMPT}\n{answer}\n\n"
     assert lines[1].startswith("another\n")
     completions = json.loads(generate(folder, "--batch", batch, "--json").stdout)["completions"]
-    assert completions[0] == {"prompt": PROMPT, "text": answer, "tokens": tokens}
+    assert completions[0] == {"line": 1, "prompt": PROMPT, "text": answer, "tokens": tokens}
+    assert completions[1]["line"] == 3
     assert [len(completion["tokens"]) for completion in completions] == [8, 8]
 
 
@@ -396,6 +397,14 @@ def test_models_are_sampled_by_default(folder, monkeypatch, tmp_path):
     expected = [usual, (1.0, 0.8, None), (1.0, 0.5, None), (0.0, None, None), usual]
     assert [tuple(chosen.get(name) for name in names) for chosen in options] == expected
     assert not any("top_k" in chosen or "min_p" in chosen for chosen in options)
+
+
+def test_thinking_is_a_switch_of_the_template(folder, tmp_path, expected):
+    thoughtful = shutil.copytree(folder, tmp_path / "thoughtful")
+    template = "{{ messages[0].content }}{% if enable_thinking is defined %}{{ enable_thinking }}{% endif %}"
+    (thoughtful / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
+    for options, text in (((), "a"), (("--thinking",), "aTrue"), (("--no-thinking",), "aFalse")):
+        assert generate(thoughtful, "--prompt", "a", *options).stdout == f"{expected(text)[1]}\n"
 
 
 def test_penalties_and_biases_reach_the_generator(folder, tokens):
