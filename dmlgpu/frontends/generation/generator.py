@@ -556,8 +556,8 @@ class Generator:
         limit = self._decoding.max_prompt
         if len(tokens) > limit:
             allowed = max(self.model.config.context_length, self.model.config.trained_length)
-            option = f"context=, -c on the command line (the model allows {allowed}), or"
-            longer = f"a longer {option} " if self.context < allowed else ""
+            options = f"context=, or -c on the command line; the model allows {allowed}"
+            longer = f"a longer context ({options}) or " if self.context < allowed else ""
             place, advice = "", ""
             if self.model.encoder is None:
                 place, advice = f" for a context of {self.context}", f"; pass {longer}a shorter prompt"
