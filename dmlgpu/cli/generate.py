@@ -270,17 +270,17 @@ def _generate_batch(
 
 def _print_json(
     generator: Generator,
-    texts: Sequence[tuple[str | Sequence[Message], str]],
+    completions: Sequence[tuple[str | Sequence[Message], str]],
     places: Sequence[Mapping[str, int]] = ({},),
 ) -> None:
     """Print prompts and their answers, the tokens so far of the last generation among them.
 
     Args:
         generator: The model.
-        texts: Prompts and answers.
+        completions: Prompts and answers.
         places: Entries that say where each prompt is from.
     """
-    answers = generator.answers or [[] for _ in texts]
+    answers = generator.answers or [[] for _ in completions]
     statistics, memory = generator.statistics, generator.memory
     numbers = {
         "prompt_tokens": statistics.prompt_tokens,
@@ -297,7 +297,7 @@ def _print_json(
         "context": generator.context,
         "completions": [
             {**place, "prompt" if isinstance(prompt, str) else "messages": prompt, "text": text, "tokens": tokens}
-            for place, (prompt, text), tokens in zip(places, texts, answers, strict=True)
+            for place, (prompt, text), tokens in zip(places, completions, answers, strict=True)
         ],
         "statistics": numbers,
         "memory": memory_json(memory),

@@ -405,19 +405,19 @@ class Generator:
     def embed(
         self, prompts: Prompt | Sequence[Prompt], *, pooling: str = "mean", normalize: bool = True
     ) -> NDArray[np.float32]:
-        """Return embeddings of texts, from the hidden states after the last normalization.
+        """Return embeddings of prompts, from the hidden states after the last normalization.
 
         Args:
-            prompts: Texts, or lists of token ids; or one of them.
+            prompts: Strings, or lists of token ids; or one of them.
             pooling: "mean" takes the mean of the hidden states of all tokens, "last" that of the last token. The card
                 of an embedding model says which one it was trained for.
             normalize: Whether embeddings are divided by their Euclidean norm.
 
         Returns:
-            An array {texts, width}, or {width} of a single text.
+            An array {prompts, width}, or {width} of a single one.
 
         Raises:
-            InvalidArgument: If an argument is out of range, or a text does not fit the context.
+            InvalidArgument: If an argument is out of range, or a prompt does not fit the context.
             NotSupported: If the model has an encoder, or its network has no hidden states of all tokens.
             DmlError: As ``Session.run``.
         """
