@@ -19,6 +19,9 @@ from dmlgpu.frontends.generation.sampling import recommended
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+    from dmlgpu.frontends.onnx.model import Source
+    from dmlgpu.frontends.onnx.values import OnnxValue
+
 _GENAI = "genai_config.json"
 _SETTINGS = "tokenizer_config.json"
 _GENERATION = "generation_config.json"
@@ -116,10 +119,12 @@ def _genai(folder: Path) -> LanguageModel:
         bos=_token(model.get("bos_token_id")),
         eos=_tokens(model.get("eos_token_id")),
     )
+    network: Source
+    weights: Mapping[str, OnnxValue] = {}
     if "pipeline" in decoder:
         network, weights = joined(_parts(folder, decoder["pipeline"]), folder.name)
     else:
-        network, weights = _file(folder, decoder), {}
+        network = _file(folder, decoder)
     name = folder.resolve().name
     return _with_texts(folder, LanguageModel(name, network, config, weights=weights, sampling=sampling))
 

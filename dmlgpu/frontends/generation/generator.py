@@ -428,7 +428,7 @@ class Generator:
         is_single = isinstance(prompts, str) or not (
             isinstance(prompts, Sequence) and isinstance(prompts[0], str | Sequence | np.ndarray)
         )
-        every: Sequence[Any] = [prompts] if is_single else prompts  # type: ignore[assignment, list-item]
+        every: Sequence[Any] = [prompts] if is_single else prompts  # type: ignore[assignment]
         rows = [self._embedded(tokens, pooling) for tokens in map(self.tokens_of, every)]
         if normalize:
             rows = [row / max(float(np.linalg.norm(row)), _MIN_NORM) for row in rows]
@@ -666,8 +666,9 @@ class Generator:
             if not is_last:  # the next step runs while the host waits for this one
                 self._cached = []
                 best, reading = self._next(self._decoding.step(best), logprobs)
-            values, numbers = (None if readback is None else readback.result() for readback in pending)
-            values = values.view(np.int32)
+            token_reading, logprob_reading = pending
+            values = token_reading.result().view(np.int32)
+            numbers = None if logprob_reading is None else logprob_reading.result().view(np.float32).reshape(rows, -1)
             for history, value in zip(fed, values, strict=True):
                 history.extend([] if is_last else [int(value)])
             if len(fed) == 1:
@@ -676,7 +677,7 @@ class Generator:
             for row, token in step.items():
                 answers[row].append(token)
                 if numbers is not None:
-                    probabilities[row].append(_logprob_of(token, numbers.view(np.float32).reshape(rows, -1)[row]))
+                    probabilities[row].append(_logprob_of(token, numbers[row]))
             statistics.add(len(step), time.perf_counter() - start)
             done.update(row for row, value in step.items() if value in self.model.config.eos or limits[row] <= count)
             yield step

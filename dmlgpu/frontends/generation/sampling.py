@@ -124,7 +124,7 @@ def _is_integer(value: object) -> bool:
 
 
 @dataclass(frozen=True)
-class _Kind:
+class _SamplingKind:
     """Steps of choosing a token, for which a function is compiled.
 
     Attributes:
@@ -181,7 +181,7 @@ class Sampler:
 
     def __init__(self, device: Device, vocabulary: int):
         self._device, self._vocabulary = device, vocabulary
-        self._compiled: dict[_Kind, Any] = {}
+        self._compiled: dict[_SamplingKind, Any] = {}
         self._logprobs: dict[int, Any] = {}
         self._random = random.default_rng(0, device=device)
         self._options = SamplingOptions()
@@ -223,7 +223,7 @@ class Sampler:
             return best
         top = min(options.top_k or self._vocabulary, self._vocabulary)
         certain = options._is_certain
-        kind = _Kind(
+        kind = _SamplingKind(
             1 if certain else top,
             certain,
             not certain and options.top_p < 1,
@@ -258,7 +258,7 @@ class Sampler:
         result: Tensor = self._logprobs[count](logits, tokens)
         return result
 
-    def _function(self, kind: _Kind) -> Any:
+    def _function(self, kind: _SamplingKind) -> Any:
         """Return the function from logits, numbers, biases and states to tokens and new states."""
         vocabulary, generator = self._vocabulary, self._random
 
