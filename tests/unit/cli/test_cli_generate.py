@@ -191,9 +191,9 @@ def test_a_conversation_continues_after_an_interrupt(folder, monkeypatch, capsys
     monkeypatch.setattr(verb, "load", lambda *arguments: generator)
     chat_tokens, run, messages = generator.chat_tokens, generator.generate, []
 
-    def noted(conversation):
+    def noted(conversation, **switches):
         messages.append([message["role"] for message in conversation])
-        return chat_tokens(conversation)
+        return chat_tokens(conversation, **switches)
 
     def interrupted(prompt, **options):
         for index, piece in enumerate(run(prompt, **options)):
