@@ -87,4 +87,5 @@ def test_tokens_equal_those_of_transformers(generator: Generator, path: Path) ->
             answer = list(generator.generate_tokens(tokens, max_tokens=60))
             with torch.no_grad():
                 logits = model(torch.tensor([[*tokens, *answer]])).logits[0, len(tokens) - 1 : -1].numpy()
-            assert np.array_equal(logits.argmax(axis=1), answer), prompt
+            behind = logits.max(axis=1) - logits[np.arange(len(answer)), answer]
+            assert behind.max() < 1e-3, prompt  # tokens may only differ where two are equally likely
