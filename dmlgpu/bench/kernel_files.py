@@ -24,6 +24,9 @@ from dmlgpu.tensors.kernels import Kernel
 MAX_GROUPS = 65535
 """Maximum workgroups along an axis guaranteed by WebGPU."""
 
+MAX_OPERATIONS = 1e18
+"""Operations of a dispatch that no device computes in an hour."""
+
 _SHORT_TYPES = {"f32": "float32", "f16": "float16", "i32": "int32", "u32": "uint32"}
 _NAMED = re.compile(r"\s*([A-Za-z_]\w*)\s*=(?!=)(.*)", re.DOTALL)
 _LITERAL = re.compile(r"([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)([uifh]?)")
@@ -57,6 +60,7 @@ def kernel_workload(path: Path, options: KernelOptions) -> Workload:
     """
     name, source = path.name, read_kernel_source(path)
     kernel = _kernel(name, source, options.entry_point, options)
+    kernel.refuse_immediates()
     buffers = _buffers(name, kernel, options)
     outputs = [buffer for buffer in buffers if buffer.is_output]
     if not outputs:
@@ -80,8 +84,22 @@ def kernel_workload(path: Path, options: KernelOptions) -> Workload:
             grid,
             _references(name, options.references, [buffer.name for buffer in outputs], known),
             options.tolerance,
+            _operations(name, options.flops, {**kernel.constants, **uniforms}, buffers) if options.flops else 0,
         ),
     )
+
+
+def _operations(name: str, text: str, numbers: Mapping[str, Any], buffers: Sequence[KernelBuffer]) -> int:
+    """Return the value of an expression of overrides, uniforms and bindings, which have sizes but no elements."""
+    arrays = {buffer.name: np.broadcast_to(np.float32(0), buffer.tensor.sizes) for buffer in buffers}
+    try:
+        value = float(eval(text, {"np": np, **arrays, **numbers}))
+    except Exception as error:
+        known = ", ".join(sorted({*arrays, *numbers}))
+        raise InvalidArgument(f"{name}: --flops {text!r} fails: {error}; the names are np, {known}") from None
+    if not 0 < value < MAX_OPERATIONS:
+        raise InvalidArgument(f"{name}: --flops {text!r} must be a positive number of operations, got {value:g}")
+    return round(value)
 
 
 def kernels_of(path: Path, options: KernelOptions) -> tuple[Kernel, ...]:
@@ -219,14 +237,27 @@ def _shape(buffer: KernelBuffer) -> str:
     return f"{'x'.join(map(short_size, buffer.tensor.sizes))}:{buffer.tensor.data_type.name.lower()}"
 
 
+def _workgroups(text: str, part: str, constants: Mapping[str, float]) -> int:
+    """Return a number, or the value of an expression of overrides, rounded up: ``512/TILE``."""
+    if not any(constant in part for constant in constants):
+        return parse_number(text, part)
+    try:
+        count = math.ceil(eval(part, {}, dict(constants)))
+    except Exception as error:
+        raise InvalidArgument(f"--grid {part!r} fails: {error}") from None
+    return count if count > 0 else parse_number(text, part)
+
+
 def _grid(name: str, kernel: Kernel, text: str, elements: int) -> tuple[int, int, int]:
     if text:
         try:
-            counts = [parse_number(text, part) for part in text.split(",")]
+            counts = [_workgroups(text, part, kernel.constants) for part in text.split(",")]
         except InvalidArgument:
             counts = []
         if not 1 <= len(counts) <= 3:
-            raise InvalidArgument(f"--grid must be one to three positive numbers, X,Y,Z, got {text!r}")
+            raise InvalidArgument(
+                f"--grid must be one to three positive numbers, X,Y,Z, or expressions of overrides, got {text!r}"
+            )
     elif kernel.workgroup_size is None:
         raise InvalidArgument(
             f"{name}: --grid X,Y,Z must be given, since the workgroup size of {kernel.name} depends on constants"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 BUSY = 0.1
 """Fraction of CPU time of other processes above which the machine counts as busy."""
+BUSY_MACHINE = "the machine is busy"
 DRIFTING = 0.1
 """Relative difference between last and first rounds that is reported."""
 
@@ -62,9 +63,7 @@ def load_warnings(before: MachineLoad, after: MachineLoad, drift: float) -> list
     taken = max(before.taken, after.taken)
     if taken > BUSY:
         load = "" if before.load is None else f", load {before.load:.1f} on {before.cores} cores"
-        said.append(
-            f"the machine is busy: other processes took {100 * taken:.0f} % of the CPU time of a test loop{load}"
-        )
+        said.append(f"{BUSY_MACHINE}: other processes took {100 * taken:.0f} % of the CPU time of a test loop{load}")
     if abs(drift) > DRIFTING:
         how = "slower" if drift > 0 else "faster"
         said.append(f"the last rounds were {100 * abs(drift):.0f} % {how} than the first")

@@ -116,7 +116,7 @@ class PreparedKernel(BufferSets):
             Init(total),
             cold,
             self._check(own, arrays, ranges[0]) if checked else ResultCheck("unchecked"),
-            Counts(moved, 0, kernels=1),
+            Counts(moved, own.operations, kernels=1),
             (f"{own.entry_point} {x} x {y} x {z}",),
             sets,
             set_size * sets,
@@ -151,7 +151,7 @@ class KernelReference:
         self._sets = [{name: array.copy() for name, array in arrays.items()} for _ in range(set_count(size))]
         start = clock()
         self._once()
-        cold, counts = clock() - start, Counts(size, 0)
+        cold, counts = clock() - start, Counts(size, self._kernel.operations)
         sets = len(self._sets)
         self.readiness = Readiness(Init(0.0), cold, ResultCheck("unchecked"), counts, ("NumPy",), sets, sets * size)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dmlgpu.bench.ceilings import Ceilings
+from dmlgpu.bench.machine_load import BUSY
 from dmlgpu.bench.records import Measurement
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.common.files import whole_file
@@ -16,6 +17,10 @@ from dmlgpu.common.files import whole_file
 NUMPY = "NumPy"
 """Name of plain NumPy in place of an adapter; ``REFERENCE`` if it has no formula."""
 REFERENCE = "the reference"
+MAX_NOISE = 0.25
+"""Half-width of a confidence interval, relative to the median, above which a time decides nothing."""
+MAX_TICKS = 12
+"""Maximum labels of sizes on an axis."""
 
 
 @dataclass(frozen=True)
@@ -67,61 +72,76 @@ def sweeps(measurements: Sequence[Measurement]) -> tuple[Sweep, ...]:
     return tuple(point for point in result if len(point.points) > 1)
 
 
+def _wall_ends(measurement: Measurement) -> tuple[float, float] | None:
+    """Return the confidence interval of the wall-clock time: as wide, relative to it, as that of the rounds."""
+    if measurement.wall is None or not measurement.median or measurement.ends is None:
+        return None
+    low, high = measurement.ends
+    return measurement.wall * low / measurement.median, measurement.wall * high / measurement.median
+
+
+def is_faster(measurement: Measurement, other: Measurement) -> bool | None:
+    """Return whether a measurement is faster than another, by wall-clock time; None if it is not decided: their
+    confidence intervals overlap, or one is wider than half of its median."""
+    ours, theirs = _wall_ends(measurement), _wall_ends(other)
+    if ours is None or theirs is None or max(measurement.noise or 0.0, other.noise or 0.0) > MAX_NOISE:
+        return None
+    if ours[1] < theirs[0]:
+        return True
+    return False if theirs[1] < ours[0] else None
+
+
+def _compared(sweep: Sweep, other: Sweep) -> list[tuple[int, bool | None]]:
+    """Return the common sizes of two sweeps, and whether the first is faster there."""
+    theirs = dict(other.points)
+    return [(place, is_faster(point, theirs[place])) for place, point in sweep.points if place in theirs]
+
+
 def break_even(sweep: Sweep, other: Sweep) -> int | None:
     """Return the smallest size from which on a sweep is faster than another, at every common size; None if it is
-    slower at the largest. Compares wall-clock time."""
-    times = {place: measurement.wall for place, measurement in other.points}
+    slower at the largest, or something between is not decided (see ``is_faster``)."""
     first = None
-    for place, measurement in reversed(sweep.points):
-        theirs = times.get(place)
-        if theirs is None or measurement.wall is None:
-            continue
-        if measurement.wall > theirs:
+    for place, faster in reversed(_compared(sweep, other)):
+        if faster is None:
+            return None
+        if not faster:
             break
         first = place
     return first
 
 
-def faster_at(sweep: Sweep, other: Sweep) -> list[int]:
-    """Return the sizes at which a sweep is faster than another, by wall-clock time."""
-    times = {place: measurement.wall for place, measurement in other.points}
-    return [
-        place
-        for place, measurement in sweep.points
-        if measurement.wall is not None and measurement.wall <= (times.get(place) or 0.0)
-    ]
-
-
 def break_evens(curves: Sequence[Sweep]) -> list[str]:
-    """Return a sentence for each sweep with the break-even size against NumPy, if that was measured."""
+    """Return a sentence for each sweep with the break-even size against NumPy, if that was measured and the confidence
+    intervals allow to decide."""
     said = []
     for curve in curves:
         others = [
             other for other in curves if other.title == curve.title and other.adapter.startswith((NUMPY, REFERENCE))
         ]
-        if not others or curve in others:
-            continue
-        place = break_even(curve, others[0])
-        first, last = curve.points[0][0], curve.points[-1][0]
-        faster = faster_at(curve, others[0])
-        if place is None and faster:
-            where = ", ".join(f"{size:,}" for size in faster)
-            said.append(
-                f"{curve.title}: {curve.label} is faster than {others[0].adapter} at {curve.size}={where}, but slower"
-                f" at {last:,}"
-            )
-        elif place is None:
-            said.append(f"{curve.title}: {curve.label} is slower than {others[0].adapter} up to {curve.size}={last:,}")
-        elif place == first:
-            said.append(
-                f"{curve.title}: {curve.label} is faster than {others[0].adapter} from {curve.size}={first:,} on"
-            )
-        else:
-            said.append(
-                f"{curve.title}: {curve.label} breaks even with {others[0].adapter} at {curve.size}={place:,}; it is"
-                " slower at the next smaller size"
-            )
+        if others and curve not in others:
+            said.append(f"{curve.title}: {_standing(curve, others[0])}")
     return said
+
+
+def _standing(curve: Sweep, other: Sweep) -> str:
+    """Return the conclusion about a sweep and another."""
+    us, them, compared = curve.label, other.adapter, _compared(curve, other)
+    undecided = [place for place, faster in compared if faster is None]
+    if undecided:
+        points = [point for side in (curve, other) for place, point in side.points if place in undecided]
+        was_busy = any((point.taken or 0.0) > BUSY for point in points)
+        reason = "the machine was busy" if was_busy else "the confidence intervals are too wide"
+        listed = ", ".join(f"{place:,}" for place in undecided)
+        return f"whether {us} is faster than {them} at {curve.size}={listed} is not decided: {reason}"
+    place, last = break_even(curve, other), compared[-1][0] if compared else curve.points[-1][0]
+    faster = [f"{size:,}" for size, is_less in compared if is_less]
+    if place is None and faster:
+        return f"{us} is faster than {them} at {curve.size}={', '.join(faster)}, but slower at {last:,}"
+    if place is None:
+        return f"{us} is slower than {them} up to {curve.size}={last:,}"
+    if place == curve.points[0][0]:
+        return f"{us} is faster than {them} from {curve.size}={place:,} on"
+    return f"{us} breaks even with {them} at {curve.size}={place:,}; it is slower at the next smaller size"
 
 
 FORMATS = (".png", ".svg")
@@ -254,5 +274,8 @@ def _scaling(axes: Any, curves: Sequence[Sweep]) -> None:
             axes.axvline(place, linestyle=":", color="gray", label=f"{sweep.label}: as fast as NumPy from {place:,} on")
     axes.set(xscale="log", yscale="log", xlabel=curves[0].size, ylabel="seconds per dispatch", title=curves[0].title)
     axes.minorticks_off()
+    measured = sorted({place for sweep in curves for place, _ in sweep.points})
+    ticks = measured[:: math.ceil(len(measured) / MAX_TICKS)]
+    axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks], rotation=30)
     axes.grid(visible=True, alpha=0.2)
     axes.legend(fontsize=8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -132,6 +133,7 @@ class KernelOptions:
         grid: ``X,Y,Z`` workgroups; empty for one thread per element of the first output.
         entry_point: Name; empty if there is only one.
         tolerance: See ``OwnKernel``.
+        flops: Python expression of the floating-point operations, with names of overrides, uniforms and bindings.
     """
 
     inputs: tuple[str, ...] = ()
@@ -142,6 +144,7 @@ class KernelOptions:
     grid: str = ""
     entry_point: str = ""
     tolerance: float | None = None
+    flops: str = ""
 
 
 @dataclass(frozen=True)
@@ -173,6 +176,22 @@ class BenchSpec:
     name: str = ""
     more: Mapping[str, Any] = field(default_factory=dict)
     kernel: KernelOptions = KernelOptions()
+
+
+def define_combinations(texts: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return every combination of ``NAME=VALUE,VALUE`` as lists of ``NAME=VALUE``, the last name changing fastest.
+
+    Raises:
+        InvalidArgument: If there are more than ``MAX_COMBINATIONS``.
+    """
+    choices = []
+    for text in texts:
+        name, equals, values = text.partition("=")
+        choices.append([f"{name}{equals}{value.strip()}" for value in values.split(",")])
+    count = math.prod(map(len, choices))
+    if count > MAX_COMBINATIONS:
+        raise InvalidArgument(f"--define has {count:,} combinations; at most {MAX_COMBINATIONS:,} are measured")
+    return list(itertools.product(*choices))
 
 
 def parse_types(texts: list[str] | tuple[str, ...]) -> tuple[DataType, ...]:

@@ -59,6 +59,7 @@ class OwnKernel:
         grid: Number of workgroups.
         references: NumPy expressions by output, over the names of the bindings and ``np``.
         tolerance: Tolerance of floats, relative to the largest result; None for the default.
+        operations: Floating-point operations of a dispatch, as the user counts them; 0 if they are unknown.
     """
 
     source: str
@@ -69,6 +70,7 @@ class OwnKernel:
     grid: tuple[int, int, int]
     references: Mapping[str, str] = field(default_factory=dict)
     tolerance: float | None = None
+    operations: int = 0
 
 
 @dataclass(frozen=True)

@@ -26,11 +26,12 @@ from dmlgpu.bench.compiled import (
     read_kernels,
     write_kernels,
 )
+from dmlgpu.bench.machine_load import load_warnings
 from dmlgpu.bench.numpy_baseline import has_formula
 from dmlgpu.bench.peers import contestants
 from dmlgpu.bench.peers.contestants import InstalledPeer, OneByOne, PeerContestant, PeerRow, choose_peers, start_peers
 from dmlgpu.bench.radv import FAMILIES, compile_workloads
-from dmlgpu.bench.ratios import duration
+from dmlgpu.bench.ratios import duration, summarize
 from dmlgpu.bench.records import (
     BenchRun,
     Measurement,
@@ -40,6 +41,7 @@ from dmlgpu.bench.records import (
     measurement_of,
     phases_text,
     read_file,
+    spread_text,
     work_text,
     write_run,
 )
@@ -74,6 +76,7 @@ class BenchRequest:
         ceilings: Measure the adapters' ceilings again.
         checked: Check results against the reference.
         numpy: Also measure plain NumPy.
+        against: Workloads to measure in turn with each kernel of the user, and to compare it with.
         peers: Names of the peers to compare suites with; empty selects all.
         interpreters: Python interpreters of peers, by name.
         plot: File for a plot, or None.
@@ -90,6 +93,7 @@ class BenchRequest:
     ceilings: bool = False
     checked: bool = True
     numpy: bool = False
+    against: tuple[Workload, ...] = ()
     peers: tuple[str, ...] = ()
     interpreters: Mapping[str, str] = field(default_factory=dict)
     plot: Path | None = None
@@ -114,7 +118,7 @@ def bench(request: BenchRequest) -> BenchRun:
     peers = _peers(request)
     try:
         before = machine_load.measure_load()
-        ceilings = _ceilings(adapters, children, before, request)
+        ceilings, doubted = _ceilings(adapters, children, before, request)
         header = facts(adapters, ceilings, request.command, _options(request))
         if aims:
             header["aims"] = aims
@@ -125,14 +129,14 @@ def bench(request: BenchRequest) -> BenchRun:
                 for subject in request.subjects
             }
         if not request.as_json:
-            print_busyness(before)
+            print_busyness(before, doubted)
         with growing_file(request.output) if request.output else contextlib.nullcontext() as file:
             measured = _measurements(request, adapters, children, ceilings, peers)
             measurements = []
             for measurement in _written(file, header, measured):
                 measurements.append(measurement)
                 if not request.as_json:
-                    print_measurement(measurement)
+                    print_measurement(measurement, is_busy=bool(load_warnings(before, before, 0.0)))
         run = BenchRun(header, tuple(measurements))
     finally:
         for child in {id(child): child for child in (*children.values(), *(peer.child for peer in peers))}.values():
@@ -142,6 +146,8 @@ def bench(request: BenchRequest) -> BenchRun:
     if not request.as_json:
         for text in break_evens(sweeps(measurements)):
             print(text)
+        print_against(run)
+        print_variants(run)
         print_standings(run)
         print_aims(run)
     else:
@@ -196,25 +202,34 @@ def _ceilings(
     children: Mapping[str, Child],
     before: machine_load.MachineLoad,
     request: BenchRequest,
-) -> dict[str, Ceilings]:
+) -> tuple[dict[str, Ceilings], list[str]]:
     """Return the ceilings of adapters, by label: cached ones, or measured now if there are none or the cached ones
-    were measured on a busy machine that is idle now."""
-    ceilings = {}
+    were measured on a busy machine that is idle now. Also return the labels of adapters whose ceilings are too low."""
+    ceilings: dict[str, Ceilings] = {}
+    doubted: list[str] = []
     for adapter in adapters:
         child = children[adapter.label]
         try:
-            cached = known_ceilings(adapter.info, partial(ceilings_of, child), before, again=request.ceilings)
+            measure_them = partial(_measured_ceilings, adapter, child)
+            cached = known_ceilings(adapter.info, measure_them, before, again=request.ceilings)
         except DmlError as error:
             print(f"dmlgpu: the ceilings of {adapter} could not be measured: {error}", file=sys.stderr)
             if not request.as_json:
                 print_adapter(adapter, None)
             continue
         if cached.doubt:
-            print(f"dmlgpu: ceilings of {adapter}: {cached.doubt}; --ceilings measures them again", file=sys.stderr)
+            doubted.append(adapter.label)
         ceilings[adapter.label] = cached.ceilings
         if not request.as_json:
             print_adapter(adapter, cached.ceilings)
-    return ceilings
+    return ceilings, doubted
+
+
+def _measured_ceilings(adapter: LocatedAdapter, child: Child) -> Ceilings:
+    """Measure the ceilings of an adapter, and report it on standard error, with dots on a terminal. Raises as
+    ``ceilings_of``."""
+    with tables.patience(f"measuring the ceilings of {adapter.label}, once per driver", sys.stderr):
+        return ceilings_of(child)
 
 
 def _measurements(
@@ -237,6 +252,12 @@ def _measurements(
         ]
         if request.numpy or AGAINST_NUMPY in _aims(subject) or (beside and has_formula(workload)):
             contestants.append(_in_numpy(children[NUMPY], workload))
+        against = request.against if workload.kernel is not None else ()
+        contestants += [
+            Remote(children[adapter.label], adapter.label, other, checked=request.checked)
+            for other in against
+            for adapter in adapters
+        ]
         if beside:
             row = PeerRow(workload, subject.more)
             contestants += [PeerContestant(peer.child, peer.peer.name, row, request.checked) for peer in peers]
@@ -250,8 +271,12 @@ def _measurements(
         progress.clear()
         taken = round(max(before.taken, after.taken), 3)
         for measured in results:
-            result = measurement_of(workload, measured).with_ceilings(ceilings.get(measured.contestant.adapter))
-            yield replace(result, taken=taken, warnings=tuple(machine_load.load_warnings(before, after, result.drift)))
+            own = getattr(measured.contestant, "workload", workload)
+            result = measurement_of(own if own in against else workload, measured)
+            result = result.with_ceilings(ceilings.get(measured.contestant.adapter))
+            if own in against:
+                result = replace(result, compared_with=workload.name)
+            yield replace(result, taken=taken, warnings=tuple(load_warnings(before, after, result.drift)))
     progress.finish()
 
 
@@ -304,15 +329,21 @@ def print_adapter(adapter: LocatedAdapter, ceilings: Ceilings | None) -> None:
     print(end="", flush=True)
 
 
-def print_busyness(busyness: machine_load.MachineLoad) -> None:
-    """Print a warning if the machine is busy."""
-    for text in machine_load.load_warnings(busyness, busyness, 0.0):
-        print(f"Warning: {text}")
+def print_busyness(busyness: machine_load.MachineLoad, doubted: Sequence[str] = ()) -> None:
+    """Print a warning, in one line, if the machine is busy or was while the ceilings of adapters were measured."""
+    notes = load_warnings(busyness, busyness, 0.0)
+    if doubted:
+        notes.append(
+            f"the ceilings of {', '.join(doubted)} were measured on a busy machine and are too low; --ceilings "
+            "measures them again"
+        )
+    if notes:
+        print(f"Warning: {'; '.join(notes)}")
     print(flush=True)
 
 
-def print_measurement(measurement: Measurement) -> None:
-    """Print a measurement: name, times, warnings."""
+def print_measurement(measurement: Measurement, *, is_busy: bool = False) -> None:
+    """Print a measurement: name, times, and warnings, but for that of a busy machine if it was printed before."""
     where = " ".join(filter(None, (measurement.adapter, measurement.schedule and f"schedule {measurement.schedule}")))
     print(f"{measurement.name} on {where}")
     if measurement.median is None:
@@ -320,13 +351,16 @@ def print_measurement(measurement: Measurement) -> None:
         return
     rounds = f"{len(measurement.seconds)} rounds of {measurement.calls}"
     print(f"  {hot_text(measurement)}, {rounds}; {phases_text(measurement)}")
-    if text := work_text(measurement):
+    for text in filter(None, (spread_text(measurement), work_text(measurement))):
         print(f"  {text}")
     # The reference of a user's kernel came from the user, so it is always printed.
     if measurement.check_text and (measurement.check != "right" or measurement.operator == "KERNEL"):
         print(f"  {measurement.check}: {measurement.check_text}")
+    if measurement.compared_with:
+        print(f"  measured in turn with {measurement.compared_with}")
     for text in measurement.warnings:
-        print(f"  warning: {text}")
+        if not (is_busy and text.startswith(machine_load.BUSY_MACHINE)):
+            print(f"  warning: {text}")
     print(end="", flush=True)
 
 
@@ -341,6 +375,37 @@ def print_standings(run: BenchRun) -> None:
         columns = ["", label, *names, "best on a GPU", "its time / ours", "target", "share of ceiling"]
         table(columns, [row.cells() for row in rows], right=range(1, 2 + len(names)))
         print(contestants.summary(rows), flush=True)
+
+
+def print_against(run: BenchRun) -> None:
+    """Print how much faster the kernels of users are than the workloads that were measured in turn with them."""
+    kernels = {(each.name, each.adapter): each for each in run.measurements if each.operator == "KERNEL"}
+    for other in run.measurements:
+        kernel = kernels.get((other.compared_with, other.adapter))
+        if kernel is not None and kernel.seconds and other.seconds and kernel.check != "wrong":
+            rounds = min(len(kernel.seconds), len(other.seconds))
+            ratio = summarize(other.seconds[:rounds], kernel.seconds[:rounds])
+            verdict = "faster" if ratio.low > 1 else "slower" if ratio.high < 1 else "as fast, as far as was measured"
+            print(f"{kernel.name} is {verdict}: {other.name} takes {ratio} times as long on {other.adapter}")
+    print(end="", flush=True)
+
+
+def print_variants(run: BenchRun) -> None:
+    """Print one table of the kernels of users, the fastest first and wrong ones last, if there are several."""
+    rows = [each for each in run.measurements if each.operator == "KERNEL" and each.adapter in run.facts["adapters"]]
+    if len(rows) < 2:
+        return
+    rows.sort(key=lambda each: (each.median is None, each.check == "wrong", each.median or 0.0))
+    print()
+    table(
+        ["kernel", "adapter", "time", "", "work", "result"],
+        [
+            (each.name, each.adapter, _time(each), f"± {100 * (each.noise or 0):.1f} %", work_text(each), each.check)
+            for each in rows
+        ],
+        right=(2, 3),
+    )
+    print(end="", flush=True)
 
 
 def print_aims(run: BenchRun) -> None:

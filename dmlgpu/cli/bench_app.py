@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -106,6 +107,23 @@ def run(
             "--reference", metavar="EXPRESSION", help="Kernel: expected result in NumPy, 'a + b' or 'c=a + b'."
         ),
     ] = None,
+    against: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--against",
+            metavar="OPERATOR|CASE",
+            help="Kernel: measure this in turn with it, with the sizes of -s; repeatable.",
+            autocompletion=complete_measured,
+        ),
+    ] = None,
+    flops: Annotated[
+        str,
+        typer.Option(
+            "--flops",
+            metavar="EXPRESSION",
+            help="Kernel: its floating-point operations, '2*m*n*k' of overrides and uniforms, or 'a.size'.",
+        ),
+    ] = "",
     tolerance: Annotated[
         float | None,
         typer.Option(
@@ -218,14 +236,23 @@ def run(
         tuple(inputs or ()),
         tuple(text for text in outputs or [] if specs.is_kernel_output(what, text)),
         tuple(uniforms or ()),
-        tuple(defines or ()),
+        (),
         tuple(references or ()),
         grid,
         entry_point,
         tolerance,
+        flops,
     )
+    kernels = [replace(kernel, defines=chosen) for chosen in specs.define_combinations(defines or [])]
+    if against and not all(map(specs.is_kernel_file, what)):
+        raise typer.BadParameter("--against compares kernels in WGSL, FILE.wgsl")
+    others = verb("subjects").find_workloads([specs.BenchSpec(word, *shared) for word in against or ()])
+    if against:
+        shared = (({},), (), (), named, {})
     request = module.BenchRequest(
-        verb("subjects").find_workloads([specs.BenchSpec(word, *shared, kernel=kernel) for word in what]),
+        verb("subjects").find_workloads(
+            [specs.BenchSpec(word, *shared, kernel=kernel) for word in what for kernel in kernels]
+        ),
         tuple(adapter or ()),
         tuple(drivers or ()),
         Patience(precision, budget),
@@ -233,6 +260,7 @@ def run(
         ceilings=ceilings,
         checked=check,
         numpy=numpy,
+        against=tuple(subject.workload for subject in others),
         peers=specs.split_words(peers or []),
         interpreters=parse_environments(peer_envs or []),
         plot=plot,
@@ -326,8 +354,11 @@ def compiled(
         specs.split_words(schedule or []),
         dict(map(specs.parse_shape, shapes or [])),
     )
-    kernel = specs.KernelOptions(defines=tuple(defines or ()), entry_point=entry_point)
-    rows = [specs.BenchSpec(word, *shared, kernel=kernel) for word in what or ()]
+    rows = [
+        specs.BenchSpec(word, *shared, kernel=specs.KernelOptions(defines=chosen, entry_point=entry_point))
+        for word in what or ()
+        for chosen in specs.define_combinations(defines or [])
+    ]
     workloads = verb("subjects").compiled_workloads(rows, profile)
     if not verb("bench").bench_compiled(
         workloads, tuple(family or ()), output=output, listing=listing, validation=validation, as_json=as_json

@@ -96,7 +96,7 @@ NoQuirks = Annotated[
 ]
 Defines = Annotated[
     list[str] | None,
-    typer.Option("--define", metavar="NAME=VALUE", help="Kernel: value of an override; repeatable."),
+    typer.Option("--define", metavar="NAME=VALUE", help="Kernel: value of an override; TILE=8,16 compares."),
 ]
 EntryPoint = Annotated[str, typer.Option("--entry-point", metavar="NAME", help="Kernel: entry point.")]
 Drivers = Annotated[

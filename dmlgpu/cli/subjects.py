@@ -303,8 +303,8 @@ def _workloads(row: BenchSpec) -> list[Workload]:
         return [kernel_workload(Path(row.what), row.kernel)]
     if row.kernel != KernelOptions():
         raise InvalidArgument(
-            f"--input, --output, --uniform, --define, --reference, --grid, --entry-point and"
-            f" --tolerance are for kernels in WGSL (FILE.wgsl), got {row.what!r}"
+            f"--input, --output, --uniform, --define, --reference, --grid, --entry-point,"
+            f" --flops and --tolerance are for kernels in WGSL (FILE.wgsl), got {row.what!r}"
         )
     if row.desc or row.contents:
         return [_row_workload(row, name)]

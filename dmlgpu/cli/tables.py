@@ -259,6 +259,27 @@ def status() -> Iterator[Callable[[str], None]]:
         yield line.update
 
 
+@contextlib.contextmanager
+def patience(text: str, file: TextIO, interval: float = 1.0) -> Iterator[None]:
+    """Print what a long step does, and a dot per interval while it lasts if the stream is a terminal."""
+    print(f"dmlgpu: {text} ...", end="", file=file, flush=True)
+    ended = threading.Event()
+
+    def tell() -> None:
+        while file.isatty() and not ended.wait(interval):
+            print(end=".", file=file, flush=True)
+
+    thread = threading.Thread(target=tell, daemon=True)
+    start = time.monotonic()
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        print(f" {time.monotonic() - start:.0f} s", file=file, flush=True)
+
+
 class BenchProgress:
     """Reports on a terminal the workload being measured or compiled, in a line that is overwritten; silent elsewhere.
 

@@ -18,6 +18,8 @@ _COMPUTE = re.compile(r"@\s*+compute\b")
 _WORKGROUP = re.compile(r"@\s*+workgroup_size\s*+\(([^()]*+)\)")
 _OVERRIDE = re.compile(r"\boverride\s++(\w++)")
 _DECLARATION = re.compile(r"\boverride\s++(\w++[^;{}]*+)")
+_IMMEDIATE = re.compile(r"\bvar\s*+<\s*+(?:immediate|push_constant)\s*+>\s*+(\w++)")
+_ENABLE = re.compile(r"\benable\s++([\w\s,]++);")
 _KINDS = {
     ("uniform", ""): "uniform",
     ("storage", ""): "read-only-storage",
@@ -74,6 +76,26 @@ def bindings(text: str) -> tuple[ShaderBinding, ...]:
         if other.name != name:
             raise ValueError(f"the variables {other.name!r} and {name!r} have one binding, {other.number}")
     return tuple(resources.values())
+
+
+def immediates(text: str) -> tuple[str, ...]:
+    """Return the names of the variables in ``var<immediate>`` of a text without comments, which no binding fills."""
+    return tuple(_IMMEDIATE.findall(text))
+
+
+def for_naga(text: str) -> str:
+    """Return a shader without ``enable subgroups;``, which browsers' compilers require and naga does not know: naga
+    enables subgroups wherever the device has them. Places in messages stay the same."""
+
+    def without(match: re.Match[str]) -> str:
+        names = [name.strip() for name in match[1].split(",") if name.strip()]
+        if "subgroups" not in names:
+            return match[0]
+        others = ", ".join(name for name in names if name != "subgroups")
+        directive = f"enable {others};" if others else ""
+        return directive + re.sub(r"[^\n]", " ", match[0][len(directive) :])
+
+    return _ENABLE.sub(without, text)
 
 
 def entry_points(text: str) -> tuple[str, ...]:

@@ -105,6 +105,7 @@ class Kernel:
                     f"got {shown(constant)}"
                 )
         self.workgroup_size = shader_source.workgroup_size(plain, self.entry_point)
+        self._immediates = shader_source.immediates(plain)
         self._shaders: WeakKeyDictionary[Device, CustomShader] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
@@ -151,6 +152,7 @@ class Kernel:
             NotSupported: If the adapter runs no shaders, or the grid exceeds its limit.
             OutOfMemory: If the device has no room.
         """
+        self.refuse_immediates()
         if recorder() is not None:
             raise InvalidState(f"{self.name}: kernels cannot run inside a function that dmlgpu.compile traces")
         values = self._assigned(arguments, outputs or {}, named)
@@ -177,6 +179,15 @@ class Kernel:
         arrays = [result.numpy() for result in results]
         return arrays[0] if len(arrays) == 1 else tuple(arrays)
 
+    def refuse_immediates(self) -> None:
+        """Raise InvalidArgument if the source has variables in ``var<immediate>``: nothing would fill them."""
+        if self._immediates:
+            (first, *_) = self._immediates
+            raise InvalidArgument(
+                f"{self.name}: the variable {first!r} is in var<immediate>, which a call cannot fill; declare it as a "
+                f"uniform, such as @group(0) @binding({len(self.bindings)}) var<uniform> {first}"
+            )
+
     def compile(self, device: Device | str | None = None) -> CustomShader:
         """Compile the kernel for a device, once.
 
@@ -191,7 +202,8 @@ class Kernel:
             if not isinstance(backend, ShaderBackend):
                 raise NotSupported(f"{self.name}: {target.adapter} runs no shaders; kernels in WGSL need a GPU adapter")
             kinds = {binding.number: binding.kind for binding in self.bindings}
-            shader = backend.compile_shader(self.source, self.entry_point, self.constants, kinds, self.name)
+            wgsl = shader_source.for_naga(self.source)
+            shader = backend.compile_shader(wgsl, self.entry_point, self.constants, kinds, self.name)
             self._shaders[target] = shader
         return shader
 

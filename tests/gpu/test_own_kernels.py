@@ -185,3 +185,30 @@ def test_the_page_runs_as_it_is_written(adapter: AdapterInfo, tmp_path: Path) ->
     )
     assert result.returncode == 0, result.stderr
     assert len(re.findall(r"11 rounds\)", result.stdout)) == 2
+
+
+def test_directives_for_browsers_are_accepted(backend: Any) -> None:
+    """``enable subgroups;`` must be there for Tint, which naga does not know."""
+    device = dmlgpu.Device.from_backend(backend)
+    if "subgroup" not in backend.target.features:
+        pytest.skip("the adapter has no subgroups")
+    total = Kernel("""
+        enable subgroups;
+        @group(0) @binding(0) var<storage, read_write> sums: array<u32>;
+        @compute @workgroup_size(32) fn main(@builtin(local_invocation_index) i: u32) {
+            let sum = subgroupAdd(1u);
+            sums[i] = sum;
+        }
+    """)
+    sums = total(outputs={"sums": ((32,), "uint32")}, device=device)
+    assert set(np.asarray(sums).tolist()) <= {4, 8, 16, 32}
+
+
+def test_immediates_are_rejected(device: Any) -> None:
+    kernel = Kernel("""
+        var<immediate> n: u32;
+        @group(0) @binding(0) var<storage, read_write> c: array<u32>;
+        @compute @workgroup_size(1) fn main() { c[0] = n; }
+    """)
+    with pytest.raises(InvalidArgument, match=r"'n' is in var<immediate>, which a call cannot fill"):
+        kernel(outputs={"c": ((1,), "uint32")}, device=device)

@@ -2,6 +2,7 @@
 
 import json
 import math
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,6 +10,7 @@ from dmlgpu.bench import ceilings, machine_load
 from dmlgpu.bench.ceilings import (
     CachedCeilings,
     Ceilings,
+    _multiply_add_rate,
     ceilings_file,
     copy_kernel,
     load_ceilings,
@@ -93,6 +95,32 @@ def test_the_longest_loop_is_nearly_all_multiply_adds():
     chains, steps = max(ceilings._CHAINS, key=math.prod)
     assert 4 * chains * steps >= 256  # wgpu's counters add ten instructions
     assert 4 * (chains + 2 * ceilings._FACTORS) < 96  # registers
+
+
+class FakeBench:
+    """Kernels that take a second for each chain of theirs."""
+
+    def __init__(self):
+        self.kernels = []
+        self.backend = SimpleNamespace(target=SimpleNamespace(max_workgroup_invocations=64))
+
+    def buffer(self, size):
+        return size
+
+    def shader(self, wgsl, count):
+        self.kernels.append(wgsl)
+        return SimpleNamespace(bind=lambda ranges, groups: groups)
+
+    def once(self, work):
+        return 1.0
+
+    seconds = once
+
+
+def test_no_further_kernel_is_compiled_when_time_is_up():
+    every, first = FakeBench(), FakeBench()
+    assert _multiply_add_rate(every, lambda: True) > _multiply_add_rate(first, lambda: False) > 0
+    assert (len(every.kernels), len(first.kernels)) == (10, 1)  # 256 invocations exceed the limit
 
 
 def test_the_reference_has_ceilings_too(monkeypatch):

@@ -9,7 +9,7 @@ from dmlgpu.bench.ceilings import CachedCeilings, Ceilings, save_ceilings
 from dmlgpu.bench.kernel_files import compiled_workloads_of, kernel_workload
 from dmlgpu.bench.numpy_baseline import has_formula
 from dmlgpu.bench.prepared_kernel import expected_results, kernel_arrays
-from dmlgpu.bench.specs import KernelOptions, is_kernel_output
+from dmlgpu.bench.specs import KernelOptions, define_combinations, is_kernel_output
 from dmlgpu.bench.worker import prepare
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.runtime.device import Device
@@ -126,7 +126,10 @@ def test_uniforms_files_overrides_and_several_outputs(scale, tmp_path):
         ({"outputs": ("1M:int32",)}, r"c is array<f32>, which holds float32, not int32"),
         ({"outputs": ("64M:float32",)}, r"exceeds the 65,535 .*--grid 61681,17 "),
         ({"inputs": ("none.npy", "4")}, r"--input: there is no file 'none.npy'"),
-        ({"grid": "0,1"}, r"--grid must be one to three positive numbers, X,Y,Z, got '0,1'"),
+        (
+            {"grid": "0,1"},
+            r"--grid must be one to three positive numbers, X,Y,Z, or .*, got '0,1'",
+        ),
         ({"grid": "1,2,3,4"}, r"--grid must be .*, got '1,2,3,4'"),
         ({"defines": ("tile",)}, r"--define must be NAME=NUMBER, such as --define TILE=16, got 'tile'"),
         ({"defines": ("tile=4",)}, r"--define must be among the overrides of the source \(none\), got 'tile'"),
@@ -217,3 +220,44 @@ def test_results_of_kernels_are_written_and_compared(add, tmp_path, monkeypatch)
         result = run_here(*words, "--output", tmp_path / name)
         assert result.returncode == 0 and "kernels in WGSL need a GPU adapter" in result.stdout, result.stderr
     assert run_here("bench", "compare", tmp_path / "before.jsonl", tmp_path / "after.jsonl").returncode == 0
+
+
+def test_operations_come_from_an_expression_of_bindings(add):
+    workload = kernel_workload(add, options(flops="2 * a.size + c.shape[0]"))
+    assert workload.kernel.operations == 2 * 1024 + 32
+    with pytest.raises(InvalidArgument, match=r"--flops 'm' fails: name 'm' is not defined; the names are np, a, b, c"):
+        kernel_workload(add, options(flops="m"))
+    with pytest.raises(InvalidArgument, match="must be a positive number of operations, got -1"):
+        kernel_workload(add, options(flops="-1"))
+
+
+def test_the_grid_may_depend_on_overrides(scale):
+    more = {"inputs": ("64x4:f32",), "outputs": ("256:f32", "1:u32"), "uniforms": ("scale=256u,2f", "shift=1,2")}
+    for tile, groups in ((64, 4), (48, 6)):
+        chosen = KernelOptions(**more, defines=(f"tile={tile}",), grid="256/tile,2", entry_point="scaled")
+        assert kernel_workload(scale, chosen).kernel.grid == (groups, 2, 1)
+    for grid in ("tile/0", "-tile", "tile +"):
+        with pytest.raises(InvalidArgument, match="or expressions of overrides, got"):
+            kernel_workload(scale, KernelOptions(**more, defines=("tile=64",), grid=grid, entry_point="scaled"))
+
+
+def test_every_combination_of_overrides_is_measured():
+    combinations = define_combinations(["TILE=8,16", "DEEP=1", "ROWS=1, 2"])
+    assert combinations[:2] == [("TILE=8", "DEEP=1", "ROWS=1"), ("TILE=8", "DEEP=1", "ROWS=2")]
+    assert len(combinations) == 4 and define_combinations([]) == [()]
+    with pytest.raises(InvalidArgument, match="1,024 combinations"):
+        define_combinations([f"{name}=1,2" for name in "abcdefghij"])
+
+
+def test_immediates_are_rejected_before_anything_is_measured(tmp_path):
+    path = tmp_path / "immediate.wgsl"
+    path.write_text(ADD_IMMEDIATE)
+    with pytest.raises(InvalidArgument, match=r"'n' is in var<immediate>.*@group\(0\) @binding\(1\) var<uniform> n"):
+        kernel_workload(path, KernelOptions(outputs=("64:float32",)))
+
+
+ADD_IMMEDIATE = """
+var<immediate> n: u32;
+@group(0) @binding(0) var<storage, read_write> c: array<f32>;
+@compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) { c[id.x] = f32(n); }
+"""

@@ -3,14 +3,14 @@
 import io
 import itertools
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from xml.etree import ElementTree
 
 import pytest
 from markdown_it import MarkdownIt
 
 from dmlgpu.bench import scaling
-from dmlgpu.bench.records import as_times, is_bench_file, read_file, write_run
+from dmlgpu.bench.records import as_times, is_bench_file, read_file, spread_text, write_run
 from dmlgpu.bench.scaling import break_even, break_evens, sweeps
 from dmlgpu.common.errors import InvalidArgument, ModelError
 from dmlgpu.common.files import growing_file
@@ -193,6 +193,23 @@ def test_a_curve_may_be_faster_everywhere_or_nowhere():
         "GEMM: a is faster than NumPy from m=k=1 on",
         "GEMM: b is slower than NumPy up to m=k=2",
     ]
+
+
+def test_a_break_even_is_not_decided_if_intervals_overlap():
+    """NumPy's 4 s may be 2 to 6; ours are 5 s at size 1 and 1 s at size 2."""
+    times = (*(2.0,) * 4, *(4.0,) * 3, *(6.0,) * 4)
+    wide = [replace(each, seconds=times) for each in swept("NumPy", {1: 4.0, 2: 4.0})]
+    ours, numpy = swept("gpu", {1: 5.0, 2: 1.0}), [replace(wide[0], taken=0.9), swept("NumPy", {2: 4.0})[0]]
+    expected = "GEMM: whether gpu is faster than NumPy at m=k=1 is not decided: the machine was busy"
+    assert break_evens(sweeps([*ours, *numpy])) == [expected]
+    quiet = "GEMM: whether gpu is faster than NumPy at m=k=1, 2 is not decided: the confidence intervals are too wide"
+    assert break_evens(sweeps([*ours, *wide])) == [quiet]  # 1 s is below 2 s, but half of NumPy's rounds disagree
+
+
+def test_percentiles_are_those_of_rounds():
+    times = spread_text(measured("x", seconds=tuple(float(second) for second in range(11, 0, -1))))
+    assert times == "fastest round 1 s, 10th percentile 2 s, 90th 10 s"
+    assert spread_text(measured("x", seconds=(1.0,) * 4)) == ""
 
 
 def test_sizes_that_change_apart_are_drawn_over_bytes():

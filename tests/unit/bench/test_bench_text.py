@@ -1,16 +1,18 @@
 """What is printed of measurements, and of how far they are."""
 
 import io
+from dataclasses import replace
 
 import pytest
 
+from dmlgpu.bench.machine_load import MachineLoad, load_warnings
 from dmlgpu.bench.records import hot_text, phases_text, work_text
 from dmlgpu.bench.specs import BenchSpec, parse_shape
-from dmlgpu.cli.bench import print_measurement
+from dmlgpu.cli.bench import print_against, print_busyness, print_measurement, print_variants
 from dmlgpu.cli.subjects import find_workloads
-from dmlgpu.cli.tables import BenchProgress
+from dmlgpu.cli.tables import BenchProgress, patience
 from dmlgpu.common.errors import InvalidArgument
-from tests.unit.bench.bench_fakes import measured
+from tests.unit.bench.bench_fakes import CARD, measured, run
 
 COUNTS = {"bytes": 10**6, "operations": 2 * 10**9, "plan_bytes": 2 * 10**6}
 
@@ -47,6 +49,44 @@ def test_wrong_rejected_and_doubtful_results_are_printed(capsys):
 class Terminal(io.StringIO):
     def isatty(self):
         return True
+
+
+def test_a_busy_machine_takes_one_line(capsys):
+    busy = MachineLoad(0.8, 9.0, 2)
+    print_busyness(busy, ["card"])
+    print_measurement(measured(warnings=(*load_warnings(busy, busy, 0.5),)), is_busy=True)
+    printed = capsys.readouterr().out.splitlines()
+    assert sum("busy" in line for line in printed) == 1
+    assert printed[0].startswith("Warning: the machine is busy: other processes took 80 %")
+    assert printed[0].endswith(
+        "the ceilings of card were measured on a busy machine and are too low; --ceilings measures them again"
+    )
+    assert printed[-1] == "  warning: the last rounds were 50 % slower than the first"
+
+
+def test_a_long_step_is_mentioned_once():
+    stream = io.StringIO()
+    with patience("measuring the ceilings of card", stream, interval=0.001):
+        pass
+    assert stream.getvalue() == "dmlgpu: measuring the ceilings of card ... 0 s\n"
+
+
+def test_kernels_are_compared_with_the_operator_measured_in_turn(capsys):
+    label = CARD.label
+    kernels = [
+        replace(measured(f"mm.wgsl TILE={tile}", label, [seconds] * 11, check=check), operator="KERNEL")
+        for tile, seconds, check in ((8, 4.0, "right"), (16, 1.0, "wrong"), (32, 2.0, "right"))
+    ]
+    others = [measured("GEMM", adapter=label, seconds=[1.0] * 11, compared_with=kernel.name) for kernel in kernels]
+    result = run(*kernels, *others)
+    print_against(result)
+    first, second = capsys.readouterr().out.splitlines()  # none of the wrong one
+    ratio = "0.25 [0.25, 0.25] (1 s / 4 s, 11 rounds)"
+    assert first == f"mm.wgsl TILE=8 is slower: GEMM takes {ratio} times as long on {label}"
+    assert second.startswith("mm.wgsl TILE=32 is slower: GEMM takes 0.5 ")
+    print_variants(result)
+    names = [line.split("  ")[0] for line in capsys.readouterr().out.splitlines()[2:]]
+    assert names == ["mm.wgsl TILE=32", "mm.wgsl TILE=8", "mm.wgsl TILE=16"]
 
 
 def test_a_terminal_sees_a_bar_that_goes_away():
