@@ -23,7 +23,7 @@ from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.common.files import NamedFile, growing_file
 from dmlgpu.conformance.cluster import Cluster, ClusterAdapter, ClusterJob, is_lost
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter, in_environment, kernel_environment, with_labels
-from dmlgpu.conformance.running.expectations import quirk_line, with_expectation
+from dmlgpu.conformance.running.expectations import known_line, with_expectation
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job
 from dmlgpu.conformance.running.records import facts, write_run
@@ -90,7 +90,7 @@ def _run(
             counted[located][outcome.status] += 1
             if not outcome.status.is_good:
                 printers[located].tell(outcome, reproduce(outcome, located, request, scheduler))
-            elif line := quirk_line(outcome, adapter.info):
+            elif line := known_line(outcome, adapter.info):
                 print(f"{line} on {located.label}", flush=True)
             show(located, counted[located])
         for resource in headers:

@@ -360,7 +360,7 @@ def _report(
         if not outcome.status.is_good:
             progress.clear()
             printer.tell(outcome, reproduce(outcome, job, adapter))
-        elif line := known.quirk_line(outcome, adapter.info):
+        elif line := known.known_line(outcome, adapter.info):
             progress.clear()
             print(f"{line} on {where}" if where else line, flush=True)
         wrong = sum(count for status, count in counts.items() if not status.is_good)

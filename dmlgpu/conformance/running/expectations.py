@@ -17,6 +17,9 @@ from dmlgpu.conformance.running.outcome import Outcome, Status
 BUILT_IN = (Path(__file__).with_name("expectations.toml"), Path(__file__).parents[1] / "mutation" / "survivors.toml")
 """Expectations of dmlgpu: failures of adapters, and faults in shaders that change no result."""
 
+_PROBES = "driver-probe-"
+"""Beginning of the names of the cases that measure what probes measure."""
+
 _KINDS: Mapping[str, type | tuple[type]] = {
     "cases": (str,),
     **dict.fromkeys(("backend", "vendor", "adapter", "driver", "reason", "link"), str),
@@ -94,14 +97,17 @@ def with_expectation(outcome: Outcome, info: AdapterInfo, expectations: Iterable
     )
 
 
-def quirk_line(outcome: Outcome, info: AdapterInfo) -> str:
-    """Return the line that `dmlgpu test` prints for the case of a quirk of the adapter; empty for other results.
+def known_line(outcome: Outcome, info: AdapterInfo) -> str:
+    """Return the line that `dmlgpu test` prints for the case of a quirk of the adapter, and for one of a probe if
+    kernels avoid what it measures; empty for other results.
 
     Args:
         outcome: Result of ``with_expectation``.
         info: The adapter.
     """
     quirk = _quirk_of(outcome, info)
+    if outcome.case.startswith(_PROBES) and outcome.status is Status.EXPECTED_FAIL:
+        return f"known: {outcome.reason}, shown by {outcome.case}"
     if quirk is not None and outcome.status is Status.EXPECTED_FAIL:
         return f"known: {quirk.name}, shown by {outcome.case}: {outcome.reason.removeprefix(f'{quirk.name}: ')}"
     return f"{outcome.case} passes: {outcome.message}" if quirk is not None and outcome.status is Status.PASS else ""

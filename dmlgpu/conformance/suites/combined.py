@@ -13,10 +13,10 @@ from dmlgpu.conformance.running.outcome import Outcome
 from dmlgpu.conformance.suites.accuracy import AccuracySuite, OperatorAccuracySuite
 from dmlgpu.conformance.suites.attributes import AttributeSuite
 from dmlgpu.conformance.suites.chains import ChainSuite
+from dmlgpu.conformance.suites.driver.suite import DriverSuite
 from dmlgpu.conformance.suites.graphs import GraphSuite
 from dmlgpu.conformance.suites.hazards import HazardSuite
 from dmlgpu.conformance.suites.operators import OperatorSuite
-from dmlgpu.conformance.suites.quirks import QuirkSuite
 from dmlgpu.conformance.suites.registry import Suite
 from dmlgpu.conformance.suites.sizes import SizeSuite
 from dmlgpu.conformance.suites.special_values import HalvesSuite, SpecialValueSuite
@@ -40,7 +40,7 @@ class CombinedSuite(Suite):
             GraphSuite(),
             HazardSuite(),
             SizeSuite(),
-            QuirkSuite(),
+            DriverSuite(),
             AccuracySuite(),
             OperatorAccuracySuite(),
         )

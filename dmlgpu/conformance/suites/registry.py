@@ -38,7 +38,7 @@ BUILT_IN = tuple(
         ("graphs", "graphs:GraphSuite"),
         ("hazards", "hazards:HazardSuite"),
         ("sizes", "sizes:SizeSuite"),
-        ("quirks", "quirks:QuirkSuite"),
+        ("driver", "driver.suite:DriverSuite"),
         ("accuracy", "accuracy:AccuracySuite"),
         ("operator_accuracy", "accuracy:OperatorAccuracySuite"),
     )
@@ -52,8 +52,11 @@ MUTANTS = (
 """The suite of injected shader faults, which the other suites must detect."""
 
 
-EXTRAS = (EntryPoint("onnx", "dmlgpu.conformance.suites.onnx_backend:OnnxBackendSuite", GROUP),)
-"""Suites that need further packages; ``onnx`` uses the models of the package onnx."""
+EXTRAS = (
+    EntryPoint("quirks", "dmlgpu.conformance.suites.quirks:QuirkSuite", GROUP),
+    EntryPoint("onnx", "dmlgpu.conformance.suites.onnx_backend:OnnxBackendSuite", GROUP),
+)
+"""Suites outside of ``dmlgpu``: ``quirks`` is a part of ``driver``; ``onnx`` uses the models of the package onnx."""
 
 
 class Suite(Protocol):

@@ -81,6 +81,7 @@ MATRICES: Final = Probe(
     measure=cooperative.measure,
     decide=lambda target, facts: target if cooperative.EQUAL in facts else _without(COOPERATIVE, target),
     applies=lambda info, features: set(features) >= cooperative.NEEDED,
+    avoided={cooperative.EQUAL: "matrix units (products are wrong)"},
 )
 
 PROBES: Final = (DIVISION, FLOAT16, CHECKS, SUBGROUPS, MATRICES)

@@ -11,8 +11,9 @@ from dmlgpu.common.errors import ModelError
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.conformance.cases.registry import case_names
 from dmlgpu.conformance.mutation.suite import MutantSuite
-from dmlgpu.conformance.running.expectations import BUILT_IN, ExpectedFailure, load, quirk_line, with_expectation
+from dmlgpu.conformance.running.expectations import BUILT_IN, ExpectedFailure, known_line, load, with_expectation
 from dmlgpu.conformance.running.outcome import Outcome, Status
+from dmlgpu.conformance.suites.driver.suite import DriverSuite
 
 LAVAPIPE = AdapterInfo("llvmpipe (LLVM 15.0.6, 256 bits)", "Vulkan", "cpu", "Mesa", "llvmpipe Mesa 25.0.7-2~bpo12+1")
 KNOWN = ExpectedFailure(("element_wise_pow-*",), "subnormal bases")
@@ -107,7 +108,10 @@ def test_a_file_that_is_no_toml_is_rejected(tmp_path):
 @pytest.mark.parametrize("path", BUILT_IN, ids=lambda path: path.stem)
 def test_our_own_expectations_speak_of_cases(path):
     patterns = [pattern for entry in load(path) for pattern in entry.cases]
-    names = (case_names if path == BUILT_IN[0] else MutantSuite().names)("full") if patterns else ()
+    if path == BUILT_IN[0]:
+        names = (*case_names("full"), *DriverSuite().names("full")) if patterns else ()
+    else:
+        names = MutantSuite().names("full") if patterns else ()
     assert [pattern for pattern in patterns if not fnmatch.filter(names, pattern)] == []
 
 
@@ -128,17 +132,17 @@ QUIRK = "quirk-mesa-loops"
 def test_the_case_of_a_quirk_may_fail_on_its_adapters() -> None:
     known = with_expectation(Outcome(QUIRK, Status.FAIL), OLD, [])
     assert known.status is Status.EXPECTED_FAIL
-    line = quirk_line(known, OLD)
+    line = known_line(known, OLD)
     assert line.startswith(f"known: mesa-loops, shown by {QUIRK}: the loops of an invocation end ")
     assert "install Mesa 25" in line
     failed = with_expectation(Outcome(QUIRK, Status.FAIL), LAVAPIPE, [])
-    assert (failed.status, quirk_line(failed, LAVAPIPE)) == (Status.FAIL, "")
+    assert (failed.status, known_line(failed, LAVAPIPE)) == (Status.FAIL, "")
 
 
 def test_the_case_of_a_quirk_says_that_it_can_go() -> None:
     passed = with_expectation(Outcome(QUIRK, Status.PASS), OLD, [])
     assert passed.status is Status.PASS
     text = "the quirk mesa-loops of compiler/quirks.toml can go for Mesa 22.3.6 (LLVM 15.0.6)"
-    assert quirk_line(passed, OLD) == f"{QUIRK} passes: {text}"
-    assert quirk_line(Outcome("argmin-example1", Status.PASS), OLD) == ""
-    assert quirk_line(with_expectation(Outcome(QUIRK, Status.PASS), LAVAPIPE, []), LAVAPIPE) == ""
+    assert known_line(passed, OLD) == f"{QUIRK} passes: {text}"
+    assert known_line(Outcome("argmin-example1", Status.PASS), OLD) == ""
+    assert known_line(with_expectation(Outcome(QUIRK, Status.PASS), LAVAPIPE, []), LAVAPIPE) == ""

@@ -58,7 +58,7 @@ def test_the_default_suite_has_all_parts_and_runs_each(numpy_device):
     assert names == tuple(name for part in parts for name in part)
     assert len(set(names)) == len(names)
     for part in PARTS:
-        if part not in ("sizes", "accuracy", "quirks"):  # tested with fewer elements; run shaders only
+        if part not in ("sizes", "accuracy", "driver"):  # tested with fewer elements; run shaders only
             assert suite.run(suite_by_name(part).names("quick")[0], numpy_device).status is Status.PASS
     with pytest.raises(InvalidArgument, match="'nothing' names no case"):
         suite.run("nothing", numpy_device)

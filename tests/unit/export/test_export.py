@@ -391,6 +391,7 @@ def test_cases_that_only_python_runs_are_omitted():
     left = sorted({name for name in suite.names("quick") if not can_be_exported(suite.part(name), name)})
     kinds = {type(suite.part(name)).__name__ for name in left}
     assert "GraphSuite" not in kinds
+    left = [name for name in left if type(suite.part(name)).__name__ != "DriverSuite"]
     large = [name for name in left if type(suite.part(name)).__name__ == "OperatorSuite"]
     assert large == [
         "activation_log_softmax1-float16-80x20000-packed-s0",

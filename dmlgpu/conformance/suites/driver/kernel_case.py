@@ -1,0 +1,122 @@
+"""A case of the suite ``driver``: a kernel in plain WGSL, its inputs, and the results that WGSL accepts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.conformance.cases.tolerance import EXACT, Array, ulp_distance
+from dmlgpu.conformance.running.outcome import Verdict, compare
+from dmlgpu.conformance.running.places import describe_places
+from dmlgpu.conformance.suites.driver.intervals import Interval
+from dmlgpu.runtime.device import Device
+from dmlgpu.tensors.kernels import Kernel
+
+
+@dataclass(frozen=True, eq=False)
+class Accepted:
+    """Numbers that WGSL accepts as the results of an output.
+
+    Attributes:
+        interval: The accepted numbers.
+        view: Dtype of the elements in the words of the output; defaults to the dtype of the output.
+    """
+
+    interval: Interval
+    view: str = ""
+
+
+Expectation: TypeAlias = Array | Accepted
+Judged: TypeAlias = Mapping[str, tuple[Array, Expectation]]
+"""Results and what they must be, by what they are."""
+
+
+@dataclass(frozen=True, eq=False)
+class KernelCase:
+    """A kernel and what it must compute.
+
+    Attributes:
+        source: WGSL with the entry point ``main``.
+        inputs: Contents of the bindings that are not in ``outputs``, and first contents of those that are.
+        outputs: Shape and dtype of the other outputs, which are zero at first.
+        expected: The results, by output; those without an entry are not compared.
+        grid: Number of workgroups.
+        features: Features that the adapter needs.
+        judge: Returns what is compared instead, from the results by output: for results that depend on the order of
+            invocations, or on subgroups.
+    """
+
+    source: str
+    inputs: Mapping[str, Array]
+    expected: Mapping[str, Expectation]
+    grid: tuple[int, ...] = (1,)
+    outputs: Mapping[str, tuple[tuple[int, ...], Any]] = field(default_factory=dict)
+    features: tuple[str, ...] = ()
+    judge: Callable[[Mapping[str, Array]], Judged] | None = None
+
+    def run(self, name: str, device: Device) -> Verdict:
+        """Run the kernel and return the verdict on the output with most wrong elements.
+
+        Raises:
+            NotSupported: If the adapter lacks a feature, or runs no shaders.
+            ShaderError: If the kernel does not compile.
+        """
+        for feature in self.features:
+            if feature not in device.adapter.features:
+                raise NotSupported(f"{device.adapter} lacks the feature {feature}")
+        kernel = Kernel(self.source, name=name)
+        results = kernel(**self.inputs, outputs=self.outputs, grid=self.grid, device=device)
+        arrays = results if isinstance(results, tuple) else (results,)
+        named = {binding.name: np.asarray(array) for binding, array in zip(kernel.outputs, arrays, strict=True)}
+        if self.judge is None:
+            judged: Judged = {output: (named[output], expected) for output, expected in self.expected.items()}
+        else:
+            judged = self.judge(named)
+        verdicts = {output: _verdict(expected, result) for output, (result, expected) in judged.items()}
+        worst = max(verdicts, key=lambda output: (not verdicts[output].ok, verdicts[output].wrong))
+        verdict = verdicts[worst]
+        return verdict if verdict.ok or len(verdicts) == 1 else replace(verdict, problem=f"output {worst!r}")
+
+
+def _verdict(expected: Expectation, result: Array) -> Verdict:
+    if not isinstance(expected, Accepted):
+        return compare(expected, result, EXACT)
+    return _within(expected.interval, result.view(expected.view) if expected.view else result)
+
+
+def _within(interval: Interval, results: Array) -> Verdict:
+    """Return the verdict on numbers that must be in an interval; the expected number is its middle."""
+    low, high = (np.broadcast_to(side, results.shape) for side in (interval.low, interval.high))
+    interval = Interval(low, high)
+    wrong = ~interval.accepts(results)
+    numbers = results.astype(np.float64)
+    is_free = interval.is_free
+    middle = np.where(is_free, numbers, np.where(is_free, 0, low) / 2 + np.where(is_free, 0, high) / 2)
+    with np.errstate(all="ignore"):
+        half = np.where(is_free, 1.0, high - middle)
+        distance = np.abs(numbers - middle)
+        errors: NDArray[np.float64] = np.where(distance == 0, 0.0, distance / half)
+    errors = np.where(is_free, 0.0, np.where(np.isfinite(errors), errors, np.inf))
+    errors = np.where(wrong, np.maximum(errors, np.nextafter(1.0, 2)), np.minimum(errors, 1.0))
+    worst = tuple(int(index) for index in np.unravel_index(int(errors.argmax()), errors.shape))
+    nearest = middle.astype(results.dtype)
+    ulps = ulp_distance(nearest, results)
+    ulps = np.where(is_free, 0.0, ulps)
+    return Verdict(
+        ok=not wrong.any(),
+        of_bound=float(errors[worst]),
+        max_ulp=float(ulps[worst]),
+        mean_ulp=float(ulps[np.isfinite(ulps)].mean()) if np.isfinite(ulps).any() else 0.0,
+        wrong=int(wrong.sum()),
+        elements=results.size,
+        worst=worst,
+        expected=nearest[worst],
+        got=results[worst],
+        bound=float(half[worst]),
+        places=describe_places(wrong),
+    )

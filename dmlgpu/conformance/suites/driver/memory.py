@@ -1,0 +1,483 @@
+"""Cases of memory: grids, workgroup memory and barriers, atomics, bounds, layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from dmlgpu.conformance.cases.case import Array
+from dmlgpu.conformance.suites.driver.kernel_case import Judged, KernelCase
+
+_FACTOR: Final = 2654435761
+
+
+def _hashed(count: int) -> Array:
+    """Return words without a period, of the indices of elements."""
+    return (np.arange(count, dtype=np.uint64) * _FACTOR).astype(np.uint32)
+
+
+# ---- grids -----------------------------------------------------------------------------------------------------------
+
+_GRID = """@group(0) @binding(0) var<storage, read_write> results: array<u32>;
+@compute @workgroup_size({size})
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>,
+        @builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_id) local: vec3<u32>,
+        @builtin(local_invocation_index) index: u32) {{
+    let size = vec3<u32>({size});
+    let at = (group.x + groups.x * (group.y + groups.y * group.z)) * size.x * size.y * size.z + index;
+    let is_right = all(id == group * size + local) && index == local.x + size.x * (local.y + size.y * local.z);
+    if (at < arrayLength(&results)) {{ results[at] += select(1u, at * {factor}u, is_right); }}
+}}
+"""
+
+
+def _grid(size: tuple[int, int, int], grid: tuple[int, int, int], missing: int = 0) -> KernelCase:
+    """Every invocation adds to its own element once; the results have fewer elements if some are missing."""
+    count = int(np.prod(size) * np.prod(grid)) - missing
+    source = _GRID.format(size=", ".join(map(str, size)), factor=_FACTOR)
+    return KernelCase(source, {}, {"results": _hashed(count)}, grid, {"results": ((count,), "uint32")})
+
+
+_STRIDED = """@group(0) @binding(0) var<storage, read> words: array<vec4<u32>>;
+@group(0) @binding(1) var<storage, read_write> results: array<vec4<u32>>;
+@compute @workgroup_size(256)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) groups: vec3<u32>) {
+    let count = arrayLength(&results);
+    for (var i = id.x; i < count; i += groups.x * 256u) { results[count - 1u - i] = words[i] + vec4<u32>(1u); }
+}
+"""
+
+
+def _strided(count: int) -> KernelCase:
+    """Every vector of a large buffer, by few workgroups."""
+    words = _hashed(count).reshape(-1, 4)
+    return KernelCase(
+        _STRIDED,
+        {"words": words},
+        {"results": words[::-1] + np.uint32(1)},
+        (509,),
+        {"results": (words.shape, "uint32")},
+    )
+
+
+# ---- workgroup memory ------------------------------------------------------------------------------------------------
+
+_WORKGROUP = """@group(0) @binding(0) var<storage, read> words: array<u32>;
+@group(0) @binding(1) var<storage, read_write> results: array<u32>;
+{declarations}
+@compute @workgroup_size({size})
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(local_invocation_index) me: u32,
+        @builtin(workgroup_id) group: vec3<u32>) {{
+    let x = words[id.x];
+{body}
+}}
+"""
+
+
+def _workgroup(
+    size: int, declarations: str, body: str, function: Callable[[Array], Array], groups: int = 37
+) -> KernelCase:
+    """Return a case whose workgroups are rows of words.
+
+    Args:
+        size: Invocations per workgroup.
+        declarations: WGSL before the entry point.
+        body: Computes results[id.x] from x.
+        function: Results from a matrix of words, a row per workgroup, in uint64; 32 bits of them count.
+        groups: Number of workgroups.
+    """
+    words = _hashed(groups * size)
+    expected = np.asarray(function(words.reshape(groups, size).astype(np.uint64))).astype(np.uint32).ravel()
+    source = _WORKGROUP.format(
+        size=size, declarations=declarations.replace("SIZE", str(size)), body=body.replace("SIZE", str(size))
+    )
+    return KernelCase(source, {"words": words}, {"results": expected}, (groups,), {"results": (words.shape, "uint32")})
+
+
+_SHARED = "var<workgroup> shared_words: array<u32, SIZE>;"
+_STORED = "    shared_words[me] = x;\n    workgroupBarrier();\n"
+_REVERSE = _STORED + "    results[id.x] = shared_words[SIZEu - 1u - me];"
+_TREE = (
+    _STORED
+    + """    for (var half = SIZEu / 2u; half > 0u; half /= 2u) {
+        if (me < half) { shared_words[me] += shared_words[me + half]; }
+        workgroupBarrier();
+    }
+    results[id.x] = shared_words[0] + me;"""
+)
+_SCAN = (
+    _STORED
+    + """    for (var step = 1u; step < SIZEu; step *= 2u) {
+        var other = 0u;
+        if (me >= step) { other = shared_words[me - step]; }
+        workgroupBarrier();
+        shared_words[me] += other;
+        workgroupBarrier();
+    }
+    results[id.x] = shared_words[me];"""
+)
+_ROTATE = (
+    _STORED
+    + """    for (var round = 0u; round < 100u; round++) {
+        let next = shared_words[(me + 1u) % SIZEu];
+        workgroupBarrier();
+        shared_words[me] = next + round;
+        workgroupBarrier();
+    }
+    results[id.x] = shared_words[me];"""
+)
+_UNIFORM_LOAD = """    if (me == 3u) { chosen = x; }
+    let limit = workgroupUniformLoad(&chosen) % 7u;
+    var total = 0u;
+    for (var i = 0u; i < limit; i++) {
+        shared_words[(me + i) % SIZEu] = x + i;
+        workgroupBarrier();
+        total += shared_words[(me + 5u) % SIZEu];
+        workgroupBarrier();
+    }
+    results[id.x] = total;"""
+_UNIFORM_BRANCH = """    if (group.x % 2u == 0u) {
+        shared_words[me] = x;
+        workgroupBarrier();
+        results[id.x] = shared_words[me ^ 1u];
+    } else { results[id.x] = x + 1u; }"""
+_STORAGE_BARRIER = """    results[id.x] = x;
+    storageBarrier();
+    let other = results[group.x * SIZEu + (me + 17u) % SIZEu];
+    storageBarrier();
+    results[id.x] = other * 3u;"""
+_ZEROED = """    results[id.x] = shared_words[me] + zero_vectors[me].y + atomicLoad(&zero_sums[me % 4u]);
+    workgroupBarrier();
+    shared_words[me] = x;
+    zero_vectors[me] = vec4<u32>(x);
+    atomicAdd(&zero_sums[me % 4u], x);"""
+_ZEROED_DECLARATIONS = (
+    _SHARED
+    + """
+var<workgroup> zero_vectors: array<vec4<u32>, SIZE>;
+var<workgroup> zero_sums: array<atomic<u32>, 4>;"""
+)
+
+
+def _uniform_load(rows: Array) -> Array:
+    limits = rows[:, 3] % 7
+    count = rows.shape[1]
+    total = np.zeros_like(rows)
+    for round_ in range(6):
+        written = np.roll(rows + np.uint64(round_), round_, 1)
+        total += np.where((round_ < limits)[:, None], np.roll(written, -5, 1), 0).astype(np.uint64)
+    assert count > 7
+    return total
+
+
+def _rotated(rows: Array) -> Array:
+    return np.roll(rows, -100, 1) + np.uint64(sum(range(100)))
+
+
+def _branched(rows: Array) -> Array:
+    swapped = rows.reshape(len(rows), -1, 2)[..., ::-1].reshape(rows.shape)
+    return np.where(np.arange(len(rows))[:, None] % 2 == 0, swapped, rows + np.uint64(1))
+
+
+# ---- atomics ---------------------------------------------------------------------------------------------------------
+
+_ATOMIC = """@group(0) @binding(0) var<storage, read> words: array<{of}>;
+@group(0) @binding(1) var<storage, read_write> places: array<atomic<{of}>>;
+@group(0) @binding(2) var<storage, read_write> results: array<{of}>;
+{declarations}
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(local_invocation_index) me: u32) {{
+    let x = words[id.x];
+    let i = id.x;
+{body}
+}}
+"""
+_PLACES: Final = 5
+_COUNT: Final = 64 * 512
+
+
+def _atomic(of: str, operator: str, function: Callable[[Array], Array], initial: int) -> KernelCase:
+    """Every invocation updates one of a few words, in storage and through one in workgroup memory."""
+    dtype = np.dtype(np.uint32 if of == "u32" else np.int32)
+    words = _hashed(_COUNT).view(dtype)
+    body = f"""    atomic{operator}(&places[i % {_PLACES}u], x);
+    if (me == 0u) {{ atomicStore(&shared_word, {of}({initial})); }}
+    workgroupBarrier();
+    atomic{operator}(&shared_word, x);
+    workgroupBarrier();
+    results[i] = atomicLoad(&shared_word);"""
+    if initial < 0:
+        body = body.replace(f"{of}({initial})", "bitcast<" + of + f">({initial & 0xFFFFFFFF}u)")
+    start = np.array([initial & 0xFFFFFFFF], np.uint32).view(dtype).astype(np.int64)
+    wide = words.astype(np.int64)
+    places = [function(np.append(start, wide[place::_PLACES])) for place in range(_PLACES)]
+    groups = [function(np.append(start, row)) for row in wide.reshape(-1, 64)]
+    expected = {
+        "places": _words_of(np.array(places), dtype),
+        "results": np.repeat(_words_of(np.array(groups), dtype), 64),
+    }
+    source = _ATOMIC.format(of=of, declarations=f"var<workgroup> shared_word: atomic<{of}>;", body=body)
+    inputs = {"words": words, "places": np.repeat(_words_of(start, dtype), _PLACES)}
+    return KernelCase(source, inputs, expected, (_COUNT // 64,), {"results": ((_COUNT,), dtype.name)})
+
+
+def _words_of(numbers: Array, dtype: np.dtype[np.generic]) -> Array:
+    return (numbers & 0xFFFFFFFF).astype(np.uint32).view(dtype)
+
+
+def _returned(body: str, last: int, *, per_place: int = 1) -> KernelCase:
+    """Every invocation gets another number from one word: sorted, they are all numbers.
+
+    Args:
+        body: Sets results[i].
+        last: Final value of the word.
+        per_place: Results that are equal.
+    """
+    ordered = np.arange(_COUNT, dtype=np.uint32) // np.uint32(per_place)
+
+    def judge(results: Mapping[str, Array]) -> Judged:
+        return {
+            "the final word": (results["places"][:1], np.array([last], np.uint32)),
+            "the results, sorted": (np.sort(results["results"]), ordered),
+        }
+
+    source = _ATOMIC.format(of="u32", declarations="", body=body)
+    inputs = {"words": _hashed(_COUNT), "places": np.zeros(4, np.uint32)}
+    return KernelCase(source, inputs, {}, (_COUNT // 64,), {"results": ((_COUNT,), "uint32")}, judge=judge)
+
+
+_COMPARE_EXCHANGE = """    var old = atomicLoad(&places[0]);
+    loop {
+        let attempt = atomicCompareExchangeWeak(&places[0], old, old + 1u);
+        if (attempt.exchanged) { break; }
+        old = attempt.old_value;
+    }
+    results[i] = old;"""
+
+
+def _exchanged() -> KernelCase:
+    """Every invocation puts its number into one word and takes another's: none is lost, none is taken twice."""
+
+    def judge(results: Mapping[str, Array]) -> Judged:
+        numbers = np.append(results["results"], results["places"][:1])
+        return {"all numbers, sorted": (np.sort(numbers), np.arange(_COUNT + 1, dtype=np.uint32))}
+
+    source = _ATOMIC.format(of="u32", declarations="", body="    results[i] = atomicExchange(&places[0], i + 1u);")
+    inputs = {"words": _hashed(_COUNT), "places": np.zeros(4, np.uint32)}
+    return KernelCase(source, inputs, {}, (_COUNT // 64,), {"results": ((_COUNT,), "uint32")}, judge=judge)
+
+
+# ---- bounds ----------------------------------------------------------------------------------------------------------
+
+_BOUNDS = """@group(0) @binding(0) var<storage, read> offsets: array<u32>;
+@group(0) @binding(1) var<storage, read_write> before: array<u32>;
+@group(0) @binding(2) var<storage, read_write> zeros: array<u32>;
+@group(0) @binding(3) var<storage, read_write> results: array<u32>;
+var<workgroup> shared_zeros: array<u32, 16>;
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(local_invocation_index) me: u32) {{
+    let at = offsets[id.x];
+    if (me < 16u) {{ shared_zeros[me] = 0u; }}
+    workgroupBarrier();
+{body}
+}}
+"""
+_OFFSETS: Final = np.array(
+    [
+        64,
+        65,
+        127,
+        128,
+        1000,
+        65536,
+        1 << 20,
+        1 << 28,
+        (1 << 30) - 1,
+        1 << 30,
+        (1 << 30) + 3,
+        1 << 31,
+        0xFFFFFFFE,
+        0xFFFFFFFF,
+        99,
+        12345,
+    ],
+    np.uint32,
+)
+
+
+def _bounds(body: str) -> KernelCase:
+    """Accesses out of bounds read zeros, since there is nothing else in the array, and change nothing else."""
+    guard = np.full(64, 0x5AFE5AFE, np.uint32)
+    offsets = np.resize(_OFFSETS, 64)
+    return KernelCase(
+        _BOUNDS.format(body=body),
+        {"offsets": offsets, "before": guard, "zeros": np.zeros(64, np.uint32)},
+        {"before": guard, "results": np.zeros(64, np.uint32)},
+        (1,),
+        {"results": ((64,), "uint32")},
+    )
+
+
+_LENGTHS = """@group(0) @binding(0) var<storage, read> words: array<u32>;
+struct Tail { first: vec4<u32>, rest: array<vec2<u32>> }
+@group(0) @binding(1) var<storage, read> tail: Tail;
+@group(0) @binding(2) var<storage, read_write> results: array<u32>;
+@compute @workgroup_size(1)
+fn main() {
+    results[0] = arrayLength(&words);
+    results[1] = arrayLength(&tail.rest);
+    results[2] = arrayLength(&results);
+}
+"""
+
+# ---- layouts ---------------------------------------------------------------------------------------------------------
+
+_LAYOUT = """struct Inner { a: u32, b: vec3<u32>, c: u32, d: array<vec2<u32>, 2> }
+struct Outer { inner: Inner, @align(32) e: u32, @size(24) f: u32, g: mat3x2<f32>, h: vec4<u32> }
+@group(0) @binding(0) var<uniform> constants: array<vec4<u32>, 4>;
+@group(0) @binding(1) var<storage, read> words: array<Outer>;
+@group(0) @binding(2) var<storage, read_write> results: array<u32>;
+@compute @workgroup_size(1)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    let x = words[id.x];
+    let values = array<u32, 18>(x.inner.a, x.inner.b.x, x.inner.b.y, x.inner.b.z, x.inner.c, x.inner.d[0].x,
+        x.inner.d[0].y, x.inner.d[1].x, x.inner.d[1].y, x.e, x.f, bitcast<u32>(x.g[0].x), bitcast<u32>(x.g[1].y),
+        bitcast<u32>(x.g[2].x), x.h.x, x.h.w, constants[id.x % 4u].y, constants[3].w);
+    for (var i = 0u; i < 18u; i++) { results[18u * id.x + i] = values[i]; }
+}
+"""
+_LAYOUT_PLACES: Final = (0, 4, 5, 6, 7, 8, 9, 10, 11, 16, 17, 24, 27, 28, 32, 35)
+"""Words of the members: b is aligned to 16 bytes, c follows it, e is aligned to 32, f takes 24, g 8 per column."""
+_LAYOUT_WORDS: Final = 40
+
+
+def _layout() -> KernelCase:
+    count = 8
+    # Small integers, since the floats among them may be flushed or changed if they are NaN.
+    words = (np.arange(count * _LAYOUT_WORDS, dtype=np.uint32) + np.uint32(0x3F800000)).reshape(count, _LAYOUT_WORDS)
+    constants = np.arange(100, 116, dtype=np.uint32)
+    expected = np.concatenate(
+        [
+            words[:, list(_LAYOUT_PLACES)],
+            constants.reshape(4, 4)[np.arange(count) % 4, 1][:, None],
+            np.full((count, 1), constants[15], np.uint32),
+        ],
+        1,
+    )
+    return KernelCase(
+        _LAYOUT,
+        {"constants": constants, "words": words.ravel()},
+        {"results": expected.ravel()},
+        (count,),
+        {"results": ((expected.size,), "uint32")},
+    )
+
+
+_F16 = """enable f16;
+@group(0) @binding(0) var<storage, read> words: array<f16>;
+@group(0) @binding(1) var<storage, read> vectors: array<vec4<f16>>;
+@group(0) @binding(2) var<storage, read_write> results: array<f16>;
+@group(0) @binding(3) var<storage, read_write> reversed: array<vec4<f16>>;
+var<workgroup> shared_halves: array<f16, 64>;
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(local_invocation_index) me: u32) {
+    shared_halves[me] = words[id.x];
+    workgroupBarrier();
+    results[id.x] = shared_halves[63u - me];
+    if (id.x < arrayLength(&vectors)) { reversed[id.x] = vectors[id.x].wzyx; }
+}
+"""
+
+
+def _f16() -> KernelCase:
+    bits = np.arange(1 << 16, dtype=np.uint16)
+    exponents = bits >> 10 & 31
+    halves = np.resize(bits[(exponents > 0) & (exponents < 31)], 1 << 16).view(np.float16)
+    return KernelCase(
+        _F16,
+        {"words": halves, "vectors": halves.reshape(-1, 4)},
+        {"results": halves.reshape(-1, 64)[:, ::-1].ravel(), "reversed": halves.reshape(-1, 4)[:, ::-1]},
+        (1024,),
+        {"results": (halves.shape, "float16"), "reversed": ((1 << 14, 4), "float16")},
+        ("shader-f16",),
+    )
+
+
+_CASES_OF_BOUNDS = {
+    "read": "    results[id.x] = zeros[at];",
+    "write": "    zeros[at] = at | 1u; results[id.x] = 0u;",
+    "read_private": "    var local: array<u32, 7>; results[id.x] = local[at];",
+    "write_private": "    var guard = 5u; var local: array<u32, 7>; var other = 6u; local[at] = 9u;"
+    " results[id.x] = (guard - 5u) + (other - 6u);",
+    "read_workgroup": "    results[id.x] = shared_zeros[at];",
+    "read_vector": "    var vector = vec4<u32>(0u); results[id.x] = vector[at];",
+    "read_matrix": "    var matrix = mat3x3<f32>(); results[id.x] = u32(matrix[at].x + matrix[1][at]);",
+}
+
+CASES: Final[Mapping[str, Callable[[], KernelCase]]] = {
+    "grid-1d": lambda: _grid((64, 1, 1), (4099, 1, 1)),
+    "grid-1d_tail": lambda: _grid((256, 1, 1), (1031, 1, 1), 37),
+    "grid-2d": lambda: _grid((8, 8, 1), (61, 67, 1)),
+    "grid-3d": lambda: _grid((4, 4, 4), (7, 13, 11)),
+    "grid-3d_uneven": lambda: _grid((3, 5, 7), (5, 3, 2)),
+    "grid-one_invocation": lambda: _grid((1, 1, 1), (10007, 1, 1)),
+    "grid-largest_workgroup": lambda: _grid((256, 1, 1), (3, 1, 1)),
+    "buffer-strided": lambda: _strided(1 << 20),
+    "workgroup-reverse": lambda: _workgroup(64, _SHARED, _REVERSE, lambda rows: rows[:, ::-1]),
+    "workgroup-reverse_256": lambda: _workgroup(256, _SHARED, _REVERSE, lambda rows: rows[:, ::-1]),
+    "workgroup-reverse_uneven": lambda: _workgroup(37, _SHARED, _REVERSE, lambda rows: rows[:, ::-1]),
+    "workgroup-tree": lambda: _workgroup(
+        256, _SHARED, _TREE, lambda rows: rows.sum(1, keepdims=True) + np.arange(256, dtype=np.uint64)
+    ),
+    "workgroup-scan": lambda: _workgroup(128, _SHARED, _SCAN, lambda rows: rows.cumsum(1)),
+    "workgroup-rotate": lambda: _workgroup(96, _SHARED, _ROTATE, _rotated),
+    "workgroup-uniform_load": lambda: _workgroup(
+        64, f"{_SHARED}\nvar<workgroup> chosen: u32;", _UNIFORM_LOAD, _uniform_load
+    ),
+    "workgroup-uniform_branch": lambda: _workgroup(64, _SHARED, _UNIFORM_BRANCH, _branched),
+    "workgroup-storage_barrier": lambda: _workgroup(
+        128, "", _STORAGE_BARRIER, lambda rows: np.roll(rows, -17, 1) * np.uint64(3)
+    ),
+    "workgroup-zeroed": lambda: _workgroup(
+        128, _ZEROED_DECLARATIONS, _ZEROED, np.zeros_like, 8192
+    ),  # many, to reuse the memory on large GPUs
+    **{
+        f"atomic-{of}-{operator.lower()}": partial(_atomic, of, operator, function, initial)
+        for of in ("u32", "i32")
+        for operator, function, initial in (
+            ("Add", np.sum, 5),
+            ("Sub", lambda numbers: 2 * numbers[0] - np.sum(numbers), 5),
+            ("Max", np.max, 0),
+            ("Min", np.min, 0x7FFFFFFF),
+            ("And", np.bitwise_and.reduce, -1),
+            ("Or", np.bitwise_or.reduce, 0),
+            ("Xor", np.bitwise_xor.reduce, 1),
+        )
+    },
+    "atomic-returned_add": lambda: _returned("    results[i] = atomicAdd(&places[0], 1u);", _COUNT),
+    "atomic-returned_sub": lambda: _returned("    results[i] = 0u - atomicSub(&places[0], 1u);", -_COUNT & 0xFFFFFFFF),
+    "atomic-compare_exchange": lambda: _returned(_COMPARE_EXCHANGE, _COUNT),
+    "atomic-exchange": _exchanged,
+    **{f"bounds-{name}": partial(_bounds, body) for name, body in _CASES_OF_BOUNDS.items()},
+    "bounds-lengths": lambda: KernelCase(
+        _LENGTHS,
+        {"words": _hashed(1237), "tail": np.zeros(4 + 2 * 333, np.uint32)},
+        {"results": np.array([1237, 333, 3], np.uint32)},
+        (1,),
+        {"results": ((3,), "uint32")},
+    ),
+    "layout-structures": _layout,
+    "layout-f16": _f16,
+}
+"""Cases of all profiles by name."""
+
+LARGE_CASES: Final[Mapping[str, Callable[[], KernelCase]]] = {
+    "grid-1d_65535": lambda: _grid((64, 1, 1), (65535, 1, 1)),
+    "grid-2d_beyond_65535": lambda: _grid((32, 1, 1), (65535, 2, 1), 5),
+    "grid-3d_large": lambda: _grid((4, 4, 4), (40, 41, 43)),
+    "buffer-64_mib": lambda: _strided(1 << 24),
+}
+"""Those of the standard and full profile, of many megabytes."""

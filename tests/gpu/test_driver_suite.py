@@ -1,0 +1,90 @@
+"""The suite ``driver`` on every adapter: a sample passes, and planted faults are detected."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dmlgpu.conformance.running import expectations
+from dmlgpu.conformance.running.outcome import Status
+from dmlgpu.conformance.suites.driver import facts
+from dmlgpu.conformance.suites.driver.suite import DriverSuite
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.wgpu import GpuBackend
+from dmlgpu.runtime.wgpu.measured import Probe
+from dmlgpu.runtime.wgpu.probes import FLOAT16
+
+SUITE = DriverSuite()
+KNOWN = tuple(entry for path in expectations.BUILT_IN for entry in expectations.load(path))
+NAMES = (
+    "driver-f32-exp-1024",
+    "driver-f32-normalize3-64",
+    "driver-f32-determinant4-64",
+    "driver-u32-divide_constant-1024",
+    "driver-f32-pack2x16float-1024",
+    "driver-flow-loop_sum",
+    "driver-flow-variables_zeroed",
+    "driver-memory-atomic-compare_exchange",
+    "driver-memory-workgroup-scan",
+    "driver-memory-bounds-write",
+    "driver-probe-division-native",
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_case_passes(backend: GpuBackend, name: str) -> None:
+    outcome = expectations.with_expectation(SUITE.run(name, Device.from_backend(backend)), backend.info, KNOWN)
+    assert outcome.status.is_good, outcome
+
+
+FAULTS = {
+    "exp too rough": ("driver-f32-exp-1024", "exp(x)", "exp(x * f32(1.00001))"),
+    "round half up": ("driver-f32-round_ties-1024", "round(", "floor(f32(0.5) + "),
+    "one lane of each vector": (
+        "driver-f32-sqrt-1024",
+        "of_vectors(vec4<f32>(",
+        "of_vectors(vec4<f32>(1.0, 1.0, 1.0, 1.1) * (",
+    ),
+    "top byte unsigned": ("driver-u32-dot4I8Packed-1024", "dot4I8Packed(x, y)", "i32(dot4U8Packed(x, y))"),
+    "quotient by reciprocal": ("driver-u32-divide-1024", "x / y", "u32(f32(x) * (1.0 / f32(max(y, 1u))))"),
+    "arithmetic shift": ("driver-u32-shift_constant-1024", "(x >> 16u)", "u32(i32(x) >> 16u)"),
+    "signed comparison": ("driver-u32-less-1024", "x < y", "i32(x) < i32(y)"),
+    "loops of 65,535 rounds": ("driver-flow-loop_for", "i < x", "i < min(x, 65535u)"),
+    "a round lost": ("driver-flow-loop_divergent", "i < x * x", "i < x * x - u32(x > 8u)"),
+    "the last workgroup": ("driver-memory-grid-1d", "at < arrayLength(&results)", "at < arrayLength(&results) - 32u"),
+    "every 1024th store": ("driver-memory-grid-2d", "at < arrayLength(&results)", "at % 1024u != 1023u"),
+    "subtraction": ("driver-memory-atomic-u32-add", "atomicAdd(&shared_word, x)", "atomicSub(&shared_word, x)"),
+    "a lost update": ("driver-memory-atomic-compare_exchange", "old + 1u", "old + select(1u, 2u, old == 77u)"),
+    "an inner barrier": ("driver-memory-workgroup-uniform_branch", "me ^ 1u", "me"),
+    "a written guard": ("driver-memory-bounds-write", "zeros[at] = at", "before[at % 64u] = at"),
+}
+"""Name of a case, text of its kernel, and what a faulty compiler makes of it."""
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_detected(backend: GpuBackend, fault: str) -> None:
+    name, text, faulty = FAULTS[fault]
+    make = SUITE.case(name)
+    assert make is not None
+    case = make()
+    assert text in case.source
+    device = Device.from_backend(backend)
+    source = case.source.replace(text, faulty, 1)
+    verdict = replace(case, source=source).run(name, device)
+    assert not verdict.ok and verdict.wrong, fault
+
+
+def test_a_fact_that_does_not_hold_fails_unless_kernels_avoid_it(
+    backend: GpuBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device, name = Device.from_backend(backend), "driver-probe-float16-pack"
+    wrong = replace(FLOAT16, measure=lambda device: frozenset())
+
+    def status(probe: Probe) -> Status:
+        monkeypatch.setattr(facts, "fact_cases", lambda: {"probe-float16-pack": (probe, "pack")})
+        return SUITE.run(name, device).status
+
+    assert status(replace(wrong, assumed={backend.info.kind: ()})) is Status.EXPECTED_FAIL
+    assert status(replace(wrong, assumed={backend.info.kind: ("pack",)})) is Status.FAIL
+    assert status(replace(wrong, measure=lambda device: frozenset({"pack"}))) is Status.PASS
