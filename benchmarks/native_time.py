@@ -18,7 +18,8 @@ from unittest.mock import patch
 from wgpu.backends.wgpu_native import _api
 
 from dmlgpu.bench.ratios import duration
-from dmlgpu.runtime.wgpu import native, queue, transfers
+from dmlgpu.runtime.wgpu import queue, transfers
+from dmlgpu.runtime.wgpu.native import NATIVE
 
 
 @dataclass(frozen=True)
@@ -105,8 +106,8 @@ def _watched(clock: _Clock) -> Iterator[None]:
     names = [name for name in dir(library) if name.startswith("wgpu")]
     calls = {name: clock.timed(getattr(library, name), "native") for name in names}
     with _waits_watched(clock), ExitStack() as stack:
-        for module in (native, _api):
-            stack.enter_context(patch.object(module, "lib", _Library(library, calls)))
+        for holder in (NATIVE, _api):
+            stack.enter_context(patch.object(holder, "lib", _Library(library, calls)))
         for name, call in calls.items():
             stack.enter_context(patch.object(_api.libf, name, _api.libf._make_proxy_func(name, call)))
         yield

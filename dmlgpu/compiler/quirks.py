@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from dmlgpu.common.errors import InvalidArgument, ModelError, shown
 from dmlgpu.common.files import toml_tables
-from dmlgpu.compiler.target import AdapterInfo, Facts, Target
+from dmlgpu.compiler.target import AdapterInfo, Facts, Target, api_of
 
 VARIABLE: Final = "DMLGPU_QUIRKS"
 """Environment variable that ignores the quirks of all adapters if it is ``OFF``."""
@@ -81,7 +81,7 @@ def describes(adapter: AdapterInfo | Facts, backend: str, vendor: str, device: s
         backend, vendor, device: Shell patterns of its facts, in any case.
         driver: Versions of its driver (see ``in_versions``).
     """
-    texts = ((backend, adapter.backend), (vendor, adapter.vendor), (device, adapter.name))
+    texts = ((backend, api_of(adapter.backend)), (vendor, adapter.vendor), (device, adapter.name))
     are_alike = all(fnmatch.fnmatchcase(text.lower(), (pattern or "*").lower()) for pattern, text in texts)
     return are_alike and in_versions(driver, adapter.driver)
 
@@ -126,10 +126,14 @@ def _numbers(version: str) -> list[int]:
 
 
 def _library(adapter: AdapterInfo | Facts) -> str:
-    """Return the WebGPU library that runs an adapter, with its version: a browser, or the package wgpu."""
+    """Return the WebGPU library that runs an adapter, with its version: a browser, or the package wgpu or
+    wgpudawn."""
     from importlib import metadata  # noqa: PLC0415 - few quirks need it
 
-    return adapter.driver if adapter.backend == "Browser" else f"wgpu {metadata.version('wgpu')}"
+    if adapter.backend == "Browser":
+        return adapter.driver
+    package = "wgpu" if adapter.backend == api_of(adapter.backend) else "wgpudawn"
+    return f"{package} {metadata.version(package)}"
 
 
 # ---- the quirks of an adapter ----------------------------------------------------------------------------------------

@@ -67,6 +67,11 @@ PARAMETER_BYTES = 48
 """Size of the parameter block of every kernel: eight base offsets in words, the opaque zero, padding."""
 
 
+def api_of(backend: str) -> str:
+    """Return a backend without the name of the WebGPU library: ``Vulkan`` of ``Dawn Vulkan``."""
+    return backend.rpartition(" ")[2]
+
+
 def _are(cls: type, values: Iterable[object]) -> bool:
     return all(isinstance(value, cls) for value in values)
 
@@ -77,7 +82,8 @@ class AdapterInfo:
 
     Attributes:
         name: Name, such as ``llvmpipe (LLVM 15.0.6, 256 bits)`` or ``numpy``.
-        backend: ``Vulkan``, ``Metal``, ``D3D12``, ``OpenGL``, ``Browser`` or ``NumPy``.
+        backend: ``Vulkan``, ``Metal``, ``D3D12``, ``OpenGL``, ``Browser`` or ``NumPy``; ``Dawn Vulkan`` and others if
+            the WebGPU library is Dawn.
         kind: ``cpu``, ``integrated``, ``discrete`` or ``unknown``.
         driver: Driver and version.
         features: Compute features that dmlgpu can use.
@@ -106,6 +112,16 @@ class AdapterInfo:
     def _check(self, name: str, expected: str, holds: bool) -> None:
         if not holds:
             raise InvalidArgument(f"AdapterInfo: {name} must be {expected}, got {shown(getattr(self, name))}")
+
+    @property
+    def api(self) -> str:
+        """The backend without the name of the WebGPU library."""
+        return api_of(self.backend)
+
+    @property
+    def is_of_dawn(self) -> bool:
+        """Whether the WebGPU library is Dawn, in this process."""
+        return self.backend.startswith("Dawn ")
 
     @property
     def is_software(self) -> bool:

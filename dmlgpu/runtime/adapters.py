@@ -69,9 +69,18 @@ class DriverFaultWarning(RuntimeWarning):
 def adapters() -> tuple[AdapterInfo, ...]:
     """Return all adapters.
 
-    First the adapters of wgpu (none if it is not installed), then ``numpy``, then those of browser pages connected to
-    the server that the environment variable DMLGPU_BROWSER names. Indices of this list select adapters.
+    First the adapters of wgpu (none if it is not installed), then those of Dawn (extra `dawn`), then ``numpy``, then
+    those of browser pages connected to the server that the environment variable DMLGPU_BROWSER names. Indices of this
+    list select adapters.
     """
+    gpu = _gpu()
+    of_dawn = () if gpu is None else gpu.dawn_adapters()
+    own = _adapters_without_dawn()
+    numpy = own.index(NUMPY_ADAPTER)
+    return (*own[:numpy], *of_dawn, *own[numpy:])
+
+
+def _adapters_without_dawn() -> tuple[AdapterInfo, ...]:
     gpu = _gpu()
     pages = _browser().pages() if os.environ.get(BROWSER_VARIABLE) else ()
     return (*(() if gpu is None else gpu.adapters()), NUMPY_ADAPTER, *pages)
@@ -85,8 +94,9 @@ def choose(requested: Choice = None, *, announce: bool = True) -> AdapterInfo:
             ``"llvmpipe"`` or ``"opengl"``, of which the first match wins; ``"browser"`` for a browser page, which is
             waited for (``docs/browser.md``). None takes the environment variable DMLGPU_ADAPTER, else the first
             hardware adapter on which a device can be created, else the first software adapter, else ``numpy``; OpenGL
-            comes last among its kind, since other backends offer more features. A software adapter selected by None is
-            announced by a ``SoftwareAdapterWarning``, once per process.
+            comes last among its kind, since other backends offer more features, and adapters of Dawn are not
+            considered. A software adapter selected by None is announced by a ``SoftwareAdapterWarning``, once per
+            process.
         announce: False suppresses the warning.
 
     Raises:
@@ -101,10 +111,14 @@ def choose(requested: Choice = None, *, announce: bool = True) -> AdapterInfo:
         return NUMPY_ADAPTER
     if isinstance(requested, str) and requested.strip().lower() == BROWSER:
         return _browser().first_page()
-    known = adapters()
     if isinstance(requested, str) and _NUMBER.fullmatch(requested.strip()):
         requested = int(requested)
-    info = pick(requested, known)
+    # Adapters of Dawn take time to list, and others that match come first.
+    known = _adapters_without_dawn()
+    info = pick(requested, known) if requested is None or isinstance(requested, str) else None
+    if info is None or (requested is not None and info.backend in ("NumPy", "Browser")):
+        known = adapters()
+        info = pick(requested, known)
     if info is None:
         raise AdapterNotFound(requested, [str(info) for info in known], why_no_gpu())
     if requested is None and info.is_software and announce:
@@ -123,7 +137,7 @@ def pick(requested: str | int | None, known: Sequence[AdapterInfo]) -> AdapterIn
         InvalidArgument: If `requested` is neither an index nor a string.
     """
     if requested is None:
-        local = [info for info in known if info.backend.lower() != BROWSER]
+        local = [info for info in known if info.backend.lower() != BROWSER and not info.is_of_dawn]
         local.sort(key=lambda info: (info == NUMPY_ADAPTER, info.is_software, info.backend == "OpenGL"))
         return next(info for info in local if not why_unusable(info))
     if isinstance(requested, str) and not _NUMBER.fullmatch(requested.strip()):

@@ -20,7 +20,7 @@ from gpu_programs import kernel, output_slot, program, words
 import dmlgpu
 from dmlgpu import BufferBinding, DataType, TensorDesc, descs
 from dmlgpu.runtime.executor import Range, Resources
-from dmlgpu.runtime.wgpu import GpuBackend, native
+from dmlgpu.runtime.wgpu import GpuBackend, library
 
 COUNT = 1 << 12
 SEED = 15
@@ -155,7 +155,7 @@ def storm(adapter: str, rounds: int) -> None:
     assert turns
     assert interrupted > rounds / 10, interrupted
     assert device.backend.allocated == 4 * 4 * COUNT  # type: ignore[attr-defined]
-    assert len(native.expected_replies) < rounds
+    assert len(library.expected_replies) < rounds
     device.remove()
     staging.remove()
     print(interrupted, "of", rounds, "interrupted, a computation takes", longest, "s", file=sys.stderr)

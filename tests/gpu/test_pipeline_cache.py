@@ -20,8 +20,9 @@ from dmlgpu.common.errors import ShaderError
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.runtime.executor import Range, Resources
 from dmlgpu.runtime.specialization import SPECIALIZE_VARIABLE
-from dmlgpu.runtime.wgpu import GpuBackend, native
+from dmlgpu.runtime.wgpu import GpuBackend, library
 from dmlgpu.runtime.wgpu.executable import GpuExecutable
+from dmlgpu.runtime.wgpu.native import NATIVE
 from tests.gpu.gpu_programs import add, with_text, words
 
 SOAK = Path(__file__).parents[2] / "scripts" / "soak.py"
@@ -141,8 +142,8 @@ def test_a_device_may_be_dropped_before_its_work_is_done(adapter: AdapterInfo, w
     alive = weakref.ref(backend), weakref.ref(backend.wgpu_device)
     del backend, executable, source, target
     assert [reference() for reference in alive] == [None, None]
-    native.Reply("WGPUQueueWorkDoneCallback")
-    assert not any(reply.statuses for reply in native.expected_replies)
+    library.Reply(NATIVE, "WGPUQueueWorkDoneCallback")
+    assert not any(reply.statuses for reply in library.expected_replies)
 
 
 def test_a_queue_whose_device_was_dropped_says_so(adapter: AdapterInfo) -> None:

@@ -276,7 +276,7 @@ def _listed(source: _Source) -> tuple[LocatedAdapter, ...] | str:
         child.close()
     infos = [info_from_json(record) for record in records]
     located = (LocatedAdapter(info, index, source.environment) for index, info in enumerate(infos))
-    return tuple(adapter for adapter in located if adapter.info.backend == "Vulkan" or not source.only_vulkan)
+    return tuple(adapter for adapter in located if adapter.info.api == "Vulkan" or not source.only_vulkan)
 
 
 def info_from_json(record: Mapping[str, Any]) -> AdapterInfo:

@@ -8,13 +8,14 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-import wgpu
-
 from dmlgpu.common.errors import AdapterNotFound
 from dmlgpu.compiler.quirks import with_quirks
 from dmlgpu.compiler.target import MIN_LANES, PARAMETER_BYTES, AdapterInfo, Overrides, Policies, Profile, Target, Tuned
 from dmlgpu.compiler.tuned_files import tuned_for
 from dmlgpu.runtime.wgpu import forks, probes
+from dmlgpu.runtime.wgpu.libraries import dawn
+from dmlgpu.runtime.wgpu.library import Library
+from dmlgpu.runtime.wgpu.native import NATIVE
 
 FEATURES = (
     "immediates",
@@ -33,49 +34,59 @@ _MIN_COPY = 64 << 10  # a copy between buffers ends a compute pass
 _MAX_CORES = 4  # beyond them, kernels of a software adapter copy faster than one thread, which makes its copies
 
 
-def describe(info: Any, features: Collection[str], limits: dict[str, int]) -> AdapterInfo:
-    """Return the description of a wgpu adapter or device from its ``info``, features and limits."""
+def describe(library: Library, info: Any, features: Collection[str], limits: dict[str, int]) -> AdapterInfo:
+    """Return the description of a library's adapter or device from its ``info``, features and limits."""
+    known = library.features(features, limits)
     return AdapterInfo(
         name=info["device"],
-        backend=info["backend_type"],
+        backend=f"{library.name} {info['backend_type']}".strip(),
         kind=_KINDS.get(info["adapter_type"], "unknown"),
         vendor=info["vendor"],
-        driver=info["description"],
-        features=tuple(feature for feature in FEATURES if feature in features),
+        driver=library.driver(info),
+        features=tuple(feature for feature in FEATURES if feature in known),
         limits=dict(limits),
     )
 
 
 @functools.cache
-def _enumerated() -> tuple[tuple[AdapterInfo, Any], ...]:
+def _enumerated(library: Library) -> tuple[tuple[AdapterInfo, Any], ...]:
     forks.use_drivers("adapters")
-    enumerated = wgpu.gpu.enumerate_adapters_sync()
-    return tuple((describe(adapter.info, adapter.features, adapter.limits), adapter) for adapter in enumerated)
+    return tuple(
+        (describe(library, adapter.info, adapter.features, adapter.limits), adapter) for adapter in library.adapters()
+    )
 
 
 def adapters() -> tuple[AdapterInfo, ...]:
-    """Return the adapters that wgpu reaches, in its order. Enumerated once per process.
+    """Return the adapters that wgpu-native reaches, in its order. Enumerated once per process.
 
     Raises:
         InvalidState: In a process forked from one that had loaded drivers without looking for adapters here.
     """
-    return tuple(info for info, _ in _enumerated())
+    return tuple(info for info, _ in _enumerated(NATIVE))
+
+
+def dawn_adapters() -> tuple[AdapterInfo, ...]:
+    """Return the adapters that Dawn reaches, in its order; none if it is not installed. Raises as ``adapters``."""
+    library = dawn()
+    return () if library is None else tuple(info for info, _ in _enumerated(library))
 
 
 def wgpu_adapter(info: AdapterInfo) -> Any:
-    """Return the wgpu adapter of an entry of ``adapters()``.
+    """Return the adapter of an entry of ``adapters()``, as its library's object.
 
     Raises:
         AdapterNotFound: If the entry is not one of this machine's.
     """
+    library = dawn() if info.is_of_dawn else NATIVE
+    enumerated = () if library is None else _enumerated(library)
     # Two equal cards compare equal, so the very object goes first.
-    for known, adapter in _enumerated():
+    for known, adapter in enumerated:
         if known is info:
             return adapter
-    for known, adapter in _enumerated():
+    for known, adapter in enumerated:
         if known == info:
             return adapter
-    raise AdapterNotFound(str(info), [str(known) for known in adapters()])
+    raise AdapterNotFound(str(info), [str(known) for known in (*adapters(), *dawn_adapters())])
 
 
 def subgroup_lanes(info: AdapterInfo) -> int:

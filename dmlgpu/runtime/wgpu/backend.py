@@ -149,7 +149,7 @@ class GpuBackend(RenderedBackend):
         self._tell(program.summaries)
         self.context.check()
         executable = GpuExecutable(program, self.binder)
-        if executable.new and self.info.backend == "Vulkan":
+        if executable.new and self.info.api == "Vulkan":
             count = counter(executable.new) if self.pipelines.translates_late else None
             if count is None:
                 serial = self._warm_up(program.operator, executable.new, program.immediates)
@@ -189,7 +189,7 @@ class GpuBackend(RenderedBackend):
 
     def _translate(self, operator: str, kernels: Sequence[RenderedKernel], immediates: bool) -> None:
         """Make the driver compile pipelines, and wait."""
-        if self.info.backend == "Vulkan":
+        if self.info.api == "Vulkan":
             serial = self._warm_up(operator, kernels, immediates)
             self.queue.translating(serial)
             self.queue.wait(serial)

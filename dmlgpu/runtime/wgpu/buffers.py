@@ -147,7 +147,7 @@ class Allocator:
         Raises:
             InvalidArgument: If it is not a wgpu buffer, its usage lacks STORAGE, or it belongs to another device.
         """
-        if not isinstance(buffer, wgpu.GPUBuffer):
+        if not isinstance(buffer, self._context.library.package.GPUBuffer):
             raise InvalidArgument(f"Buffer.from_wgpu: wgpu_buffer must be a GPUBuffer, got {type(buffer).__name__}")
         if not buffer.usage & wgpu.BufferUsage.STORAGE:
             raise InvalidArgument(f"buffer {label!r}: usage must include STORAGE, got {_usage_text(buffer.usage)}")

@@ -25,7 +25,7 @@ import numpy as np
 import wgpu
 from numpy.typing import NDArray
 
-from dmlgpu.runtime.wgpu import native
+from dmlgpu.runtime.wgpu.libraries import library_of
 from dmlgpu.runtime.wgpu.measured import contents_after
 
 LIMITED: Final = "limited"
@@ -64,7 +64,7 @@ def measure(device: wgpu.GPUDevice) -> frozenset[str]:
 def _after_accesses(device: wgpu.GPUDevice) -> list[NDArray[np.uint32]]:
     """Return the words of the kernel's buffers after it has accessed the words past the end of the bound range of
     the first two."""
-    module = native.create_unchecked_module(device, "accesses of buffers", _KERNEL, bounds_loops=False)
+    module = library_of(device).create_unchecked_module(device, "accesses of buffers", _KERNEL, bounds_loops=False)
     guarded, places = np.full(2 * _WORDS, _GUARD, np.uint32), np.full(3 * _WORDS, _WORDS, np.uint32)
     bound_bytes = (_BOUND_BYTES, _BOUND_BYTES, places.nbytes)
     return contents_after(device, module, (guarded, guarded, places), bound_bytes=bound_bytes)

@@ -14,8 +14,9 @@ from dmlgpu.common.deferred import DeferredCalls
 from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidArgument, InvalidState, NotSupported, OutOfMemory
 from dmlgpu.compiler.quirks import with_quirks
 from dmlgpu.compiler.target import COOPERATIVE, AdapterInfo, Target
-from dmlgpu.runtime.wgpu import cooperative, forks, native, probes
+from dmlgpu.runtime.wgpu import cooperative, forks, probes
 from dmlgpu.runtime.wgpu.adapter import describe, target_of, wgpu_adapter
+from dmlgpu.runtime.wgpu.libraries import library_of
 from dmlgpu.runtime.wgpu.waiting import without_signals
 
 NO_DEVICE: Final = "the driver cannot create a device"
@@ -31,6 +32,7 @@ class Context:
 
     Attributes:
         device: The wgpu device.
+        library: Its WebGPU library.
         info: Its adapter.
         target: Compile target.
         lock: Held during every call that records, submits or maps.
@@ -40,7 +42,7 @@ class Context:
 
     def __init__(self, device: wgpu.GPUDevice, info: AdapterInfo, target: Target, owned: bool):
         self.device, self.info, self.target, self.owned = device, info, target, owned
-        self.queue = device.queue
+        self.queue, self.library = device.queue, library_of(device)
         if info.backend == "OpenGL":
             self.lock, self.deferred = OPENGL, _OPENGL_DEFERRED
         else:
@@ -82,9 +84,9 @@ class Context:
             InvalidState: In a process forked from one that had loaded drivers.
         """
         forks.use_drivers("a wgpu device")
-        if not isinstance(device, wgpu.GPUDevice):
+        if not isinstance(device, library_of(device).package.GPUDevice):
             raise InvalidArgument(f"Device.from_wgpu: wgpu_device must be a GPUDevice, got {type(device).__name__}")
-        info = describe(device.adapter.info, device.features, device.limits)
+        info = describe(library_of(device), device.adapter.info, device.features, device.limits)
         target = target_of(info, deterministic=deterministic, precise=precise, disabled_features=disabled_features)
         return cls(device, info, with_measured_facts(device, info, target, disabled_features), owned=False)
 
@@ -96,6 +98,8 @@ class Context:
     @property
     def removed_reason(self) -> str | None:
         """Reason of the removal; None if the device is not removed."""
+        if self._removed is None:
+            self._removed = self.library.why_lost(self.device)
         return self._removed
 
     def check(self) -> None:
@@ -103,7 +107,7 @@ class Context:
         submitting to it would abort the process, or hang."""
         if self._abandoned:
             raise InvalidState(f"{self.info}: {self._removed}")
-        if self._removed is not None:
+        if self.removed_reason is not None:
             raise DeviceRemoved(f"{self.info}: {self._removed}; create a new device")
 
     def abandon(self) -> None:
@@ -126,7 +130,7 @@ class Context:
         """
         if self._mapped is not None:
             with contextlib.suppress(wgpu.GPUError):  # not mapped yet or no longer
-                native.unmap(self._mapped)
+                self.library.unmap(self._mapped)
             self._mapped = None
 
     @contextlib.contextmanager
@@ -162,7 +166,7 @@ class Context:
             finally:
                 self._removed = self._removed or "the device was closed"
                 if self.owned:
-                    native.destroy(self.device)
+                    self.library.destroy(self.device)
 
 
 def with_measured_facts(
@@ -203,7 +207,7 @@ def matrix_support(adapter: Any, info: AdapterInfo) -> str:
     except RuntimeError as error:
         return f"{COOPERATIVE} is not used, because wgpu-native rejects it: {reason_of(error)}"
     facts = probes.MATRICES.facts(info, device.features, device) or ()
-    native.destroy(device)
+    library_of(device).destroy(device)
     is_right = cooperative.EQUAL in facts
     return COOPERATIVE if is_right else f"{COOPERATIVE} is not used, because its products differ from NumPy's"
 

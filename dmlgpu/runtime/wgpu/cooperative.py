@@ -14,7 +14,7 @@ import numpy as np
 import wgpu
 
 from dmlgpu.compiler.target import COOPERATIVE, Profile, Target
-from dmlgpu.runtime.wgpu import native
+from dmlgpu.runtime.wgpu.libraries import library_of
 from dmlgpu.runtime.wgpu.measured import contents_after
 
 if TYPE_CHECKING:
@@ -51,9 +51,7 @@ def request_device(adapter: Any, features: Collection[str], disabled: Collection
 
 def request_features(adapter: Any, features: Collection[str]) -> wgpu.GPUDevice:
     """Return a device with features and all limits of the adapter."""
-    # Without required_limits wgpu-py asks for the adapter's own.
-    device = adapter.request_device_sync(label="dmlgpu", required_features=sorted(features))
-    return native.without_cycle(device)
+    return library_of(adapter).request_device(adapter, features)
 
 
 def measure(device: wgpu.GPUDevice) -> frozenset[str]:
@@ -70,7 +68,7 @@ def measure(device: wgpu.GPUDevice) -> frozenset[str]:
     roles = [slot.role.value for slot in kernel.slots]
     tensors = [(a, b)[slot.index] if slot.role.value == "input" else np.zeros_like(expected) for slot in kernel.slots]
     parameters = np.frombuffer(parameter_bytes((0,) * len(kernel.slots)), np.uint32)
-    module = device.create_shader_module(code=kernel.wgsl)
+    module = library_of(device).create_module(device, kernel.label, kernel.wgsl)
     words = contents_after(device, module, (*tensors, parameters), workgroups=kernel.grid)
     result = words[roles.index("output")].view(np.float16).reshape(expected.shape)
     return frozenset({EQUAL} if np.array_equal(result, expected) else ())

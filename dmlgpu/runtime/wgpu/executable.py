@@ -23,9 +23,10 @@ from dmlgpu.runtime.rendered import (
     kernels_of,
     upload_constants,
 )
-from dmlgpu.runtime.wgpu import native, releases
+from dmlgpu.runtime.wgpu import releases
 from dmlgpu.runtime.wgpu.buffers import Allocator, GpuBuffer, Guard
 from dmlgpu.runtime.wgpu.context import Context
+from dmlgpu.runtime.wgpu.library import Library
 from dmlgpu.runtime.wgpu.pipelines import GpuPipelines
 from dmlgpu.runtime.wgpu.queue import CopyWork, DriverTranslation, GpuQueue, KernelWork, Work
 from dmlgpu.runtime.wgpu.tiers import Tiers
@@ -86,9 +87,9 @@ class Binder:
                     data = uniform_bytes(bases, kernel.given, immediates)
                     uniform = self.uniforms.get_or_make(data, lambda: self._new_uniform(data), lambda _: len(data))
                     bindings.append((uniform, 0, len(data)))
-                group = native.create_bind_group(context.device, kernel.label, group_layout, bindings)
+                group = context.library.create_bind_group(context.device, kernel.label, group_layout, bindings)
                 releases.adopt(context, group)  # which may hold the last reference to a uniform
-        parameters = _block(bases) if immediates else None
+        parameters = _block(context.library, bases) if immediates else None
         tier = self.tiers.of(operator, kernel, immediates)
         return KernelWork(pipeline, group, parameters, *kernel.grid, guard, kernel.label, tier)
 
@@ -131,9 +132,9 @@ def _is_in_place(kernel: RenderedKernel, ranges: Sequence[tuple[GpuBuffer, int, 
 
 
 @functools.lru_cache(maxsize=4096)
-def _block(bases: tuple[int, ...]) -> Any:
+def _block(library: Library, bases: tuple[int, ...]) -> Any:
     """Return a parameter block. Equal blocks are one object, so that recording compares by identity."""
-    return native.parameter_block(parameter_bytes(bases))
+    return library.parameter_block(parameter_bytes(bases))
 
 
 class GpuExecutable(ProgramExecutable):

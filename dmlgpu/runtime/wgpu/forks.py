@@ -7,9 +7,7 @@ import contextlib
 import ctypes
 import os
 import weakref
-from typing import Protocol
-
-from wgpu.backends.wgpu_native import _api
+from typing import Any, Protocol
 
 from dmlgpu.common.errors import InvalidState
 
@@ -29,6 +27,7 @@ MADE_BEFORE_FORK = (
 """Reason why an inherited device cannot be used."""
 
 _open: weakref.WeakSet[Inherited] = weakref.WeakSet()
+_apis: list[Any] = []
 _used = False
 _forked = False
 
@@ -48,6 +47,15 @@ def use_drivers(what: str) -> None:
     _used = True
 
 
+def disable_in_children(api: Any) -> None:
+    """Keep the objects of a WebGPU library from calling C in every child forked from now on.
+
+    Args:
+        api: The module of its package with the classes of objects.
+    """
+    _apis.append(api)
+
+
 def abandon_in_children(inherited: Inherited) -> None:
     """Abandon an object in every child forked from now on."""
     _open.add(inherited)
@@ -60,7 +68,8 @@ def _after_fork() -> None:
     _forked = True
     for inherited in list(_open):
         inherited.abandon()
-    _api.libf = None  # wgpu-py takes this for the interpreter's end: objects that are collected no longer call C
+    for api in _apis:  # their packages take this for the interpreter's end: objects that are collected call no C
+        api.libf = None
     _skip_exit_handlers()
 
 

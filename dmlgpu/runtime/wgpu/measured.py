@@ -19,7 +19,8 @@ from dmlgpu.common.files import first_record, whole_file
 from dmlgpu.common.folders import FOLDER_VARIABLE, cache_folder, user_caches
 from dmlgpu.compiler.target import AdapterInfo, Target
 from dmlgpu.compiler.tuned_files import identity, tuned_file
-from dmlgpu.runtime.wgpu import native
+from dmlgpu.runtime.wgpu.libraries import library_of
+from dmlgpu.runtime.wgpu.library import dispatch_calls
 from dmlgpu.runtime.wgpu.waiting import without_signals
 
 FORMAT: Final = 1
@@ -147,12 +148,13 @@ def contents_after(
         workgroups: Number of workgroups per axis.
         bound_bytes: Bound bytes of each buffer; empty binds whole buffers.
     """
+    library = library_of(device)
     pipeline = device.create_compute_pipeline(layout="auto", compute={"module": module, "entry_point": "main"})
     copied = wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
     usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.UNIFORM | copied
     buffers = [device.create_buffer(size=data.nbytes, usage=usage) for data in contents]
     for buffer, data in zip(buffers, contents, strict=True):
-        native.write(device.queue, buffer, 0, np.frombuffer(data, np.uint8))
+        library.write(device.queue, buffer, 0, np.frombuffer(data, np.uint8))
     sizes = bound_bytes or [buffer.size for buffer in buffers]
     entries = [
         {"binding": binding, "resource": {"buffer": buffer, "offset": 0, "size": size}}
@@ -162,10 +164,10 @@ def contents_after(
     encoder = device.create_command_encoder()
     run = encoder.begin_compute_pass()
     x, y, z = (*workgroups, 1, 1)[:3]
-    native.dispatch(run._internal, [native.dispatch_calls(pipeline, group, None, (x, y, z))])
+    library.dispatch(run._internal, [dispatch_calls(pipeline, group, None, (x, y, z))])
     run.end()
     device.queue.submit([encoder.finish()])
-    words = [native.read(device, buffer).view(np.uint32) for buffer in buffers]
+    words = [library.read(device, buffer).view(np.uint32) for buffer in buffers]
     for buffer in buffers:
         buffer.destroy()
     return words

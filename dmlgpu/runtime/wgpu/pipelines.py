@@ -20,8 +20,9 @@ from dmlgpu.compiler.program import Checks, RenderedKernel
 from dmlgpu.compiler.target import PARAMETER_BYTES, AdapterInfo
 from dmlgpu.runtime.progress import counter
 from dmlgpu.runtime.rendered import shader_error
-from dmlgpu.runtime.wgpu import native, releases
+from dmlgpu.runtime.wgpu import releases
 from dmlgpu.runtime.wgpu.context import Context, reason_of
+from dmlgpu.runtime.wgpu.library import release
 from dmlgpu.runtime.wgpu.queue import GpuQueue
 
 DEFAULT_LIMITS: Final = CacheLimits(entries=1024, size=256 << 20)
@@ -59,7 +60,7 @@ class GpuPipelines:
         self._bytes_per_character = bytes_per_character(context.info)
         # OpenGL's one context is used by one thread at a time.
         self._is_serial = context.info.backend == "OpenGL"
-        self.translates_late = context.info.backend == "Vulkan" and context.info.is_software
+        self.translates_late = context.info.api == "Vulkan" and context.info.is_software
         # Bounded: a kernel has at most MAX_BINDINGS bindings.
         self._layouts: dict[tuple[int, bool, bool], tuple[Any, Any]] = {}
         self.living: WeakValueDictionary[_Key, Any] = WeakValueDictionary()
@@ -155,7 +156,7 @@ class GpuPipelines:
             self.cache.clear()
             self._layouts.clear()
             for pipeline in list(self.living.values()):
-                native.release(pipeline)
+                release(pipeline)
             self._context.deferred.run()
 
     def compile_uncached(self, operator: str, kernel: RenderedKernel, immediates: bool) -> None:
@@ -174,13 +175,13 @@ class GpuPipelines:
         return releases.adopt(self._context, pipeline)
 
     def _create(self, operator: str, kernel: RenderedKernel, layout: Any) -> Any:
-        device = self._context.device
+        device, library = self._context.device, self._context.library
         try:
             if kernel.checks is Checks.ALL:
-                module = device.create_shader_module(label=kernel.label, code=kernel.wgsl)
+                module = library.create_module(device, kernel.label, kernel.wgsl)
             else:
                 bounds_loops = kernel.checks is Checks.LOOPS
-                module = native.create_unchecked_module(device, kernel.label, kernel.wgsl, bounds_loops)
+                module = library.create_unchecked_module(device, kernel.label, kernel.wgsl, bounds_loops)
             compute = {"module": module, "entry_point": "main"}
             return device.create_compute_pipeline(label=kernel.label, layout=layout, compute=compute)
         except wgpu.GPUValidationError as error:

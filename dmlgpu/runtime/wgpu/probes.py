@@ -60,7 +60,8 @@ CHECKS: Final = Probe(
     values={"auto": None, "always": (), "never": (checks.LIMITED,)},
     # On CPU adapters, kernels without checks are slower: llvmpipe unrolls their loops too far.
     assumed={"cpu": (), "unknown": ()},
-    # On Metal, Direct3D 12 and OpenGL, wgpu's checks are the only ones that limit accesses of buffers.
+    # On Metal, Direct3D 12 and OpenGL, wgpu's checks are the only ones that limit accesses of buffers. Dawn keeps or
+    # omits checks per device, and devices also run shaders of the user.
     applies=lambda info, features: info.backend == "Vulkan",
     avoided={checks.LIMITED: "kernels without checks of indices (the driver does not limit accesses of buffers)"},
 )

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import wgpu
 
 from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidArgument
-from dmlgpu.runtime.wgpu import native
 from dmlgpu.runtime.wgpu.buffers import Allocator, GpuBuffer, Guard
 from dmlgpu.runtime.wgpu.context import Context
+from dmlgpu.runtime.wgpu.library import Completion, DispatchCalls, Library, dispatch_calls
 from dmlgpu.runtime.wgpu.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class KernelWork(NamedTuple):
     """One dispatch of a pipeline, everything prepared.
 
-    ``parameters`` is a ``native.parameter_block``, or None if a uniform brings them. ``tier`` may bring another
+    ``parameters`` is a ``Library.parameter_block``, or None if a uniform brings them. ``tier`` may bring another
     pipeline.
     """
 
@@ -91,16 +91,16 @@ class RecordedWork(tuple[Work, ...]):
                 self.wrapped.setdefault(buffer, item.label)
         self.checked_epoch = -1
         self.time = DeviceTime()
-        self._parts: list[CopyWork | list[native.DispatchCalls]] | None = None
+        self._parts: list[CopyWork | list[DispatchCalls]] | None = None
         self._tiers: list[Tier] = []
         self._epoch, self._due = -1, math.inf
 
-    def record(self, encoder: Any) -> None:
+    def record(self, library: Library, encoder: Any) -> None:
         """Record the work in an encoder of C, in one compute pass between copies."""
-        record_all(encoder, (self,))
+        record_all(library, encoder, (self,))
 
     @property
-    def parts(self) -> list[CopyWork | list[native.DispatchCalls]]:
+    def parts(self) -> list[CopyWork | list[DispatchCalls]]:
         """Copies, and the calls of the dispatches between them."""
         if self._parts is None:
             self._tiers = [item.tier for item in self if isinstance(item, KernelWork) and item.tier is not None]
@@ -121,10 +121,10 @@ class RecordedWork(tuple[Work, ...]):
             self._due = math.inf
             tiers.request(self._tiers)
 
-    def _prepare(self) -> list[CopyWork | list[native.DispatchCalls]]:
+    def _prepare(self) -> list[CopyWork | list[DispatchCalls]]:
         """Return copies and the calls of each compute pass, without redundant state changes."""
-        parts: list[CopyWork | list[native.DispatchCalls]] = []
-        calls: list[native.DispatchCalls] = []
+        parts: list[CopyWork | list[DispatchCalls]] = []
+        calls: list[DispatchCalls] = []
         pipeline = group = parameters = None
         for item in self:
             if isinstance(item, CopyWork):
@@ -138,7 +138,7 @@ class RecordedWork(tuple[Work, ...]):
             if own is not pipeline:
                 parameters = None  # immediates belong to the pipeline on OpenGL
             calls.append(
-                native.dispatch_calls(
+                dispatch_calls(
                     None if own is pipeline else own,
                     None if item.group is group else item.group,
                     None if item.parameters is parameters else item.parameters,
@@ -149,22 +149,22 @@ class RecordedWork(tuple[Work, ...]):
         return parts
 
 
-def record_all(encoder: Any, recordings: Iterable[RecordedWork]) -> None:
+def record_all(library: Library, encoder: Any, recordings: Iterable[RecordedWork]) -> None:
     """Record work in order in an encoder of C, in one compute pass between copies."""
     compute_pass: Any = None
     for recording in recordings:
         for part in recording.parts:
             if isinstance(part, CopyWork):
                 if compute_pass is not None:
-                    native.end_pass(compute_pass)
+                    library.end_pass(compute_pass)
                     compute_pass = None
-                native.copy(encoder, part[:2], part[2:4], part.size)
+                library.copy(encoder, part[:2], part[2:4], part.size)
             else:
                 if compute_pass is None:
-                    compute_pass = native.begin_pass(encoder)
-                native.dispatch(compute_pass, part)
+                    compute_pass = library.begin_pass(encoder)
+                library.dispatch(compute_pass, part)
     if compute_pass is not None:
-        native.end_pass(compute_pass)
+        library.end_pass(compute_pass)
 
 
 @dataclass(eq=False)
@@ -196,7 +196,7 @@ class GpuQueue:
         self._submitted = 0
         self._enqueued: list[RecordedWork] = []
         self._enqueued_count = 0
-        self._completion = native.Completion(context.queue)
+        self._completion = Completion(context.library, context.queue)
         self.has_writes = False
         self.translations: list[DriverTranslation] = []
         self.translated = 0.0
@@ -230,9 +230,10 @@ class GpuQueue:
     def _submit(self, recordings: Sequence[RecordedWork]) -> int:
         """Record and send checked work. Call with the lock held."""
         try:
-            encoder = native.create_encoder(self._context.device)
-            record_all(encoder, recordings)
-            commands = native.finish(encoder)
+            library = self._context.library
+            encoder = library.create_encoder(self._context.device)
+            record_all(library, encoder, recordings)
+            commands = library.finish(encoder)
         except wgpu.GPUError as error:
             raise self._blame(itertools.chain(*recordings), error) from error
         serial = self._send(commands)
@@ -324,11 +325,14 @@ class GpuQueue:
         return self._send(commands)
 
     def _send(self, commands: Any) -> int:
-        # wgpu aborts the process if it rejects work here; that commands could be finished just now shows that
+        # wgpu-native aborts the process if it rejects work here; that commands could be finished just now shows that
         # the device is still there.
         self._context.end_mapping()
         start = time.perf_counter()
-        native.submit(self._context.queue, commands)
+        try:
+            self._context.library.submit(self._context.queue, commands)
+        except wgpu.GPUError as error:
+            raise self._context.translate(error, "submission") from error
         if self.translations:  # some drivers accept no work before the last submission is done
             self._poll()
             self.count_waiting(start)
@@ -424,20 +428,21 @@ class GpuQueue:
                     self._completion.track(self._submitted)
         if self._context.info.backend == "OpenGL":
             with self._context.lock:
-                native.poll(self._context.device)
+                self._context.library.poll(self._context.device)
         else:
-            native.poll(self._context.device)
+            self._context.library.poll(self._context.device)
 
     def _blame(self, work: Iterable[Work], error: Exception) -> DmlError:
         """Return the exception for a rejected list, which names the first piece of work that is rejected on its own."""
         failure = self._context.translate(error, "command list")
         if isinstance(failure, DeviceRemoved):
             return failure
+        library = self._context.library
         for item in work:
             try:
-                encoder = native.create_encoder(self._context.device)
-                RecordedWork([item]).record(encoder)
-                native.finish(encoder)
+                encoder = library.create_encoder(self._context.device)
+                RecordedWork([item]).record(library, encoder)
+                library.finish(encoder)
             except wgpu.GPUError as own:
                 return self._context.translate(own, item.label)
         return failure

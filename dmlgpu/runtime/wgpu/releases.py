@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import wgpu
 
 from dmlgpu.common.errors import DmlError
-from dmlgpu.runtime.wgpu import native
 from dmlgpu.runtime.wgpu.context import Context
+from dmlgpu.runtime.wgpu.library import on_release
 
 if TYPE_CHECKING:
     from dmlgpu.runtime.wgpu.queue import GpuQueue
@@ -38,7 +38,7 @@ Thing = TypeVar("Thing", bound=wgpu.GPUObjectBase)
 def adopt(context: Context, thing: Thing) -> Thing:
     """Defer the release of an object as its backend requires, and return the object."""
     if context.info.backend == "OpenGL":
-        native.on_release(thing, context.deferred.add)
+        on_release(thing, context.deferred.add)
     return thing
 
 

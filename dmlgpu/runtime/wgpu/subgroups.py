@@ -15,6 +15,7 @@ import wgpu
 from numpy.typing import NDArray
 
 from dmlgpu.compiler.target import MIN_LANES
+from dmlgpu.runtime.wgpu.libraries import library_of
 from dmlgpu.runtime.wgpu.measured import contents_after
 
 FULL: Final = "full"
@@ -57,7 +58,7 @@ def _numbered(device: wgpu.GPUDevice, workgroup: int) -> tuple[NDArray[np.uint32
     """Return the subgroup indices of a workgroup's invocations, and whether each shuffled correctly."""
     shuffles = "\n".join(_SHUFFLE.format(distance=distance) for distance in _DISTANCES if distance < workgroup)
     code = _KERNEL.format(workgroup=workgroup, fewest=MIN_LANES, shuffles=shuffles)
-    module = device.create_shader_module(code=code)
+    module = library_of(device).create_module(device, "subgroups", code)
     (words,) = contents_after(device, module, (np.zeros(2 * workgroup, np.uint32),))
     results = words.reshape(-1, 2)
     return results[:, 0], results[:, 1]

@@ -10,7 +10,6 @@ import numpy as np
 import wgpu
 
 from dmlgpu.runtime.executor import Timing
-from dmlgpu.runtime.wgpu import native
 from dmlgpu.runtime.wgpu.buffers import Allocator
 from dmlgpu.runtime.wgpu.context import Context
 from dmlgpu.runtime.wgpu.queue import GpuQueue, RecordedWork, Work
@@ -39,7 +38,7 @@ class Timestamps:
         self._queue.wait(self._queue.flush())
         if self._has_queries and work and (not parts or len(work) <= _MAX_PARTS):
             ticks, wall = self._by_queries([RecordedWork([item]) for item in work] if parts else [RecordedWork(work)])
-            period = native.timestamp_period(self._context.queue) * 1e-9
+            period = self._context.library.timestamp_period(self._context.queue) * 1e-9
             return Timing.of_timestamps(((ticks - ticks[0, 0]).view(np.int64) * period).tolist(), wall, parts)
         start = time.perf_counter()
         self._queue.wait(self._queue.submit(work))
@@ -62,7 +61,7 @@ class Timestamps:
                 encoder = context.device.create_command_encoder()
                 for index, group in enumerate(groups):
                     _stamp(encoder, queries, 2 * index)
-                    group.record(encoder._internal)
+                    group.record(context.library, encoder._internal)
                     _stamp(encoder, queries, 2 * index + 1)
                 encoder.resolve_query_set(queries, 0, count, resolved, 0)
                 encoder.copy_buffer_to_buffer(resolved, 0, result.wgpu, 0, result.size)

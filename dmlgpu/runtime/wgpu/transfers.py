@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from dmlgpu.common.errors import DmlError
 from dmlgpu.runtime.executor import Reading
-from dmlgpu.runtime.wgpu import native, releases
+from dmlgpu.runtime.wgpu import releases
 from dmlgpu.runtime.wgpu.buffers import GpuBuffer, Guard
 from dmlgpu.runtime.wgpu.context import Context
+from dmlgpu.runtime.wgpu.library import Reply
 from dmlgpu.runtime.wgpu.queue import CopyWork, GpuQueue
 from dmlgpu.runtime.wgpu.waiting import wait_until
 
@@ -29,7 +30,7 @@ class Transfers:
         self._context, self._queue = context, queue
         self._unsent = 0
         self._staging: list[Any] = []
-        self._replies: list[native.Reply] = []
+        self._replies: list[Reply] = []
 
     def write(self, buffer: GpuBuffer, offset: int, data: NDArray[np.uint8]) -> None:
         """Put bytes (offset and length multiples of 4) into a buffer, after all submitted work.
@@ -50,7 +51,7 @@ class Transfers:
             self._unsent = data.nbytes + (self._unsent if self._queue.has_writes else 0)
             self._queue.has_writes = True
             try:
-                native.write(context.queue, buffer.wgpu, offset, np.ascontiguousarray(data))
+                context.library.write(context.queue, buffer.wgpu, offset, np.ascontiguousarray(data))
             except wgpu.GPUError as error:
                 raise context.translate(error, f"write of {data.nbytes:,} bytes to buffer {buffer.label!r}") from error
             if self._unsent > _FLUSH_BYTES:  # wgpu keeps a copy of every write until the next submission
@@ -118,14 +119,14 @@ class Transfers:
         start = offset // _MAP_ALIGNMENT * _MAP_ALIGNMENT
         extent = offset + size - start
         context = self._context
-        reply = self._replies.pop() if self._replies else native.Reply("WGPUBufferMapCallback")
+        reply = self._replies.pop() if self._replies else Reply(context.library, "WGPUBufferMapCallback")
         context.begin_mapping(buffer)
         try:
-            native.map_for_reading(buffer, start, extent, reply)
+            context.library.map_for_reading(buffer, start, extent, reply)
             wait_until(lambda: self._has_come(reply))
-            if not native.is_mapped(reply):
+            if not context.library.is_mapped(reply):
                 raise DmlError(f"{context.info}: the driver could not map {size:,} bytes for reading")
-            data = native.mapped_bytes(buffer, start, extent)[offset - start :].copy()
+            data = context.library.mapped_bytes(buffer, start, extent)[offset - start :].copy()
         except wgpu.GPUError as error:
             raise context.translate(error, f"read of {size:,} bytes") from error
         finally:
@@ -134,8 +135,8 @@ class Transfers:
         self._replies.append(reply)
         return data
 
-    def _has_come(self, reply: native.Reply) -> bool:
-        native.poll(self._context.device)
+    def _has_come(self, reply: Reply) -> bool:
+        self._context.library.poll(self._context.device)
         return bool(reply.statuses)  # perhaps from another thread's poll, later than this one
 
     def _take_staging(self, size: int) -> Any:

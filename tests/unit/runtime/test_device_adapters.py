@@ -2,6 +2,7 @@
 
 import warnings
 
+import numpy as np
 import pytest
 
 import dmlgpu
@@ -16,6 +17,7 @@ CARD = AdapterInfo("GeForce", "Vulkan", "discrete", "NVIDIA", "550.1")
 CARD_ON_OPENGL = AdapterInfo("GeForce", "OpenGL", "discrete", "NVIDIA", "550.1")
 SOFTWARE = AdapterInfo("llvmpipe", "Vulkan", "cpu", "Mesa", "Mesa 25")
 SOFTWARE_ON_OPENGL = AdapterInfo("llvmpipe", "OpenGL", "cpu", "Mesa", "Mesa 25")
+ON_DAWN = AdapterInfo("GeForce", "Dawn Vulkan", "discrete", "NVIDIA", "550.1, Dawn 20261009")
 NUMPY = str(NUMPY_ADAPTER)
 
 
@@ -27,8 +29,37 @@ def environment(monkeypatch):
 
 @pytest.fixture
 def machine(monkeypatch):
-    """Makes wgpu report certain adapters."""
-    return lambda *infos: monkeypatch.setattr(gpu, "adapters", lambda: infos)
+    """Makes wgpu report certain adapters, and Dawn those of its own."""
+
+    def report(*infos: AdapterInfo) -> None:
+        monkeypatch.setattr(gpu, "adapters", lambda: tuple(info for info in infos if not info.is_of_dawn))
+        monkeypatch.setattr(gpu, "dawn_adapters", lambda: tuple(info for info in infos if info.is_of_dawn))
+
+    return report
+
+
+def test_adapters_of_dawn_follow_those_of_wgpu(machine):
+    machine(ON_DAWN, SOFTWARE)
+    assert dmlgpu.adapters() == (SOFTWARE, ON_DAWN, NUMPY_ADAPTER)
+    assert (
+        adapters.choose("dawn") == adapters.choose(1) == adapters.choose("1") == adapters.choose("geforce") == ON_DAWN
+    )
+    assert adapters.choose(2) == adapters.choose("2") == NUMPY_ADAPTER
+    assert (ON_DAWN.api, str(ON_DAWN)) == ("Vulkan", "Dawn Vulkan: GeForce (550.1, Dawn 20261009)")
+
+
+def test_dawn_is_not_a_default(machine):
+    machine(ON_DAWN, SOFTWARE)
+    assert adapters.choose(announce=False) == SOFTWARE
+    machine(ON_DAWN)
+    assert adapters.choose(announce=False) == NUMPY_ADAPTER
+
+
+def test_dawn_is_not_loaded_if_another_adapter_matches(machine, monkeypatch):
+    machine(SOFTWARE, CARD)
+    monkeypatch.setattr(gpu, "dawn_adapters", lambda: pytest.fail("Dawn was loaded"))
+    assert adapters.choose() == adapters.choose("geforce") == CARD
+    assert adapters.choose("numpy") == NUMPY_ADAPTER
 
 
 def test_numpy_comes_last(machine):

@@ -15,7 +15,7 @@ from dmlgpu.compiler.schedule import schedule
 from dmlgpu.compiler.schedule.steps.cooperative import ScheduledCooperative
 from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import COOPERATIVE, AdapterInfo, Policies, Profile, Target
-from dmlgpu.runtime.wgpu import cooperative
+from dmlgpu.runtime.wgpu import cooperative, native
 from dmlgpu.runtime.wgpu.context import matrix_support
 
 GPU = Target(
@@ -86,7 +86,7 @@ REJECTED = "Validation Error\n\nCaused by:\n  Some experimental features, X, wer
 
 @pytest.fixture(autouse=True)
 def plain_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cooperative.native, "without_cycle", lambda device: device)
+    monkeypatch.setattr(native, "without_cycle", lambda device: device)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from dmlgpu.compiler.program import KernelSource, RenderedKernel
 from dmlgpu.compiler.target import AdapterInfo, Profile
 from dmlgpu.runtime.rendered import excerpt
 from dmlgpu.runtime.wgpu.adapter import describe, subgroup_lanes, target_of
+from dmlgpu.runtime.wgpu.native import NATIVE
 from dmlgpu.runtime.wgpu.pipelines import compile_error
 
 LIMITS = {
@@ -48,12 +49,12 @@ def test_describe_keeps_the_features_of_the_list_only() -> None:
         "vendor": "apple",
         "description": "",
     }
-    info = describe(raw, {"texture-compression-bc", "shader-f16", "immediates"}, {"max-buffer-size": 5})
+    info = describe(NATIVE, raw, {"texture-compression-bc", "shader-f16", "immediates"}, {"max-buffer-size": 5})
     assert info == AdapterInfo(
         "X", "Metal", "integrated", "apple", "", ("immediates", "shader-f16"), {"max-buffer-size": 5}
     )
     assert str(info) == "Metal: X"
-    assert describe({**raw, "adapter_type": "Unknown"}, (), {}).kind == "unknown"
+    assert describe(NATIVE, {**raw, "adapter_type": "Unknown"}, (), {}).kind == "unknown"
 
 
 def test_target_takes_over_limits_and_features() -> None:

@@ -1,0 +1,188 @@
+"""Dawn, the WebGPU library of Chromium, from the package wgpudawn: its compiler, Tint, takes the place of naga.
+
+What version 0.32.0.4 of the package gets wrong, or does unlike wgpu-py, is met here:
+
+- Errors of all threads go into one list, so that a call may raise the error of another thread's: ``_ThreadErrors``.
+- Its exceptions are not wgpu's: those that it raises here are both.
+- Dawn prints two warnings about limits when adapters are enumerated: ``_without_warnings``.
+- An adapter creates one device. So the listed adapters create none: each device has its own.
+- ``wgpudawn.install_as_wgpu``, which lends its modules the names of wgpu's, is not used: it loads the library twice.
+- Objects are not thread-safe without a feature of Dawn, which every device gets.
+- Timestamps are rounded to 100 microseconds, unless a device is told otherwise.
+- Calls on a lost device raise nothing: ``why_lost`` reads the package's promise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import tempfile
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final
+
+import wgpu
+import wgpudawn
+from wgpudawn.backends.dawn import _api, _helpers, extras
+from wgpudawn.backends.dawn._ffi import ffi, lib, lib_version_info
+
+from dmlgpu.runtime.wgpu.library import Library, without_cycle
+
+NAME: Final = "Dawn"
+
+SYNCHRONIZED: Final = "implicit-device-synchronization"
+"""Feature of devices whose objects several threads may use."""
+
+_NAMES: Final = {"subgroup": "subgroups", "mappable-primary-buffers": "buffer-map-extended-usages"}
+"""Dawn's names of features by wgpu-native's, where they differ."""
+
+_PREFIX = "enable subgroups; diagnostic(off, subgroup_uniformity); "
+"""Precedes kernels that use subgroups, on the same line: naga needs no directive, and Tint's analysis rejects kernels
+whose branches are uniform for reasons that it does not see."""
+
+_WARNING = re.compile(rb"Warning: max\w+ artificially reduced from .*\n")
+
+
+class DawnError(wgpu.GPUError, wgpudawn.GPUError):
+    """An error of Dawn."""
+
+
+class DawnValidationError(wgpu.GPUValidationError, wgpudawn.GPUValidationError, DawnError):
+    """A validation error of Dawn."""
+
+
+class DawnOutOfMemoryError(wgpu.GPUOutOfMemoryError, wgpudawn.GPUOutOfMemoryError, DawnError):
+    """Dawn is out of memory."""
+
+
+class DawnInternalError(wgpu.GPUInternalError, wgpudawn.GPUInternalError, DawnError):
+    """An internal error of Dawn."""
+
+
+_ERRORS: Final = {
+    "Validation": DawnValidationError,
+    "OutOfMemory": DawnOutOfMemoryError,
+    "Internal": DawnInternalError,
+}
+
+
+class _PendingErrors(threading.local):
+    """The list of a thread's errors that no call has raised yet."""
+
+    def __init__(self) -> None:
+        self._errors: list[tuple[str, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._errors)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._errors[key]
+
+    def append(self, error: tuple[str, str]) -> None:
+        self._errors.append(error)
+
+    def clear(self) -> None:
+        self._errors.clear()
+
+
+class _ThreadErrors(_helpers.ErrorHandler):
+    """Error handler of the package: a thread's calls raise the thread's errors, which Dawn reports during the call."""
+
+    def __init__(self, logger: Any):
+        super().__init__(logger)
+        self.pending = _PendingErrors()
+
+    def raise_pending(self, frame_depth: int = 1) -> None:
+        """Raise the first of the thread's errors, if there is one, and log any others."""
+        errors = self.pending[:]
+        self.pending.clear()
+        for _, message in errors[1:]:
+            self.log_error(message)
+        for kind, message in errors[:1]:
+            raise _ERRORS.get(kind, DawnError)(message)
+
+
+class Dawn(Library):
+    """Dawn."""
+
+    def adapters(self) -> list[Any]:
+        with _without_warnings():
+            return list(wgpudawn.gpu.enumerate_adapters_sync())
+
+    def driver(self, info: Mapping[str, Any]) -> str:
+        # Dawn puts the driver's name before, and the package repeats it as the vendor.
+        version = info["description"].removeprefix(f"{info['vendor']}: ")
+        return f"{version}, Dawn {lib_version_info[0]}"
+
+    def features(self, raw: Collection[str], limits: Mapping[str, int]) -> Collection[str]:
+        names = {wgpus: dawns for wgpus, dawns in _NAMES.items() if dawns in raw}
+        immediates = {"immediates"} if limits.get("max-immediate-size") else set()
+        return {*raw, *names, *immediates}
+
+    def request_device(self, adapter: Any, features: Collection[str]) -> Any:
+        names = {_NAMES.get(feature, feature) for feature in features} - {"immediates"}
+        unused = next((other for other in self.adapters() if dict(other.info) == dict(adapter.info)), adapter)
+        device = extras.request_device_sync(
+            unused,
+            label="dmlgpu",
+            required_features=sorted({*names, SYNCHRONIZED}),
+            disable_toggles=["timestamp_quantization"],
+        )
+        return without_cycle(device)
+
+    def poll(self, device: Any) -> None:
+        lib.wgpuInstanceProcessEvents(_helpers.get_wgpu_instance())
+
+    def why_lost(self, device: Any) -> str | None:
+        promise = device._lost_promise
+        return None if promise._state == "pending" else f"the driver lost the device ({promise._value.message})"
+
+    def create_module(self, device: Any, label: str, wgsl: str) -> Any:
+        has_subgroups = "subgroups" in device.features and "subgroup" in wgsl
+        return device.create_shader_module(label=label, code=_PREFIX + wgsl if has_subgroups else wgsl)
+
+    def create_unchecked_module(self, device: Any, label: str, wgsl: str, bounds_loops: bool) -> Any:
+        return self.create_module(device, label, wgsl)
+
+    def submit(self, queue: Any, commands: Any) -> None:
+        self.libf.wgpuQueueSubmit(queue._internal, 1, ffi.new(self._commands, [commands]))
+
+    def timestamp_period(self, queue: Any) -> float:
+        return 1.0
+
+    def destroy(self, device: Any) -> None:
+        device.destroy()
+
+
+@contextlib.contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Remove Dawn's warnings from what C writes to the standard error meanwhile."""
+    try:
+        sys.stderr.flush()
+        kept = os.dup(2)
+    except (AttributeError, OSError, ValueError):  # the process has no standard error
+        yield
+        return
+    with tempfile.TemporaryFile() as file, open(kept, "wb", closefd=True) as stderr:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            file.seek(0)
+            stderr.write(_WARNING.sub(b"", file.read()))
+
+
+def _load() -> Dawn:
+    """Set the package up, before its first adapter."""
+    _api.error_handler = _ThreadErrors(_api.logger)
+    _api.libf = _helpers.SafeLibCalls(lib, _api.error_handler)
+    with contextlib.suppress(RuntimeError):  # the program has used the package already
+        extras.set_instance_extras(enable_toggles=["allow_unsafe_apis"])
+    return Dawn(NAME, wgpudawn, _api, ffi, lib)
+
+
+DAWN: Final = _load()
+"""The library, loaded."""
