@@ -80,13 +80,15 @@ class Context:
         """Wrap an existing device, with its features and limits.
 
         Raises:
-            InvalidArgument: If it is not a wgpu device.
+            InvalidArgument: If it is not a wgpu device, or lacks a feature that its library needs.
             InvalidState: In a process forked from one that had loaded drivers.
         """
         forks.use_drivers("a wgpu device")
-        if not isinstance(device, library_of(device).package.GPUDevice):
+        library = library_of(device)
+        if not isinstance(device, library.package.GPUDevice):
             raise InvalidArgument(f"Device.from_wgpu: wgpu_device must be a GPUDevice, got {type(device).__name__}")
-        info = describe(library_of(device), device.adapter.info, device.features, device.limits)
+        library.check_wrapped(device)
+        info = describe(library, device.adapter.info, device.features, device.limits)
         target = target_of(info, deterministic=deterministic, precise=precise, disabled_features=disabled_features)
         return cls(device, info, with_measured_facts(device, info, target, disabled_features), owned=False)
 
@@ -150,7 +152,7 @@ class Context:
         # Some drivers' rejections arrive as validation errors with these words of wgpu's.
         if isinstance(error, wgpu.GPUOutOfMemoryError) or reason.startswith("Not enough memory"):
             return OutOfMemory(f"{what}: {self.info} is out of memory: {reason}")
-        if "has been destroyed" in reason:
+        if "has been destroyed" in reason or "while destroyed" in reason:  # wgpu-native's words, and Dawn's
             return InvalidState(f"{what}: {self.info} rejects it: {reason}")
         return DmlError(f"{what}: {self.info} rejects it: {reason}")
 
@@ -213,6 +215,8 @@ def matrix_support(adapter: Any, info: AdapterInfo) -> str:
 
 
 def reason_of(error: Exception) -> str:
-    """Return the innermost reason of a wgpu error, on one line."""
+    """Return the innermost reason of a wgpu error, on one line: wgpu-native's last, Dawn's first."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
+    if not lines:
+        return type(error).__name__
+    return lines[0] if lines[-1].startswith("- While ") else lines[-1]

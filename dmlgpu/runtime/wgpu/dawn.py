@@ -10,6 +10,7 @@ What version 0.32.0.4 of the package gets wrong, or does unlike wgpu-py, is met 
 - Objects are not thread-safe without a feature of Dawn, which every device gets.
 - Timestamps are rounded to 100 microseconds, unless a device is told otherwise.
 - Calls on a lost device raise nothing: ``why_lost`` reads the package's promise.
+- Destroying a device waits for its work.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import wgpudawn
 from wgpudawn.backends.dawn import _api, _helpers, extras
 from wgpudawn.backends.dawn._ffi import ffi, lib, lib_version_info
 
+from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.runtime.wgpu.library import Library, without_cycle
 
 NAME: Final = "Dawn"
@@ -132,12 +134,15 @@ class Dawn(Library):
         )
         return without_cycle(device)
 
+    def check_wrapped(self, device: Any) -> None:
+        if SYNCHRONIZED not in device.features:
+            raise InvalidArgument(f"Device.from_wgpu: a device of Dawn must have the feature {SYNCHRONIZED!r}")
+
     def poll(self, device: Any) -> None:
         lib.wgpuInstanceProcessEvents(_helpers.get_wgpu_instance())
 
     def why_lost(self, device: Any) -> str | None:
-        promise = device._lost_promise
-        return None if promise._state == "pending" else f"the driver lost the device ({promise._value.message})"
+        return None if device._lost_promise._state == "pending" else "the driver lost the device"
 
     def create_module(self, device: Any, label: str, wgsl: str) -> Any:
         has_subgroups = "subgroups" in device.features and "subgroup" in wgsl

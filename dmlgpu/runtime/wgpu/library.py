@@ -84,6 +84,14 @@ class Library(abc.ABC):
         """
 
     @abc.abstractmethod
+    def check_wrapped(self, device: Any) -> None:
+        """Check that a device which the program created can be used.
+
+        Raises:
+            InvalidArgument: If it lacks a feature that the executor needs.
+        """
+
+    @abc.abstractmethod
     def poll(self, device: Any) -> None:
         """Poll the device: C calls the callbacks of completed operations. Does not wait."""
 

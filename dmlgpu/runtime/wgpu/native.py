@@ -78,6 +78,9 @@ class WgpuNative(Library):
         # Without required_limits wgpu-py asks for the adapter's own.
         return without_cycle(adapter.request_device_sync(label="dmlgpu", required_features=sorted(features)))
 
+    def check_wrapped(self, device: Any) -> None:
+        pass  # any device will do
+
     def poll(self, device: Any) -> None:
         self.lib.wgpuDevicePoll(device._internal, False, self.ffi.NULL)
 

@@ -38,6 +38,9 @@ OTHER_BYTES_PER_CHARACTER: Final = 200
 _Key: TypeAlias = tuple[str, int, bool, bool]
 """Source, number of storage bindings, and whether immediates and a uniform bring parameters."""
 
+_OF_TINT: Final = re.compile(r":(\d+):\d+ error: (.*)")
+"""An error of Dawn's compiler, with the number of the line."""
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -222,13 +225,15 @@ def bytes_per_character(info: AdapterInfo) -> int:
 def compile_error(operator: str, kernel: RenderedKernel, adapter: str, error: Exception) -> str:
     """Return the text of a ShaderError, from wgpu's report."""
     text = str(error)
-    place = re.search(r"┌─ .*:(\d+):\d+", text)
+    place = re.search(r"┌─ .*:(\d+):\d+", text) or _OF_TINT.search(text)
     line = None if place is None else int(place[1])
     return shader_error(operator, kernel, adapter, _fault(text) or reason_of(error), line)
 
 
 def _fault(text: str) -> str | None:
-    """Return naga's error message: the headline of its report, with details that the headline omits."""
+    """Return Tint's first error message, or the headline of naga's report with details that the headline omits."""
+    if tint := _OF_TINT.search(text):
+        return tint[2]
     if parsing := re.search(r"parsing error: (.*)", text):
         notes = re.findall(r"│ +[\^-]+ (.*)", text)
         return "; ".join([parsing[1], *(note for note in notes if note not in parsing[1])])
