@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 
@@ -10,9 +11,10 @@ import dmlgpu
 
 
 def test_public_methods_have_a_docstring_of_their_own_or_of_their_base():
-    modules = [
-        importlib.import_module(module_info.name) for module_info in pkgutil.walk_packages(dmlgpu.__path__, "dmlgpu.")
-    ]
+    names = [module_info.name for module_info in pkgutil.walk_packages(dmlgpu.__path__, "dmlgpu.")]
+    if importlib.util.find_spec("wgpudawn") is None:
+        names.remove("dmlgpu.runtime.wgpu.dawn")
+    modules = [importlib.import_module(name) for name in names]
     undocumented = [
         f"{cls.__module__}.{cls.__name__}.{name}"
         for module in modules

@@ -86,7 +86,7 @@ def wgpu_adapter(info: AdapterInfo) -> Any:
     for known, adapter in enumerated:
         if known == info:
             return adapter
-    raise AdapterNotFound(str(info), [str(known) for known in (*adapters(), *dawn_adapters())])
+    raise AdapterNotFound(str(info), [str(known) for known, _ in enumerated])
 
 
 def subgroup_lanes(info: AdapterInfo) -> int:

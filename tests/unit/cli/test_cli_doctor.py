@@ -257,7 +257,21 @@ def test_requirements_of_the_metadata(monkeypatch):
     )
 
 
-FOR_USERS = {"cli", "onnx", "llm", "torch", "demo", "ocr", "train", "browser", "bench", "cluster", "docs", "peers"}
+FOR_USERS = {
+    "cli",
+    "onnx",
+    "llm",
+    "torch",
+    "demo",
+    "ocr",
+    "train",
+    "browser",
+    "bench",
+    "cluster",
+    "dawn",
+    "docs",
+    "peers",
+}
 
 
 @pytest.fixture
