@@ -8,7 +8,7 @@ What version 0.32.0.4 of the package gets wrong, or does unlike wgpu-py, is met 
 - An adapter creates one device. So the listed adapters create none: each device has its own.
 - ``wgpudawn.install_as_wgpu``, which lends its modules the names of wgpu's, is not used: it loads the library twice.
 - Objects are not thread-safe without a feature of Dawn, which every device gets.
-- Timestamps are rounded to 100 microseconds, unless a device is told otherwise.
+- Timestamps are rounded to 100 microseconds, unless a toggle of the device is off.
 - Calls on a lost device raise nothing: ``why_lost`` reads the package's promise.
 - Destroying a device waits for its work.
 """
@@ -166,16 +166,16 @@ def _without_warnings() -> Iterator[None]:
     """Remove Dawn's warnings from what C writes to the standard error meanwhile."""
     try:
         sys.stderr.flush()
-        kept = os.dup(2)
+        duplicate = os.dup(2)
     except (AttributeError, OSError, ValueError):  # the process has no standard error
         yield
         return
-    with tempfile.TemporaryFile() as file, open(kept, "wb", closefd=True) as stderr:
+    with tempfile.TemporaryFile() as file, open(duplicate, "wb", closefd=True) as stderr:
         os.dup2(file.fileno(), 2)
         try:
             yield
         finally:
-            os.dup2(kept, 2)
+            os.dup2(duplicate, 2)
             file.seek(0)
             stderr.write(_WARNING.sub(b"", file.read()))
 
