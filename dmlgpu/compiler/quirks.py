@@ -185,7 +185,7 @@ _KINDS: Final[Mapping[str, type | tuple[type]]] = {
 _SETS: Final = {
     fact.name: type(fact.default) if isinstance(fact.default, int) else int
     for fact in fields(Facts)
-    if fact.default is None or isinstance(fact.default, int)
+    if isinstance(fact.default, int) or fact.name in ("least_copy", "loop_limit")
 } | {"checked": bool}
 """Types of the values that a quirk may set, by name."""
 

@@ -185,7 +185,42 @@ class Division(enum.StrEnum):
 
 
 COOPERATIVE = "cooperative-matrix"
-"""Feature of adapters whose matrix units WGSL can use, by an extension of naga."""
+"""Feature of adapters whose matrix units WGSL can use, by an extension."""
+
+
+class MatrixDialect(enum.StrEnum):
+    """Extension of WGSL for matrix units."""
+
+    NAGA = "naga"  # wgpu_cooperative_matrix
+    TINT = "tint"  # chromium_experimental_subgroup_matrix, the draft of the standard
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """Matrix units of an adapter: the lanes of a subgroup multiply float16 matrices, and sum in float32.
+
+    Attributes:
+        rows, columns, steps: Size of the matrices: ``rows`` x ``steps`` by ``steps`` x ``columns``.
+        block: Number of matrices along rows and columns whose sums a subgroup holds.
+        lanes: Maximum subgroup size.
+        dialect: How WGSL names the operations.
+        turns: Whether kernels transpose operands on their way to workgroup memory if steps are not adjacent there,
+            because loads of matrices would do it element by element.
+    """
+
+    rows: int = 16
+    columns: int = 16
+    steps: int = 16
+    block: int = 4
+    lanes: int = 64
+    dialect: MatrixDialect = MatrixDialect.NAGA
+    turns: bool = True
+
+    @property
+    def divide_slabs(self) -> bool:
+        """Whether the least slab of steps in workgroup memory, and units of four columns, are whole matrices."""
+        return 16 % self.steps == 0 and self.columns % 4 == 0
+
 
 MIN_LANES = 4
 """Minimum subgroup size guaranteed by WebGPU."""
@@ -207,6 +242,7 @@ class Facts:
         division: Method for correctly rounded quotients and square roots of float32.
         multiplies_words: Whether kernels may multiply words of four integers (``dot4I8Packed``): WGSL's language
             feature packed_4x8_integer_dot_product, which browsers may lack.
+        matrices: Matrix units that are faster than ordinary products; None if there are none.
         max_*: Limits of the adapter: buffers per kernel, workgroups per axis, threads, bytes.
     """
 
@@ -222,6 +258,7 @@ class Facts:
     float16: Float16Conversions = SOFTWARE_FLOAT16
     division: Division = Division.SOFTWARE
     multiplies_words: bool = True
+    matrices: Matrices | None = None
     max_storage_buffers: int = 8
     max_workgroups_per_dimension: int = 65535
     max_workgroup_invocations: int = 256

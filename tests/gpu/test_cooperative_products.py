@@ -1,11 +1,13 @@
-"""Products by cooperative matrices, which no driver of the tests has: each invocation computes whole matrices instead.
+"""Products by cooperative matrices on adapters without them: functions take the place of the operations on matrices.
 
 This shows that tiles, slabs, sums and epilogues are right, and whether the measurement of adapters finds mistakes.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -13,77 +15,72 @@ import pytest
 
 from dmlgpu import TensorDesc, descs
 from dmlgpu.catalog.enums import DataType, MatrixTransform
-from dmlgpu.compiler.program import Program
+from dmlgpu.compiler.program import Program, RenderedKernel
 from dmlgpu.compiler.stages import compile_operator
-from dmlgpu.compiler.target import COOPERATIVE, SOFTWARE_FLOAT16, Profile, Target
+from dmlgpu.compiler.target import SOFTWARE_FLOAT16, Matrices, MatrixDialect, Profile, Target
+from dmlgpu.compiler.wgsl import matrices as writers
+from dmlgpu.compiler.wgsl.matrices import MatrixWriter
 from dmlgpu.runtime.wgpu import GpuBackend, cooperative
+from dmlgpu.runtime.wgpu.measured import seconds_of
+from dmlgpu.runtime.wgpu.native import NATIVE
 from tests.gpu import descriptions
 from tests.gpu.gpu_programs import with_text
 
 F16 = DataType.FLOAT16
+UNITS = Matrices(4, 16, 8, block=2, lanes=32)
+"""Sizes that differ, so that none can stand in for another."""
 
 FUNCTIONS = """
 var<private> lane: u32;
 var<private> lanes: u32;
-var<private> matrices: array<f32, 1024>;  // this lane's elements of 16 matrices of sums
-fn multiply_add(a: u32, b: u32, c: u32) {
-    for (var i = lane; i < 256u; i += lanes) {
-        var sum = matrices[c + i / lanes];
-        for (var k = 0u; k < 16u + opaque_zero(); k++) {
-            sum += a_slab[a + (i / 16u) * DEPTH + k] * b_slab[b + (i % 16u) * DEPTH + k];
+var<private> matrices: array<f32, 64>;  // this lane's elements of four matrices of sums
+fn multiply_add(a: u32, b: u32, sums: u32) -> u32 {
+    for (var i = lane; i < 64u; i += lanes) {
+        var sum = matrices[sums + i / lanes];
+        for (var k = 0u; k < 8u + opaque_zero(); k++) {
+            sum += a_slab[a + A_PLACE] * b_slab[b + B_PLACE];
         }
-        matrices[c + i / lanes] = sum;
+        matrices[sums + i / lanes] = sum;
     }
+    return sums;
 }
-fn store_rows(c: u32, first: u32) {
-    for (var i = lane; i < 256u; i += lanes) { sums[first + i] = matrices[c + i / lanes]; }
+fn store_rows(sums_place: u32, first: u32) {
+    for (var i = lane; i < 64u; i += lanes) { sums[first + i] = matrices[sums_place + i / lanes]; }
 }
 """
 """Matrices of sums as places in private memory, of the operands as places in their slabs."""
 
-LOADS = r"let ([ab]\d) = coopLoadT?<coop_mat16x16<f16, [AB]>>\(&[ab]_slab\[(.*?)\], \d+u\);"
-MULTIPLICATIONS = r"( +sum\d_\d = coopMultiplyAdd\(a\d, b\d, sum\d_\d\);\n){16}"
-STORE = (
-    r" +if \(subgroup < 4u\) \{ coopStoreT\(sum(\d)_(\d), &sums\[subgroup \* 256u\], 16u\); \}\n"
-    r" +workgroupBarrier\(\);\n"
-    r" +keep\(0u, batch, row \+ (\d+)u, column \+ (\d+)u, (sum_t\(.*\))\);\n"
-    r" +workgroupBarrier\(\);\n"
-)
-"""Lines that become loops, because drivers take long to compile many copies of a function."""
 
-MULTIPLY_ALL = """
-    var a_places = array<u32, 4>(a0, a1, a2, a3);
-    var b_places = array<u32, 4>(b0, b1, b2, b3);
-    for (var pair = 0u; pair < 16u + opaque_zero(); pair++) {
-        multiply_add(a_places[pair / 4u], b_places[pair % 4u], pair * 64u);
-    }
-"""
-STORE_ALL = """
-    for (var matrix = 0u; matrix < 16u + opaque_zero(); matrix++) {
-        if (subgroup < 4u) { store_rows(matrix * 64u, subgroup * 256u); }
-        workgroupBarrier();
-        keep(0u, batch, row + matrix / 4u * 16u, column + matrix % 4u * 4u, SUMS);
-        workgroupBarrier();
-    }
-"""
+class Emulated(MatrixWriter):
+    """Calls of ``FUNCTIONS``."""
+
+    extensions = ()
+
+    def __init__(self, units: Matrices):
+        super().__init__(units)
+        self._sums = itertools.count(0, 16)
+
+    def zero(self) -> str:
+        return f"{next(self._sums)}u"
+
+    def _load(self, name: str, slab: str, index: str, stride: int, *, row_major: bool) -> str:
+        row, column = ("(i / 16u)", "k") if name == "a" else ("k", "(i % 16u)")
+        if not row_major:
+            row, column = column, row
+        return f"{index} /* {name}: {row} * {stride}u + {column} */"
+
+    def multiply_add(self, a: str, b: str, sums: str) -> str:
+        return f"multiply_add({a}, {b}, {sums})"
+
+    def store(self, sums: str, array: str, index: str) -> str:
+        return f"store_rows({sums}, {index})"
 
 
-def emulated(wgsl: str) -> str:
-    """The text with functions in place of cooperative matrices."""
-    slab = re.search(r"coopLoadT<.*?, (\d+u)\);", wgsl)
-    if slab is None:
-        return wgsl
-    blocks = re.findall(STORE, wgsl)
-    places = [(row, column) for row in "0123" for column in "0123"]
-    assert [block[:4] for block in blocks] == [(r, c, str(16 * int(r)), str(4 * int(c))) for r, c in places]
-    sums = re.findall(r"sum(\d_\d) = coopMultiplyAdd\(a(\d), b(\d), sum(\d_\d)\)", wgsl)
-    assert sums[:16] == [(f"{r}_{c}", r, c, f"{r}_{c}") for r, c in places]
+def emulated(kernel: RenderedKernel) -> RenderedKernel:
+    """The kernel with the functions, and float32 in place of float16."""
+    wgsl = kernel.wgsl
     for pattern, replacement in (
-        (r"enable (?:f16|wgpu_cooperative_matrix);\n", ""),
-        (r" +var sum\d_\d = coop_mat16x16<f32, C>\(\);\n", ""),
-        (LOADS, r"let \1 = \2;"),
-        (MULTIPLICATIONS, MULTIPLY_ALL),
-        (f"(?:{STORE}){{16}}", STORE_ALL.replace("SUMS", blocks[0][4])),
+        (r"enable f16;\n", ""),
         (
             r"@builtin\(subgroup_id\) subgroup: u32,\n",
             r"\g<0>@builtin(subgroup_invocation_id) l: u32, @builtin(subgroup_size) s: u32,",
@@ -93,87 +90,147 @@ def emulated(wgsl: str) -> str:
     ):
         wgsl, count = re.subn(pattern, replacement, wgsl)
         assert count, pattern
-    assert "coop" not in wgsl.partition("fn main")[2]
-    return wgsl + FUNCTIONS.replace("DEPTH", slab[1])
+    functions = FUNCTIONS
+    for name in "ab":
+        (place,) = set(re.findall(rf"/\* {name}: (.*?) \*/", wgsl))
+        functions = functions.replace(f"{name.upper()}_PLACE", place)
+    return with_text(kernel, wgsl + functions)
 
 
 @pytest.fixture
 def target(backend: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> Target:
-    """A target with the feature, whose kernels are emulated."""
+    """A target with matrix units, whose kernels are emulated."""
     if not backend.target.has("subgroup"):
         pytest.skip("cooperative matrices belong to subgroups")
 
     def compile_emulated(desc: descs.Gemm, target: Target) -> Program:
         program = compile_operator(desc, target)
-        assert any("cooperative" in kernel.label for kernel in program.kernels)
-        kernels = tuple(with_text(kernel, emulated(kernel.wgsl)) for kernel in program.kernels)
-        return replace(program, kernels=kernels)
+        kernels = (emulated(kernel) if "cooperative" in kernel.label else kernel for kernel in program.kernels)
+        return replace(program, kernels=tuple(kernels))
 
+    monkeypatch.setattr(writers, "WRITERS", dict.fromkeys(MatrixDialect, Emulated))
+    monkeypatch.setattr("dmlgpu.compiler.wgsl.steps.cooperative.WRITERS", writers.WRITERS)
     monkeypatch.setattr(descriptions.compiler, "compile_operator", compile_emulated)
-    features = backend.target.exact.features | {COOPERATIVE}
-    return replace(backend.target, profile=Profile.DISCRETE, features=features, float16=SOFTWARE_FLOAT16)
+    exact = backend.target.exact
+    return replace(exact, profile=Profile.DISCRETE, float16=SOFTWARE_FLOAT16, matrices=UNITS)
+
+
+def _stored(array: np.ndarray, padding: int) -> tuple[TensorDesc, np.ndarray]:
+    """The description of an array whose rows lie apart, and the array."""
+    *outer, rows, columns = array.shape
+    stride = columns + padding
+    strides = (outer[1] * rows * stride, rows * stride, stride, 1)
+    return TensorDesc(F16, array.shape, strides), array
 
 
 @pytest.mark.parametrize(
-    ("sizes", "transposed", "has_c"),
+    ("sizes", "stored", "units"),
     [
-        ((2, 1, 128, 48, 256), "", True),  # slabs of 16 steps
-        ((1, 2, 128, 64, 128), "a", True),
-        ((1, 1, 256, 32, 128), "b", False),
+        ((2, 1, 32, 48, 128), ("", 0), UNITS),  # slabs of 16 steps
+        ((1, 2, 16, 64, 64), ("a", 0), replace(UNITS, block=1, turns=False)),
+        ((1, 1, 20, 36, 36), ("b", 4), replace(UNITS, block=1)),  # partial tiles and slabs
+        ((1, 3, 17, 17, 35), ("ab", 3), replace(UNITS, block=1)),  # element by element
+        ((1, 1, 9, 31, 33), ("", 2), replace(UNITS, block=1, turns=False)),
     ],
 )
 def test_products_are_those_of_numpy(
     backend: GpuBackend,
     target: Target,
     sizes: tuple[int, int, int, int, int],
-    transposed: str,
-    has_c: bool,
+    stored: tuple[str, int],
+    units: Matrices,
 ) -> None:
+    """``stored`` names the operands that are transposed, and elements between rows."""
+    transposed, padding = stored
     batch, channels, rows, inner, columns = sizes
     rng = np.random.default_rng(3)
     # Small integers, whose sums are exact in any order.
     a = rng.integers(-4, 5, (batch, channels, rows, inner)).astype(np.float16)
     b = rng.integers(-4, 5, (batch, channels, inner, columns)).astype(np.float16)
     c = rng.integers(-9, 9, (1, 1, 1, columns)).astype(np.float16)
-    stored = [array.swapaxes(2, 3) if name in transposed else array for name, array in (("a", a), ("b", b))]
+    as_stored = (array.swapaxes(2, 3) if name in transposed else array for name, array in (("a", a), ("b", b)))
     whole = (batch, channels, rows, columns)
     transforms = [MatrixTransform.TRANSPOSE if name in transposed else MatrixTransform.NONE for name in "ab"]
-    spread = TensorDesc(F16, whole, (0, 0, 0, 1)) if has_c else None
+    (a_desc, a_array), (b_desc, b_array) = (_stored(array, padding) for array in as_stored)
     desc = descs.Gemm(
-        a_tensor=TensorDesc(F16, stored[0].shape),
-        b_tensor=TensorDesc(F16, stored[1].shape),
-        c_tensor=spread,
+        a_tensor=a_desc,
+        b_tensor=b_desc,
+        c_tensor=TensorDesc(F16, whole, (0, 0, 0, 1)),
         output_tensor=TensorDesc(F16, whole),
         trans_a=transforms[0],
         trans_b=transforms[1],
         alpha=1.0,
         beta=2.0,
+        fused_activation=descs.ActivationRelu(),
     )
-    inputs = [*map(np.ascontiguousarray, stored), *([np.broadcast_to(c, whole)] if has_c else [])]
-    (result,) = descriptions.run_desc(backend, desc, inputs, target)
-    expected = a.astype(np.float32) @ b.astype(np.float32) + (2 * c.astype(np.float32) if has_c else 0)
-    np.testing.assert_array_equal(result, expected.astype(np.float16))
+    inputs = [a_array, b_array, np.broadcast_to(c, whole)]
+    (result,) = descriptions.run_desc(backend, desc, inputs, replace(target, matrices=units))
+    (kernel,) = compile_operator(desc, replace(target, matrices=units)).kernels
+    assert "cooperative" in kernel.label
+    expected = a.astype(np.float32) @ b.astype(np.float32) + 2 * c.astype(np.float32)
+    np.testing.assert_array_equal(result, np.maximum(expected, 0).astype(np.float16))
 
 
-def test_right_products_are_usable(backend: GpuBackend, target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = cooperative.rendered_product()
-    monkeypatch.setattr(cooperative, "rendered_product", lambda: with_text(kernel, emulated(kernel.wgsl)))
-    assert cooperative.measure(backend.wgpu_device) == {cooperative.EQUAL}
+@pytest.fixture
+def product(target: Target) -> RenderedKernel:
+    """The product that adapters are measured by."""
+    return cooperative.rendered_product(UNITS)
+
+
+@pytest.mark.parametrize(("own", "facts"), [(1.0, {"equal", "faster"}), (2.0, {"equal"})])
+def test_right_products_are_usable_if_they_are_faster(
+    backend: GpuBackend, product: RenderedKernel, own: float, facts: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds: Mapping[str, float] = {"gemm shared": 1.5, "gemm cooperative": own}
+    labels: list[str] = []
+    monkeypatch.setattr(cooperative, "rendered_product", _renderer(product, cooperative.rendered_product, labels))
+    monkeypatch.setattr(cooperative, "seconds_of", lambda *_, **__: seconds[labels.pop(0)])
+    monkeypatch.setattr(NATIVE, "create_unchecked_module", lambda *_, **__: None)
+    assert cooperative.measure(backend.wgpu_device) == facts
+
+
+def _renderer(product: RenderedKernel, rendered: object, labels: list[str]) -> object:
+    """``rendered_product`` with an emulated product to check, which notes the kernels that are timed."""
+
+    def render(units: Matrices | None, *sizes: tuple[int, int, int]) -> RenderedKernel:
+        if not sizes:
+            return product
+        kernel = rendered(units, *sizes)  # type: ignore[operator]
+        labels.append(kernel.label.removesuffix(" x4"))
+        return kernel
+
+    return render
+
+
+ITERATIONS = """@group(0) @binding(0) var<storage, read_write> counts: array<u32>;
+@compute @workgroup_size(1) fn main() {
+    for (var i = 0u; i < counts[0]; i++) { counts[1] = (counts[1] ^ i) * 3u; }
+}"""
+
+
+def test_kernels_are_timed(backend: GpuBackend) -> None:
+    """Ten thousand times the iterations take longer, also on a machine that does other things."""
+    module = backend.wgpu_device.create_shader_module(code=ITERATIONS)
+    few, many = (
+        seconds_of(backend.wgpu_device, module, [np.array([count, 1], np.uint32)], workgroups=(1,), enough=1e-3)
+        for count in (100, 1_000_000)
+    )
+    assert 0 < few < many
 
 
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("first_row + 256u", "first_row + 0u"),  # another matrix
-        ("b_slab[b + (i % 16u)", "b_slab[b + (i / 16u)"),  # other columns
+        ("a_mine * 40u + 160u", "a_mine * 40u + 0u"),  # another matrix
+        ("* b_slab[b + (i % 16u)", "* b_slab[b + (i / 16u)"),  # other columns
         ("sum += ", "sum = bitcast<f32>(bitcast<u32>(sum) & 0xffffe000u) + "),  # sums of float16
     ],
 )
 def test_wrong_products_are_not(
-    backend: GpuBackend, target: Target, right: str, wrong: str, monkeypatch: pytest.MonkeyPatch
+    backend: GpuBackend, product: RenderedKernel, right: str, wrong: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kernel = cooperative.rendered_product()
-    text = emulated(kernel.wgsl)
-    assert right in text
-    monkeypatch.setattr(cooperative, "rendered_product", lambda: with_text(kernel, text.replace(right, wrong)))
+    assert right in product.wgsl
+    monkeypatch.setattr(
+        cooperative, "rendered_product", lambda *_: with_text(product, product.wgsl.replace(right, wrong))
+    )
     assert cooperative.measure(backend.wgpu_device) == frozenset()

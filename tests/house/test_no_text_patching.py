@@ -21,7 +21,8 @@ MAY_IMPORT_RE = {
     "runtime/rendered.py": "names the template of a faulty line in error messages",
     "runtime/shader_source.py": "reads shaders that users wrote",
     "runtime/wgpu/adapter.py": "reads the width of vectors in names of drivers",
-    "runtime/wgpu/pipelines.py": "reads error messages of naga",
+    "runtime/wgpu/dawn.py": "removes warnings of Dawn from the standard error",
+    "runtime/wgpu/errors.py": "reads error messages of naga and Tint",
 }
 """Modules of compiler and runtime that may import ``re``, and what for."""
 

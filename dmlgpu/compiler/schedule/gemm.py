@@ -45,7 +45,7 @@ from dmlgpu.compiler.rewrites.collapse import merge_sizes, merge_tree, mergeable
 from dmlgpu.compiler.rewrites.packing import UNIT, in_pairs, running_dimension
 from dmlgpu.compiler.rewrites.sources import MERGE, AnySource, cast, is_plain, leaves, permuted, rewrite
 from dmlgpu.compiler.schedule import gemm_choice
-from dmlgpu.compiler.schedule.cooperative import cooperative_steps, fits_matrix_units
+from dmlgpu.compiler.schedule.cooperative import cooperative_steps, fills_matrices, fits_matrix_units
 from dmlgpu.compiler.schedule.gemm_choice import CHUNK, FEW_ROWS, SPLIT, TILED, ProductChoice, Shape, ShapeProblem
 from dmlgpu.compiler.schedule.launch import Launch, choose_walk, fold, loop_launch
 from dmlgpu.compiler.schedule.operands import (
@@ -570,8 +570,9 @@ PRODUCT_SCHEDULES: tuple[ProductEntry, ...] = register(
         "product",
         "cooperative",
         lambda problem: cooperative_steps(problem.oriented, problem.target),
-        "whole tiles of float16: matrix units multiply them",
+        "matrix units multiply float16",
         lambda problem: fits_matrix_units(problem.oriented, problem.target),
+        lambda problem: fills_matrices(problem.oriented, problem.target),
         profiles=GPUS,
     ),
     *(_in_tiles(tiled, suffix) for tiled in TILED for suffix in ("", SPLIT)),

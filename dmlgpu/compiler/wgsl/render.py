@@ -155,7 +155,7 @@ def _rendered(step: KernelStep, target: Target, doubles: bool) -> Rendered:
         target.has("immediates"),
         not _BARRIERS.isdisjoint(used),
         target.has("shader-int64"),
-        tuple(extension for name, extension in EXTENSIONS.items() if name in used),
+        tuple(extension for extension in EXTENSIONS if extension in used),
     )
     checks = Checks.ALL
     if not target.policies.checked and not _CHECKED.isdisjoint(used):

@@ -95,7 +95,7 @@ DECLARATION = re.compile(r"(?:^|%\})(?:fn|alias|const|struct|var(?:<\w+>)?)\s+(\
 
 _ACCESSOR = re.compile(r"\w+_(?:load|at|s|t|unit|base|index|bits|words\d*|doubles|of)")
 _IDENTIFIER = re.compile(r"//[^\n]*|(?<![\w.])[A-Za-z_]\w*")
-NOTED = frozenset(["for", "while", "loop", "workgroup", "workgroupBarrier", "storageBarrier", "f16", "coop_mat16x16"])
+NOTED = frozenset(["for", "while", "loop", "workgroup", "workgroupBarrier", "storageBarrier", "f16"])
 """Identifiers of WGSL of which the linker has to know that a text uses them."""
 
 

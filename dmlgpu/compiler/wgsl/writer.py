@@ -27,7 +27,7 @@ from dmlgpu.compiler.plan import (
 from dmlgpu.compiler.rewrites.packing import is_paired
 from dmlgpu.compiler.schedule.steps.base import KernelStep
 from dmlgpu.compiler.target import Division, Float16Conversions, Float16Encoding, Target
-from dmlgpu.compiler.wgsl import library, templates
+from dmlgpu.compiler.wgsl import library, matrices, templates
 from dmlgpu.compiler.wgsl.expressions import TypedValue
 from dmlgpu.compiler.wgsl.names import Names, use
 from dmlgpu.compiler.wgsl.parameters import is_size
@@ -49,8 +49,8 @@ MODULUS = 1 << 32
 
 SLICE = "layout/slice1"
 
-EXTENSIONS = {"f16": "f16", "coop_mat16x16": "wgpu_cooperative_matrix"}
-"""WGSL extensions that a text must enable, by the type that needs them."""
+EXTENSIONS = ("f16", *matrices.EXTENSIONS)
+"""WGSL extensions that a text must enable if it uses them."""
 
 
 @dataclass

@@ -16,6 +16,7 @@ from dmlgpu.compiler.quirks import with_quirks
 from dmlgpu.compiler.target import COOPERATIVE, AdapterInfo, Target
 from dmlgpu.runtime.wgpu import cooperative, forks, probes
 from dmlgpu.runtime.wgpu.adapter import describe, target_of, wgpu_adapter
+from dmlgpu.runtime.wgpu.errors import reason_of
 from dmlgpu.runtime.wgpu.libraries import library_of
 from dmlgpu.runtime.wgpu.waiting import without_signals
 
@@ -175,9 +176,11 @@ def with_measured_facts(
     device: wgpu.GPUDevice, info: AdapterInfo, target: Target, disabled_features: Collection[str]
 ) -> Target:
     """Return the target with the facts of the adapter that only kernels can measure, measured if they are unknown."""
-    matrices = {COOPERATIVE} & (set(device.features) - set(disabled_features))
+    if COOPERATIVE in set(device.features) - set(disabled_features):
+        units = cooperative.matrix_units(device)
+        target = replace(target, features=target.features | {COOPERATIVE}, matrices=units)
     with OPENGL if info.backend == "OpenGL" else contextlib.nullcontext():
-        measured = probes.with_facts(info, replace(target, features=target.features | matrices), device)
+        measured = probes.with_facts(info, target, device)
     return with_quirks(measured)
 
 
@@ -210,13 +213,10 @@ def matrix_support(adapter: Any, info: AdapterInfo) -> str:
         return f"{COOPERATIVE} is not used, because wgpu-native rejects it: {reason_of(error)}"
     facts = probes.MATRICES.facts(info, device.features, device) or ()
     library_of(device).destroy(device)
-    is_right = cooperative.EQUAL in facts
-    return COOPERATIVE if is_right else f"{COOPERATIVE} is not used, because its products differ from NumPy's"
-
-
-def reason_of(error: Exception) -> str:
-    """Return the innermost reason of a wgpu error, on one line: wgpu-native's last, Dawn's first."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if not lines:
-        return type(error).__name__
-    return lines[0] if lines[-1].startswith("- While ") else lines[-1]
+    if cooperative.FASTER in facts:
+        return COOPERATIVE
+    if failure := probes.MATRICES.failure(info):
+        return f"{COOPERATIVE} is not used, because its products do not compile: {failure}"
+    is_slower = cooperative.EQUAL in facts
+    reason = "its products are slower than ordinary ones" if is_slower else "its products differ from NumPy's"
+    return f"{COOPERATIVE} is not used, because {reason}"

@@ -2,20 +2,22 @@
 
 wgpu-native 29 lists the feature but does not enable it. Every new device requests it, in case a version enables it.
 WGSL does not specify how an adapter's matrix units compute, and wgpu-native does not report which matrices they take.
-So a product is compared with NumPy's, once per adapter and driver: of integers whose sums fit float32 but not float16.
+So products are compared with NumPy's, once per adapter and driver: of integers whose sums fit float32 but not float16,
+and of random numbers. Software adapters and some drivers emulate matrix units: products are timed as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import wgpu
+from numpy.typing import NDArray
 
-from dmlgpu.compiler.target import COOPERATIVE, Profile, Target
+from dmlgpu.compiler.target import COOPERATIVE, Float16Conversions, Matrices, MatrixDialect, Policies, Profile, Target
 from dmlgpu.runtime.wgpu.libraries import library_of
-from dmlgpu.runtime.wgpu.measured import contents_after
+from dmlgpu.runtime.wgpu.measured import contents_after, seconds_of
 
 if TYPE_CHECKING:
     from dmlgpu.compiler.program import RenderedKernel
@@ -23,11 +25,17 @@ if TYPE_CHECKING:
 EQUAL: Final = "equal"
 """Name of the fact that products by cooperative matrices are correct."""
 
+FASTER: Final = "faster"
+"""Name of the fact that they are also faster than ordinary products."""
+
 NEEDED: Final = frozenset({COOPERATIVE, "shader-f16", "subgroup"})
 """Features that products by cooperative matrices need."""
 
 _ROWS, _INNER, _COLUMNS = 128, 64, 128
 _LARGEST = 60
+_TIMED_SIZES = (256, 1024)
+_ENOUGH = 5e-3
+_NVIDIA = 0x10DE
 
 
 def request_device(adapter: Any, features: Collection[str], disabled: Collection[str]) -> wgpu.GPUDevice:
@@ -54,38 +62,125 @@ def request_features(adapter: Any, features: Collection[str]) -> wgpu.GPUDevice:
     return library_of(adapter).request_device(adapter, features)
 
 
+def matrix_units(device: wgpu.GPUDevice) -> Matrices:
+    """Return the matrix units that a device of wgpu-native has, which does not report them: those of AMD and NVIDIA."""
+    is_nvidia = device.adapter.info["vendor_id"] == _NVIDIA
+    return Matrices(lanes=32, turns=False) if is_nvidia else Matrices()
+
+
+def configured_units(configurations: Iterable[Mapping[str, Any]], vendor_id: int) -> Matrices | None:
+    """Return the matrix units among Dawn's ``subgroup_matrix_configs`` of an adapter that kernels use: the largest that
+    multiply float16 and sum in float32; None if there are none.
+
+    Args:
+        configurations: Sizes ``m``, ``n`` and ``k``, types and subgroup sizes.
+        vendor_id: PCI vendor of the adapter.
+    """
+    types = {"component_type": "f16", "result_component_type": "f32"}
+    units = (
+        Matrices(
+            each["m"],
+            each["n"],
+            each["k"],
+            lanes=each["max_subgroup_size"],
+            dialect=MatrixDialect.TINT,
+            turns=vendor_id != _NVIDIA,
+        )
+        for each in configurations
+        if types.items() <= each.items()
+    )
+    usable = (each for each in units if each.divide_slabs)
+    return max(usable, key=lambda each: each.rows * each.columns * each.steps, default=None)
+
+
 def measure(device: wgpu.GPUDevice) -> frozenset[str]:
-    """Return whether a device computes a product by cooperative matrices correctly."""
+    """Return whether a device computes products by cooperative matrices correctly, and faster than ordinary ones.
+
+    Raises:
+        GPUError: If the driver rejects the kernel.
+    """
+    matrices, rng = matrix_units(device), np.random.default_rng(1)
+    shapes = (_ROWS, _INNER), (_INNER, _COLUMNS)
+    integers = [rng.integers(-_LARGEST, _LARGEST + 1, shape).astype(np.float16) for shape in shapes]
+    floats = [rng.standard_normal(shape).astype(np.float16) for shape in shapes]
+    kernel = rendered_product(matrices)
+    if not all(_is_right(device, kernel, a, b) for a, b in (integers, floats)):
+        return frozenset()
+    return frozenset({EQUAL, FASTER} if _is_faster(device, matrices) else {EQUAL})
+
+
+def _is_right(device: wgpu.GPUDevice, kernel: RenderedKernel, a: NDArray[Any], b: NDArray[Any]) -> bool:
+    """Return whether a kernel computes a product within the tolerance of its arithmetic: products are exact in float32,
+    each addition has an error of an ULP of the sum of magnitudes, and results are rounded to float16."""
+    arrays = _operands(kernel, a, b)
+    module = library_of(device).create_module(device, kernel.label, kernel.wgsl)
+    words = contents_after(device, module, arrays, workgroups=kernel.grid)
+    output = [slot.role.value for slot in kernel.slots].index("output")
+    result = words[output].view(np.float16).reshape(len(a), -1).astype(np.float64)
+    wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+    exact, magnitude = wide_a @ wide_b, np.abs(wide_a) @ np.abs(wide_b)
+    if np.array_equal(a, np.round(a)):
+        return np.array_equal(result, exact.astype(np.float16).astype(np.float64))
+    error = a.shape[1] * np.finfo(np.float32).eps * magnitude + np.spacing(np.abs(exact).astype(np.float16)) / 2
+    return bool(np.all(np.abs(result - exact) <= error))
+
+
+def _is_faster(device: wgpu.GPUDevice, matrices: Matrices) -> bool:
+    """Return whether a product by cooperative matrices takes less time than an ordinary one, of a size that fills a GPU
+    unless an adapter needs long for a small one."""
+    for size in _TIMED_SIZES:
+        a = b = np.ones((size, size), np.float16)
+        kernels = [rendered_product(units, (size, size, size)) for units in (None, matrices)]
+        ordinary, own = (
+            seconds_of(
+                device,
+                library_of(device).create_unchecked_module(device, kernel.label, kernel.wgsl, bounds_loops=False),
+                _operands(kernel, a, b),
+                workgroups=kernel.grid,
+                enough=_ENOUGH,
+            )
+            for kernel in kernels
+        )
+        if ordinary > _ENOUGH:
+            break
+    return own < ordinary
+
+
+def _operands(kernel: RenderedKernel, a: NDArray[Any], b: NDArray[Any]) -> list[NDArray[Any]]:
+    """Return the contents of the buffers of a product's kernel."""
     from dmlgpu.compiler.program import parameter_bytes  # noqa: PLC0415 - see ``rendered_product``
 
-    rng = np.random.default_rng(1)
-    a, b = (
-        rng.integers(-_LARGEST, _LARGEST + 1, sizes).astype(np.float16)
-        for sizes in ((_ROWS, _INNER), (_INNER, _COLUMNS))
-    )
-    expected = (a.astype(np.float32) @ b.astype(np.float32)).astype(np.float16)
-    kernel = rendered_product()
-    roles = [slot.role.value for slot in kernel.slots]
-    tensors = [(a, b)[slot.index] if slot.role.value == "input" else np.zeros_like(expected) for slot in kernel.slots]
-    parameters = np.frombuffer(parameter_bytes((0,) * len(kernel.slots)), np.uint32)
-    module = library_of(device).create_module(device, kernel.label, kernel.wgsl)
-    words = contents_after(device, module, (*tensors, parameters), workgroups=kernel.grid)
-    result = words[roles.index("output")].view(np.float16).reshape(expected.shape)
-    return frozenset({EQUAL} if np.array_equal(result, expected) else ())
+    output = np.zeros((len(a), b.shape[1]), np.float16)
+    tensors = [(a, b)[slot.index] if slot.role.value == "input" else output for slot in kernel.slots]
+    return [*tensors, np.frombuffer(parameter_bytes((0,) * len(kernel.slots)), np.uint32)]
 
 
-def rendered_product() -> RenderedKernel:
-    """Return the kernel that is measured."""
+def rendered_product(
+    matrices: Matrices | None, sizes: tuple[int, int, int] = (_ROWS, _INNER, _COLUMNS)
+) -> RenderedKernel:
+    """Return the kernel of a product.
+
+    Args:
+        matrices: Matrix units that multiply; None for an ordinary product.
+        sizes: Rows, products per sum, columns.
+    """
     # Only for the measurement: adapters are listed without the compiler.
     from dmlgpu.catalog import descs  # noqa: PLC0415
     from dmlgpu.catalog.enums import DataType  # noqa: PLC0415
     from dmlgpu.catalog.tensor_desc import TensorDesc  # noqa: PLC0415
     from dmlgpu.compiler.stages import compile_operator  # noqa: PLC0415
 
+    rows, inner, columns = sizes
     a, b, output = (
-        TensorDesc(DataType.FLOAT16, (1, 1, *sizes))
-        for sizes in ((_ROWS, _INNER), (_INNER, _COLUMNS), (_ROWS, _COLUMNS))
+        TensorDesc(DataType.FLOAT16, (1, 1, *shape)) for shape in ((rows, inner), (inner, columns), (rows, columns))
     )
-    target = Target("measured", Profile.DISCRETE, NEEDED - {"shader-f16"})
+    target = Target(
+        "measured",
+        Profile.DISCRETE,
+        NEEDED - {"shader-f16"},
+        float16=Float16Conversions(decodes=True),
+        policies=Policies(checked=False),
+        matrices=matrices,
+    ).with_overrides(schedule="cooperative" if matrices else "shared")
     (kernel,) = compile_operator(descs.Gemm(a_tensor=a, b_tensor=b, output_tensor=output), target).kernels
     return kernel

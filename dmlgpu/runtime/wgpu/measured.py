@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,14 +20,18 @@ from dmlgpu.common.files import first_record, whole_file
 from dmlgpu.common.folders import FOLDER_VARIABLE, cache_folder, user_caches
 from dmlgpu.compiler.target import AdapterInfo, Target
 from dmlgpu.compiler.tuned_files import identity, tuned_file
+from dmlgpu.runtime.wgpu.errors import fault_of, reason_of
 from dmlgpu.runtime.wgpu.libraries import library_of
-from dmlgpu.runtime.wgpu.library import dispatch_calls
+from dmlgpu.runtime.wgpu.library import DispatchCalls, dispatch_calls
 from dmlgpu.runtime.wgpu.waiting import without_signals
 
 FORMAT: Final = 1
 
 CACHED: Final[dict[tuple[str, str], frozenset[str]]] = {}
 """Facts by probe and adapter; bounded by the adapters of the machine."""
+
+FAILURES: Final[dict[tuple[str, str], str]] = {}
+"""Reasons why kernels of probes failed in this process, by probe and adapter."""
 
 
 def _matter(info: AdapterInfo, features: Collection[str]) -> bool:
@@ -104,12 +109,13 @@ class Probe:
     def measured(self, device: wgpu.GPUDevice, info: AdapterInfo) -> frozenset[str]:
         """Measure the facts of an adapter on a device, and cache them.
 
-        If the kernel fails, no fact holds until the next process measures again.
+        If the kernel fails, no fact holds until the next process measures again; ``failure`` returns the reason.
         """
         try:
             facts = without_signals(lambda: self.measure(device))
         except (DmlError, wgpu.GPUError, RuntimeError) as error:
             error.with_traceback(None)  # frames of wgpu-py refer to it, and would keep the device
+            FAILURES[self.name, str(info)] = fault_of(error) or reason_of(error)
             return frozenset()
         CACHED[self.name, str(info)] = facts
         path = self.file(info)
@@ -120,6 +126,10 @@ class Probe:
                 with whole_file(path) as file:
                     file.write(json.dumps(content).encode())
         return facts
+
+    def failure(self, info: AdapterInfo) -> str:
+        """Return the error message of the kernel if it failed on an adapter in this process; empty if it did not."""
+        return FAILURES.get((self.name, str(info)), "")
 
     def file(self, info: AdapterInfo) -> Path | None:
         """Return the cache file of an adapter's facts; None if there is no cache."""
@@ -148,26 +158,79 @@ def contents_after(
         workgroups: Number of workgroups per axis.
         bound_bytes: Bound bytes of each buffer; empty binds whole buffers.
     """
-    library = library_of(device)
+    pipeline, group, buffers = _bound(device, module, contents, bound_bytes)
+    _run(device, dispatch_calls(pipeline, group, None, _in_three(workgroups)))
+    words = [library_of(device).read(device, buffer).view(np.uint32) for buffer in buffers]
+    for buffer in buffers:
+        buffer.destroy()
+    return words
+
+
+def seconds_of(
+    device: wgpu.GPUDevice,
+    module: wgpu.GPUShaderModule,
+    contents: Sequence[NDArray[Any]],
+    *,
+    workgroups: Sequence[int],
+    enough: float,
+) -> float:
+    """Return the time of a dispatch of the entry point ``main`` in seconds, in the fastest of three runs.
+
+    A run has as many dispatches as take a time together: waiting for the device takes time as well.
+
+    Args:
+        device: Device to run on.
+        module: Its kernel.
+        contents: Initial contents of the buffers, as of ``contents_after``.
+        workgroups: Number of workgroups per axis.
+        enough: Time of a run, in seconds.
+    """
+    pipeline, group, buffers = _bound(device, module, contents, ())
+    calls = dispatch_calls(pipeline, group, None, _in_three(workgroups))
+
+    def run(times: int) -> float:
+        start = time.perf_counter()
+        _run(device, calls, times)
+        library_of(device).read(device, buffers[-1])
+        return (time.perf_counter() - start) / times
+
+    run(1)  # drivers compile and allocate at the first dispatch
+    times = max(1, min(_MAX_DISPATCHES, round(enough / run(1))))
+    seconds = min(run(times) for _ in range(3))
+    for buffer in buffers:
+        buffer.destroy()
+    return seconds
+
+
+_MAX_DISPATCHES = 256
+
+
+def _in_three(workgroups: Sequence[int]) -> tuple[int, int, int]:
+    x, y, z = (*workgroups, 1, 1)[:3]
+    return x, y, z
+
+
+def _bound(
+    device: wgpu.GPUDevice, module: wgpu.GPUShaderModule, contents: Sequence[NDArray[Any]], bound_bytes: Sequence[int]
+) -> tuple[wgpu.GPUComputePipeline, wgpu.GPUBindGroup, list[wgpu.GPUBuffer]]:
+    """Return the pipeline of a module, and new buffers that are bound to it."""
     pipeline = device.create_compute_pipeline(layout="auto", compute={"module": module, "entry_point": "main"})
     copied = wgpu.BufferUsage.COPY_SRC | wgpu.BufferUsage.COPY_DST
     usage = wgpu.BufferUsage.STORAGE | wgpu.BufferUsage.UNIFORM | copied
     buffers = [device.create_buffer(size=data.nbytes, usage=usage) for data in contents]
     for buffer, data in zip(buffers, contents, strict=True):
-        library.write(device.queue, buffer, 0, np.frombuffer(data, np.uint8))
+        library_of(device).write(device.queue, buffer, 0, np.frombuffer(data, np.uint8))
     sizes = bound_bytes or [buffer.size for buffer in buffers]
     entries = [
         {"binding": binding, "resource": {"buffer": buffer, "offset": 0, "size": size}}
         for binding, (buffer, size) in enumerate(zip(buffers, sizes, strict=True))
     ]
-    group = device.create_bind_group(layout=pipeline.get_bind_group_layout(0), entries=entries)
+    return pipeline, device.create_bind_group(layout=pipeline.get_bind_group_layout(0), entries=entries), buffers
+
+
+def _run(device: wgpu.GPUDevice, calls: DispatchCalls, times: int = 1) -> None:
     encoder = device.create_command_encoder()
     run = encoder.begin_compute_pass()
-    x, y, z = (*workgroups, 1, 1)[:3]
-    library.dispatch(run._internal, [dispatch_calls(pipeline, group, None, (x, y, z))])
+    library_of(device).dispatch(run._internal, [calls] * times)
     run.end()
     device.queue.submit([encoder.finish()])
-    words = [library.read(device, buffer).view(np.uint32) for buffer in buffers]
-    for buffer in buffers:
-        buffer.destroy()
-    return words

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import threading
 import time
 from collections import deque
@@ -21,7 +20,8 @@ from dmlgpu.compiler.target import PARAMETER_BYTES, AdapterInfo
 from dmlgpu.runtime.progress import counter
 from dmlgpu.runtime.rendered import shader_error
 from dmlgpu.runtime.wgpu import releases
-from dmlgpu.runtime.wgpu.context import Context, reason_of
+from dmlgpu.runtime.wgpu.context import Context
+from dmlgpu.runtime.wgpu.errors import fault_of, line_of, reason_of
 from dmlgpu.runtime.wgpu.library import release
 from dmlgpu.runtime.wgpu.queue import GpuQueue
 
@@ -37,9 +37,6 @@ OTHER_BYTES_PER_CHARACTER: Final = 200
 
 _Key: TypeAlias = tuple[str, int, bool, bool]
 """Source, number of storage bindings, and whether immediates and a uniform bring parameters."""
-
-_OF_TINT: Final = re.compile(r":(\d+):\d+ error: (.*)")
-"""An error of Dawn's compiler, with the number of the line."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -224,23 +221,7 @@ def bytes_per_character(info: AdapterInfo) -> int:
 
 def compile_error(operator: str, kernel: RenderedKernel, adapter: str, error: Exception) -> str:
     """Return the text of a ShaderError, from wgpu's report."""
-    text = str(error)
-    place = re.search(r"┌─ .*:(\d+):\d+", text) or _OF_TINT.search(text)
-    line = None if place is None else int(place[1])
-    return shader_error(operator, kernel, adapter, _fault(text) or reason_of(error), line)
-
-
-def _fault(text: str) -> str | None:
-    """Return Tint's first error message, or the headline of naga's report with details that the headline omits."""
-    if tint := _OF_TINT.search(text):
-        return tint[2]
-    if parsing := re.search(r"parsing error: (.*)", text):
-        notes = re.findall(r"│ +[\^-]+ (.*)", text)
-        return "; ".join([parsing[1], *(note for note in notes if note not in parsing[1])])
-    if validation := re.search(r"Shader.* validation error: (.*)", text):
-        causes = re.findall(r"^ += (.*)", text, re.MULTILINE)
-        return ": ".join([validation[1], *causes[-1:]])
-    return None
+    return shader_error(operator, kernel, adapter, fault_of(error) or reason_of(error), line_of(error))
 
 
 def in_parallel(function: Callable[[Item], Result], items: Sequence[Item], threads: int) -> list[Result]:

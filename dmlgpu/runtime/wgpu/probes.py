@@ -24,6 +24,10 @@ def _with_conversions(target: Target, facts: Collection[str]) -> Target:
     return replace(target, float16=Float16Conversions(float16.UNPACK in facts, encoding))
 
 
+def _with_matrices(target: Target, facts: Collection[str]) -> Target:
+    return target if cooperative.FASTER in facts else replace(_without(COOPERATIVE, target), matrices=None)
+
+
 def _without(feature: str, target: Target) -> Target:
     return replace(target, features=target.features - {feature})
 
@@ -80,7 +84,7 @@ SUBGROUPS: Final = Probe(
 MATRICES: Final = Probe(
     name="matrices",
     measure=cooperative.measure,
-    decide=lambda target, facts: target if cooperative.EQUAL in facts else _without(COOPERATIVE, target),
+    decide=_with_matrices,
     applies=lambda info, features: set(features) >= cooperative.NEEDED,
     avoided={cooperative.EQUAL: "matrix units (products are wrong)"},
 )

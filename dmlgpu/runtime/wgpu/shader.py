@@ -11,7 +11,8 @@ from dmlgpu.common.errors import BindingError, NotSupported, ShaderError
 from dmlgpu.runtime.executor import Range
 from dmlgpu.runtime.wgpu import releases
 from dmlgpu.runtime.wgpu.buffers import Allocator, GpuBuffer, Guard
-from dmlgpu.runtime.wgpu.context import Context, reason_of
+from dmlgpu.runtime.wgpu.context import Context
+from dmlgpu.runtime.wgpu.errors import reason_of
 from dmlgpu.runtime.wgpu.queue import CopyWork, KernelWork, Work
 
 _UNIFORM_BYTES = 16

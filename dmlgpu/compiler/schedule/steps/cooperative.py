@@ -5,43 +5,85 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dmlgpu.compiler.plan import Body, Space
+from dmlgpu.compiler.rewrites.packing import UNIT
 from dmlgpu.compiler.schedule.steps.base import KernelStep
-from dmlgpu.compiler.schedule.steps.products import Operand
+from dmlgpu.compiler.schedule.steps.products import Operand, OperandLayout
+from dmlgpu.compiler.target import Matrices
 
-SIDE = 16
-"""Size of the matrices (rows, columns and steps) that a subgroup multiplies."""
+ACROSS = 2
+"""Number of subgroups along rows and columns of a workgroup's tile."""
 
-BLOCK = 4
-"""Number of matrices along rows and columns whose sums a subgroup holds."""
+SUBGROUPS = ACROSS * ACROSS
+"""Number of subgroups that share a workgroup's tile."""
 
-TILE = 2 * BLOCK * SIDE
-"""Rows and columns of a workgroup's tile: four subgroups hold a quarter each."""
+PADDING = 8
+"""Elements between the rows of a slab, so that they begin in different banks of workgroup memory."""
 
-INVOCATIONS = 256
-"""Number of invocations of a workgroup: at least four subgroups of up to 64 lanes."""
+
+def tile_of(matrices: Matrices) -> tuple[int, int]:
+    """Return the rows and columns of a workgroup's tile."""
+    return ACROSS * matrices.block * matrices.rows, ACROSS * matrices.block * matrices.columns
+
+
+@dataclass(frozen=True)
+class Slab:
+    """Steps of an operand in workgroup memory, as float16.
+
+    Attributes:
+        own: Rows or columns of the operand.
+        depth: Steps.
+        steps_adjacent: Whether the steps of a row or column are adjacent; if not, rows or columns of a step are.
+        inner_fastest: Whether adjacent invocations read along the steps, not along rows or columns.
+        width: Elements that are read at once, along the same dimension: 4 or 1.
+    """
+
+    own: int
+    depth: int
+    steps_adjacent: bool
+    inner_fastest: bool
+    width: int
+
+    @classmethod
+    def of(cls, operand: Operand, own: int, depth: int, *, turns: bool) -> Slab:
+        """Return the slab of an operand."""
+        along = operand.layout is OperandLayout.ALONG or operand.fetch.inner_fastest
+        return cls(own, depth, along or turns, along, 1 if operand.layout is OperandLayout.SINGLE else UNIT)
+
+    @property
+    def stride(self) -> int:
+        """Elements from one row of the slab to the next."""
+        return (self.depth if self.steps_adjacent else self.own) + PADDING
+
+    @property
+    def size(self) -> int:
+        """Elements of the slab."""
+        return (self.own if self.steps_adjacent else self.depth) * self.stride
+
+    @property
+    def tasks(self) -> int:
+        """Reads that fill the slab."""
+        return self.own * self.depth // self.width
 
 
 @dataclass(frozen=True)
 class ScheduledCooperative(KernelStep):
-    """A product of float16 with sums of float32, in whole tiles.
+    """A product of float16 with sums of float32.
 
     Attributes:
-        space: in elements; the sizes of rows and columns are multiples of TILE.
-        a, b: the operands, ACROSS or ALONG.
+        space: in elements.
+        a, b: the operands, ACROSS, ALONG or SINGLE.
         epilogue, output: packed in units of four along the last dimension, or not at all.
-        depth: steps that are in workgroup memory at a time; they divide the inner size.
-        side: rows, columns and steps of the matrices.
-        block: matrices along rows and columns whose sums a subgroup holds.
-        tile: rows and columns of a workgroup's tile.
+        slabs: of both operands.
+        matrices: the adapter's.
+        edges: whether the last tiles of rows and columns, and the last slab of steps, may be partial.
     """
 
     space: Space
     a: Operand
     b: Operand
     epilogue: Body
-    depth: int
-    side: int = SIDE
-    block: int = BLOCK
-    tile: int = TILE
+    slabs: tuple[Slab, Slab]
+    matrices: Matrices
+    edges: tuple[bool, bool, bool]
 
     template = "schedules/gemm_cooperative"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,17 +17,19 @@ from dmlgpu.compiler.program import Checks
 from dmlgpu.compiler.schedule import schedule
 from dmlgpu.compiler.schedule.steps.cooperative import ScheduledCooperative
 from dmlgpu.compiler.stages import compile_operator
-from dmlgpu.compiler.target import COOPERATIVE, AdapterInfo, Policies, Profile, Target
-from dmlgpu.runtime.wgpu import cooperative, native
+from dmlgpu.compiler.target import COOPERATIVE, AdapterInfo, Matrices, MatrixDialect, Policies, Profile, Target
+from dmlgpu.runtime.wgpu import cooperative, measured, native, probes
 from dmlgpu.runtime.wgpu.context import matrix_support
 
 GPU = Target(
     "GPU",
     Profile.DISCRETE,
-    frozenset({COOPERATIVE, "subgroup"}),
+    frozenset({"subgroup"}),
     max_workgroup_storage=32768,
     policies=Policies(checked=False),
+    matrices=Matrices(),
 )
+NVIDIA = replace(GPU, matrices=Matrices(lanes=32, turns=False))
 F16, F32 = DataType.FLOAT16, DataType.FLOAT32
 CARD = AdapterInfo("Card", "Vulkan", "discrete", "maker", "driver 1")
 
@@ -43,15 +48,16 @@ def schedules(desc: descs.Gemm, target: Target) -> list[type]:
 @pytest.mark.parametrize(
     ("desc", "target"),
     [
-        (gemm(128, 32, 128), replace(GPU, features=frozenset({"subgroup"}))),
+        (gemm(128, 32, 128), replace(GPU, matrices=None)),
         (gemm(128, 32, 128), replace(GPU, profile=Profile.CPU)),
         (gemm(128, 32, 128), GPU.with_policies(precise=True)),
         (gemm(128, 32, 128), GPU.with_overrides(schedule="shared")),
         (gemm(128, 32, 128), replace(GPU, max_workgroup_storage=8192)),
         (gemm(128, 32, 128, F32), GPU),
-        (gemm(128, 24, 128), GPU),
-        (gemm(127, 32, 128), GPU),
-        (gemm(128, 32, 192), GPU),
+        (gemm(128, 15, 128), GPU),  # less than a slab, or than half a tile
+        (gemm(63, 32, 128), GPU),
+        (gemm(128, 32, 63), GPU),
+        (gemm(128, 32, 128), replace(GPU, max_workgroup_invocations=128)),
     ],
 )
 def test_other_products_keep_their_schedules(desc: descs.Gemm, target: Target) -> None:
@@ -59,13 +65,71 @@ def test_other_products_keep_their_schedules(desc: descs.Gemm, target: Target) -
     assert ScheduledCooperative not in schedules(desc, target)
 
 
+@pytest.mark.parametrize("sizes", [(127, 24, 129), (64, 16, 64), (1000, 31, 77)])
+def test_products_of_other_sizes_have_partial_tiles(sizes: tuple[int, int, int]) -> None:
+    (step,) = schedule(operators.lower(gemm(*sizes)), GPU).steps
+    assert isinstance(step, ScheduledCooperative) and any(step.edges)
+    assert step.launch.total == -(-sizes[0] // 128) * -(-sizes[2] // 128)
+
+
 def test_slabs_fill_workgroup_memory() -> None:
-    """16 KiB of slabs of 32 steps and 4 KiB of sums, or half the slabs."""
+    """Two slabs of 128 x 40 and 4 KiB of sums, or of 128 x 24: rows of 32 or 16 steps are padded by 8."""
     (large,) = compile_operator(gemm(128, 32, 128), GPU).kernels
     (small,) = compile_operator(gemm(128, 32, 128), replace(GPU, max_workgroup_storage=16384)).kernels
-    assert "a_slab: array<f16, 4096>" in large.wgsl and "a_slab: array<f16, 2048>" in small.wgsl
+    assert "a_slab: array<f16, 5120>" in large.wgsl and "a_slab: array<f16, 3072>" in small.wgsl
     assert large.checks is Checks.NONE
     assert large.wgsl.split("\n")[:2] == ["enable f16;", "enable wgpu_cooperative_matrix;"]
+
+
+def test_dialects_say_the_same_in_other_words() -> None:
+    """Every operation of naga has its counterpart, and the rest of the text is the same."""
+    naga, tint = (
+        compile_operator(gemm(100, 48, 128), replace(GPU, matrices=replace(units, dialect=dialect))).kernels[0].wgsl
+        for units in (Matrices(8, 8, 8, turns=False),)
+        for dialect in MatrixDialect
+    )
+    assert tint.startswith("enable f16;\nenable subgroups;\nenable chromium_experimental_subgroup_matrix;\n")
+    sides = {"A": "left<f16", "B": "right<f16", "C": "result<f32"}
+    for pattern, replacement in (
+        (r"enable wgpu_cooperative_matrix;", "enable subgroups;\nenable chromium_experimental_subgroup_matrix;"),
+        (r"coop_mat8x8<f\d+, (.)>", lambda match: f"subgroup_matrix_{sides[match[1]]}, 8, 8>"),
+        (r"coopLoadT<(.*?>)>\(&(\w+)\[(.*?)\], (\d+u)\)", r"subgroupMatrixLoad<\1>(&\2, \3, false, \4)"),
+        (r"coopLoad<(.*?>)>\(&(\w+)\[(.*?)\], (\d+u)\)", r"subgroupMatrixLoad<\1>(&\2, \3, true, \4)"),
+        (r"coopMultiplyAdd", "subgroupMatrixMultiplyAccumulate"),
+        (r"coopStoreT\((\w+), &sums\[(.*?)\], 8u\)", r"subgroupMatrixStore(&sums, \2, \1, false, 8u)"),
+    ):
+        if "coopLoad<" in pattern:
+            assert "coopLoad<" not in naga  # b lies row by row, as a does
+            continue
+        naga, count = re.subn(pattern, replacement, naga)
+        assert count, pattern
+    assert naga == tint
+
+
+def test_control_flow_does_not_depend_on_subgroups() -> None:
+    """Uniformity, which naga checks around matrices: the subgroup only selects where they are."""
+    (kernel,) = compile_operator(gemm(100, 48, 128), GPU).kernels
+    main = kernel.wgsl.partition("fn main")[2]
+    assert re.findall(r".*\bsubgroup\b.*", main)[1:] == ["    let quarter = subgroup % 4u;"]
+    assert [line for line in re.findall(r" (?:if|for) \(.*", main) if "quarter" in line or "_mine" in line] == []
+    assert "@workgroup_size(256)" in kernel.wgsl
+    assert compile_operator(gemm(100, 48, 128), NVIDIA).kernels[0].wgsl.count("@workgroup_size(128)") == 1
+
+
+INTEL = {"component_type": "f16", "m": 8, "n": 16, "k": 16, "min_subgroup_size": 16, "max_subgroup_size": 16}
+LAVAPIPE = {"component_type": "f16", "m": 8, "n": 8, "k": 8, "min_subgroup_size": 8, "max_subgroup_size": 8}
+
+
+def test_matrix_units_are_those_of_dawn() -> None:
+    of_halves, of_floats = ({**INTEL, "result_component_type": kind} for kind in ("f16", "f32"))
+    of_integers = {**INTEL, "component_type": "i8", "k": 32, "result_component_type": "i32"}
+    small = {**LAVAPIPE, "result_component_type": "f32"}
+    units = cooperative.configured_units([of_halves, small, of_floats, of_integers], 0x8086)
+    assert units == Matrices(8, 16, 16, lanes=16, dialect=MatrixDialect.TINT)
+    assert cooperative.configured_units([small], 0x10DE) == Matrices(
+        8, 8, 8, lanes=8, dialect=MatrixDialect.TINT, turns=False
+    )
+    assert cooperative.configured_units([of_halves, of_integers], 0x8086) is None
 
 
 class _Adapter:
@@ -113,3 +177,33 @@ def test_a_rejection_is_described() -> None:
         "Some experimental features, X, were requested, but they are not enabled"
     )
     assert matrix_support(_Adapter({"subgroup"}), CARD) == ""
+
+
+@pytest.mark.parametrize(
+    ("facts", "failure", "reason"),
+    [
+        ({"equal", "faster"}, "", ""),
+        ({"equal"}, "", "its products are slower than ordinary ones"),
+        ((), "", "its products differ from NumPy's"),
+        ((), "Required uniformity", "its products do not compile: Required uniformity"),
+    ],
+)
+def test_the_reason_why_products_are_not_used_is_described(
+    facts: Collection[str], failure: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Facts are unknown, and measured again, as long as the kernel fails."""
+
+    def measure(device: object) -> frozenset[str]:
+        if failure:
+            raise RuntimeError(f"Validation Error\n\nCaused by:\n  {failure}\n")
+        return frozenset(facts)
+
+    device = SimpleNamespace(features=cooperative.NEEDED)
+    monkeypatch.setenv("DMLGPU_CACHE", "off")
+    monkeypatch.setattr(measured, "CACHED", {})
+    monkeypatch.setattr(measured, "FAILURES", {})
+    monkeypatch.setattr(probes, "MATRICES", replace(probes.MATRICES, measure=measure))
+    monkeypatch.setattr(cooperative, "request_features", lambda adapter, features: device)
+    monkeypatch.setattr(native.NATIVE, "destroy", lambda device: None)
+    expected = f"cooperative-matrix is not used, because {reason}" if reason else "cooperative-matrix"
+    assert matrix_support(_Adapter(set(cooperative.NEEDED)), CARD) == expected

@@ -15,7 +15,7 @@ from dmlgpu.compiler.schedule import schedule
 from dmlgpu.compiler.schedule.gemm import PRODUCT_SCHEDULES, ProductProblem
 from dmlgpu.compiler.schedule.registry import observed_choices, pick
 from dmlgpu.compiler.sizes import Recording
-from dmlgpu.compiler.target import COOPERATIVE, Profile, Target, Tuned
+from dmlgpu.compiler.target import Matrices, Profile, Target, Tuned
 from tests.unit.compiler.schedule.test_schedule_quantized import compiled
 
 CPU, GPU = Target("CPU"), Target("GPU", Profile.DISCRETE)
@@ -58,7 +58,7 @@ def test_every_schedule_has_a_reason() -> None:
         "columns": "for CPU adapters",
         "lanes": "does not fit: its columns are not quantized in blocks",
         "dequantized": "for CPU adapters",
-        "cooperative": "does not fit: the adapter has no feature cooperative-matrix",
+        "cooperative": "does not fit: the adapter has no usable matrix units",
         "small": "does not pay: 1,073,741,824 multiplications, at most 65,536",
         "small-split": "does not pay: 1,073,741,824 multiplications, at most 65,536",
         "streamed": "does not pay: 1,024 rows, at most 16",
@@ -84,7 +84,7 @@ def test_every_schedule_has_a_reason() -> None:
         (gemm(48, 100_000, 48), GPU, "shared-split"),
         (integers(256, 256, 256), GPU, "packed"),
         (integers(256, 256, 256), replace(GPU, multiplies_words=False), "shared"),
-        (gemm(256, 256, 256, F16), replace(GPU, features=frozenset({COOPERATIVE})), "cooperative"),
+        (gemm(256, 256, 256, F16), replace(GPU, matrices=Matrices()), "cooperative"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
@@ -127,7 +127,7 @@ def test_quantized_products_obey_a_requested_schedule() -> None:
     assert dequantized.kind == "dequantize" and product.kind == "contract"  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("target", [CPU, GPU, replace(GPU, features=frozenset({COOPERATIVE}))])
+@pytest.mark.parametrize("target", [CPU, GPU, replace(GPU, matrices=Matrices())])
 def test_the_list_adds_one_guard_on_symbolic_sizes(target: Target) -> None:
     recording = Recording([48])
     with recording.active(), observed_choices():
@@ -137,4 +137,4 @@ def test_the_list_adds_one_guard_on_symbolic_sizes(target: Target) -> None:
         assert problem.shape.columns == 128
         before = len(recording.guards)
         assert pick(PRODUCT_SCHEDULES, problem) is not None
-        assert len(recording.guards) <= before + 1 + target.has(COOPERATIVE)
+        assert len(recording.guards) <= before + 1 + (target.matrices is not None)

@@ -137,7 +137,6 @@ def test_strings_of_expressions_note_functions():
         ("storageBarrier();", {"storageBarrier"}),
         ("let x = f16(1.0);", {"f16"}),
         ("let x = vec4<f16>();", {"f16"}),
-        ("let x: coop_mat16x16<f16, A>;", {"coop_mat16x16", "f16"}),
         ("@compute @workgroup_size(64) fn main() { if (x) { return; } }", set()),
     ],
 )

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from dmlgpu import TensorDesc, descs
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.stages import compile_operator
-from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.compiler.target import Matrices, Profile, Target
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.compiler.wgsl.expressions import literal
 from dmlgpu.compiler.wgsl.types import Scalar
@@ -97,7 +97,7 @@ def extensions() -> list[Extension]:
 
 
 EXTENSIONS = extensions()
-WIDE = Target("Wide", features=frozenset(extension.feature for extension in EXTENSIONS))
+WIDE = Target("Wide", features=frozenset(extension.feature for extension in EXTENSIONS), matrices=Matrices())
 
 
 def test_the_extensions_of_naga_are_known():

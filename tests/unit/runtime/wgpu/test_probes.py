@@ -17,6 +17,7 @@ from dmlgpu.compiler.target import (
     Division,
     Float16Conversions,
     Float16Encoding,
+    Matrices,
     Target,
 )
 from dmlgpu.compiler.tuned_files import identity
@@ -49,6 +50,7 @@ def unmeasured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("XDG_CACHE_HOME", "LOCALAPPDATA"):
         monkeypatch.setenv(variable, str(tmp_path))
     monkeypatch.setattr(measured, "CACHED", {})
+    monkeypatch.setattr(measured, "FAILURES", {})
 
 
 def value_of(probe: Probe, facts: Collection[str], info: AdapterInfo = CARD, target: Target = TARGET) -> object:
@@ -85,14 +87,17 @@ def test_gpus_use_what_is_correct(probe: Probe, facts: Collection[str], target: 
 @pytest.mark.parametrize(
     ("subgroups", "matrices", "expected"),
     [
-        ({"full"}, {"equal"}, cooperative.NEEDED),
+        ({"full"}, {"equal", "faster"}, cooperative.NEEDED),
+        ({"full"}, {"equal"}, cooperative.NEEDED - {COOPERATIVE}),
         ({"full"}, (), cooperative.NEEDED - {COOPERATIVE}),
-        ((), {"equal"}, {"shader-f16"}),
+        ((), {"equal", "faster"}, {"shader-f16"}),
     ],
 )
 def test_matrix_units_need_subgroups(subgroups: set[str], matrices: set[str], expected: set[str]) -> None:
     value_of(SUBGROUPS, subgroups)
-    assert value_of(MATRICES, matrices, CARD, replace(TARGET, features=cooperative.NEEDED)) == expected
+    target = replace(TARGET, features=cooperative.NEEDED, matrices=Matrices())
+    assert value_of(MATRICES, matrices, CARD, target) == expected
+    assert (with_facts(CARD, target).matrices is None) == (COOPERATIVE not in expected)
     assert value_of(MATRICES, matrices, CARD, replace(TARGET, features=frozenset({COOPERATIVE}))) == set()
 
 
@@ -195,6 +200,7 @@ def test_no_fact_holds_if_the_kernel_fails(probe: Probe, tmp_path: Path) -> None
 
     assert replace(probe, measure=fail).facts(CARD, cooperative.NEEDED, object()) == set()  # type: ignore[arg-type]
     assert probe.known(CARD) is None
+    assert probe.failure(CARD) == "the kernel fails"
     assert not list(tmp_path.rglob("*.json"))
 
 

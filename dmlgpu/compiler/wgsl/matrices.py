@@ -1,0 +1,111 @@
+"""Operations on matrices of a subgroup, which templates name alike for all extensions of WGSL.
+
+| operation | naga | Tint, the draft of the standard |
+|---|---|---|
+| types of a, b and sums | ``coop_mat16x16<f16, A>``, B, C | ``subgroup_matrix_left<f16, 16, 16>``, right, result |
+| load of rows | ``coopLoadT`` | ``subgroupMatrixLoad(.., false, ..)`` |
+| load of columns | ``coopLoad`` | ``subgroupMatrixLoad(.., true, ..)`` |
+| multiply and add | ``coopMultiplyAdd`` | ``subgroupMatrixMultiplyAccumulate`` |
+| store of rows | ``coopStoreT`` | ``subgroupMatrixStore`` |
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Final
+
+from dmlgpu.compiler.target import Matrices, MatrixDialect
+from dmlgpu.compiler.wgsl.names import use
+
+
+class MatrixWriter(ABC):
+    """Writer of the operations for matrix units.
+
+    Args:
+        matrices: Matrix units of the adapter.
+    """
+
+    extensions: tuple[str, ...]
+    """WGSL extensions to enable."""
+
+    def __init__(self, matrices: Matrices):
+        self._matrices = matrices
+        for extension in self.extensions:
+            use(extension)
+
+    def load(self, name: str, slab: str, index: str, stride: int, *, steps_adjacent: bool) -> str:
+        """Return a matrix of operand ``a`` or ``b`` in a slab.
+
+        Args:
+            name: Name of the operand.
+            slab: Array in workgroup memory.
+            index: Its first element.
+            stride: Elements from row to row of the array.
+            steps_adjacent: Whether the steps of a row of a, or of a column of b, are adjacent.
+        """
+        return self._load(name, slab, index, stride, row_major=steps_adjacent == (name == "a"))
+
+    @abstractmethod
+    def zero(self) -> str:
+        """Return a matrix of sums, of zeros."""
+
+    @abstractmethod
+    def _load(self, name: str, slab: str, index: str, stride: int, *, row_major: bool) -> str: ...
+
+    @abstractmethod
+    def multiply_add(self, a: str, b: str, sums: str) -> str:
+        """Return the sum of a product and a matrix of sums."""
+
+    @abstractmethod
+    def store(self, sums: str, array: str, index: str) -> str:
+        """Return a call that stores a matrix of sums in an array in workgroup memory, row by row."""
+
+
+class _Naga(MatrixWriter):
+    extensions = ("wgpu_cooperative_matrix",)
+
+    def _type(self, role: str) -> str:
+        return f"coop_mat{self._matrices.columns}x{self._matrices.rows}<{role}>"
+
+    def zero(self) -> str:
+        return f"{self._type('f32, C')}()"
+
+    def _load(self, name: str, slab: str, index: str, stride: int, *, row_major: bool) -> str:
+        function = "coopLoadT" if row_major else "coopLoad"
+        matrix = self._type(f"{use('f16')}, {name.upper()}")
+        return f"{function}<{matrix}>(&{slab}[{index}], {stride}u)"
+
+    def multiply_add(self, a: str, b: str, sums: str) -> str:
+        return f"coopMultiplyAdd({a}, {b}, {sums})"
+
+    def store(self, sums: str, array: str, index: str) -> str:
+        return f"coopStoreT({sums}, &{array}[{index}], {self._matrices.columns}u)"
+
+
+class _Tint(MatrixWriter):
+    extensions = ("subgroups", "chromium_experimental_subgroup_matrix")
+
+    def zero(self) -> str:
+        return f"subgroup_matrix_result<f32, {self._matrices.columns}, {self._matrices.rows}>()"
+
+    def _load(self, name: str, slab: str, index: str, stride: int, *, row_major: bool) -> str:
+        units = self._matrices
+        side, columns, rows = (
+            ("left", units.steps, units.rows) if name == "a" else ("right", units.columns, units.steps)
+        )
+        matrix = f"subgroup_matrix_{side}<{use('f16')}, {columns}, {rows}>"
+        return f"subgroupMatrixLoad<{matrix}>(&{slab}, {index}, {str(not row_major).lower()}, {stride}u)"
+
+    def multiply_add(self, a: str, b: str, sums: str) -> str:
+        return f"subgroupMatrixMultiplyAccumulate({a}, {b}, {sums})"
+
+    def store(self, sums: str, array: str, index: str) -> str:
+        return f"subgroupMatrixStore(&{array}, {index}, {sums}, false, {self._matrices.columns}u)"
+
+
+WRITERS: Final[Mapping[MatrixDialect, type[MatrixWriter]]] = {MatrixDialect.NAGA: _Naga, MatrixDialect.TINT: _Tint}
+"""Writers by dialect."""
+
+EXTENSIONS: Final = tuple(extension for writer in WRITERS.values() for extension in writer.extensions)
+"""All extensions."""
