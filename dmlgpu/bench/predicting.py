@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -480,18 +480,28 @@ def read_predictions(path: Path) -> tuple[Prediction, ...]:
         ModelError: If it is malformed; the message names the line.
         OSError: If it cannot be read.
     """
-    predictions = []
     with path.open("rb") as file:
-        for line_number, line in enumerate(file, start=1):
-            where = f"{path}, line {line_number}"
-            try:
-                record = json.loads(line)
-                if line_number == 1 and record.get("format") != FORMAT:
-                    raise ValueError(f"format must be {FORMAT}, got {record.get('format')!r}")
-                if line_number > 1:
-                    predictions.append(Prediction.from_json(record))
-            except (ValueError, AttributeError, RecursionError) as error:
-                raise ModelError(where, f"is not a prediction: {error}") from error
+        return read_lines(str(path), file)
+
+
+def read_lines(name: str, lines: Iterable[bytes]) -> tuple[Prediction, ...]:
+    """Read the lines of a file. Raises ModelError as ``read_predictions``.
+
+    Args:
+        name: Name of the file, for messages.
+        lines: Its lines.
+    """
+    predictions = []
+    for line_number, line in enumerate(lines, start=1):
+        where = f"{name}, line {line_number}"
+        try:
+            record = json.loads(line)
+            if line_number == 1 and record.get("format") != FORMAT:
+                raise ValueError(f"format must be {FORMAT}, got {record.get('format')!r}")
+            if line_number > 1:
+                predictions.append(Prediction.from_json(record))
+        except (ValueError, AttributeError, RecursionError) as error:
+            raise ModelError(where, f"is not a prediction: {error}") from error
     return tuple(predictions)
 
 

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TextIO
 
+from dmlgpu.bench import machine_load
 from dmlgpu.bench.ceilings import Ceilings, share_of
 from dmlgpu.bench.counting import Counts
 from dmlgpu.bench.ratios import duration, interval
@@ -133,10 +134,15 @@ class Measurement:
 
     def with_ceilings(self, ceilings: Ceilings | None) -> Measurement:
         """Return the measurement with its fraction of the ceilings."""
-        if ceilings is None or not self.median or not self.counts:
+        if ceilings is None or not self.median or not self.counts.get("bytes"):
             return self
         reached = share_of(self.median, Counts(**self.counts), ceilings)
         return replace(self, share=_rounded(reached.share), bound_by=reached.bound_by)
+
+    def with_load(self, before: machine_load.MachineLoad, after: machine_load.MachineLoad) -> Measurement:
+        """Return the measurement with the load of the machine before and after it, and warnings about it."""
+        warnings = tuple(machine_load.load_warnings(before, after, self.drift))
+        return replace(self, taken=round(max(before.taken, after.taken), 3), warnings=warnings)
 
     def to_json(self) -> dict[str, Any]:
         """Return the non-empty fields as JSON, with derived ones."""
@@ -311,30 +317,40 @@ def read_file(path: Path) -> tuple[BenchRun, ...]:
         ModelError: If a line is invalid; the message names it with the reason.
         OSError: If the file cannot be read.
     """
+    with path.open("rb") as file:
+        return read_lines(str(path), file)
+
+
+def read_lines(name: str, lines: Iterable[bytes]) -> tuple[BenchRun, ...]:
+    """Read the lines of a file. Raises ModelError as ``read_file``.
+
+    Args:
+        name: Name of the file, for messages.
+        lines: Its lines.
+    """
     runs: list[tuple[dict[str, Any], list[Measurement]]] = []
     complete: set[int] = set()
-    with path.open("rb") as file:
-        for line_number, line in enumerate(file, start=1):
-            where = f"{path}, line {line_number}"
-            try:
-                record = json.loads(line)
-                # Lone surrogates, which JSON can escape and no file can hold, become question marks.
-                record = json.loads(json.dumps(record, ensure_ascii=False).encode(errors="replace"))
-            except (ValueError, RecursionError) as error:
-                if runs and not line.endswith(b"\n"):
-                    break
-                raise ModelError(where, f"is not JSON: {error}") from error
-            kind = record.get("record") if isinstance(record, dict) else None
-            if kind == RECORD:
-                runs.append((_header(where, record), []))
-            elif not runs or kind not in ("measurement", "end"):
-                raise ModelError(where, "was not written by `dmlgpu bench -o`")
-            elif kind == "end":
-                complete.add(len(runs))
-            else:
-                runs[-1][1].append(_read_measurement(where, record))
+    for line_number, line in enumerate(lines, start=1):
+        where = f"{name}, line {line_number}"
+        try:
+            record = json.loads(line)
+            # Lone surrogates, which JSON can escape and no file can hold, become question marks.
+            record = json.loads(json.dumps(record, ensure_ascii=False).encode(errors="replace"))
+        except (ValueError, RecursionError) as error:
+            if runs and not line.endswith(b"\n"):
+                break
+            raise ModelError(where, f"is not JSON: {error}") from error
+        kind = record.get("record") if isinstance(record, dict) else None
+        if kind == RECORD:
+            runs.append((_header(where, record), []))
+        elif not runs or kind not in ("measurement", "end"):
+            raise ModelError(where, "was not written by `dmlgpu bench -o`")
+        elif kind == "end":
+            complete.add(len(runs))
+        else:
+            runs[-1][1].append(_read_measurement(where, record))
     if not runs:
-        raise ModelError(str(path), "has no run of `dmlgpu bench`")
+        raise ModelError(name, "has no run of `dmlgpu bench`")
     return tuple(
         BenchRun(head, tuple(measurements), index in complete)
         for index, (head, measurements) in enumerate(runs, start=1)
@@ -453,10 +469,20 @@ def ceilings_text(ceilings: Ceilings) -> str:
     )
 
 
-def as_times(run: BenchRun) -> Times:
-    """Return a run in the form of reports."""
+def as_times(run: BenchRun, predicted: Mapping[tuple[str, str], float] | None = None) -> Times:
+    """Return a run in the form of reports.
+
+    Args:
+        run: The run.
+        predicted: Predicted seconds by names of adapters and workloads.
+    """
     adapters = {label: str(info_from_json(record["adapter"])) for label, record in run.facts["adapters"].items()}
-    return Times(run.facts, adapters, tuple(map(_time, run.measurements)), run.is_complete)
+    times = (
+        replace(_time(measurement), predicted=duration(seconds)) if seconds else _time(measurement)
+        for measurement in run.measurements
+        for seconds in ((predicted or {}).get((measurement.adapter, measurement.name), 0.0),)
+    )
+    return Times(run.facts, adapters, tuple(times), run.is_complete)
 
 
 def _time(measurement: Measurement) -> Time:

@@ -15,12 +15,14 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from dmlgpu.bench.ceilings import CLOCK_RAMP, Ceilings, measure_ceilings
 from dmlgpu.bench.numpy_baseline import NumpyBaseline
 from dmlgpu.bench.prepared import PreparedOnnxModel, PreparedOperator, PreparedWorkload, Sample
 from dmlgpu.bench.prepared_kernel import KernelReference, PreparedKernel
+from dmlgpu.bench.prepared_token import PreparedToken
 from dmlgpu.bench.samples import MAX_CALLS, ROUND_SECONDS
 from dmlgpu.bench.workload import Workload
 from dmlgpu.common.errors import DmlError, NotSupported
@@ -172,6 +174,8 @@ def prepare(device: Device, workload: Workload, checked: bool, plain: bool) -> P
         return KernelReference(workload) if plain else PreparedKernel(device, workload, checked=checked)
     if plain:
         return NumpyBaseline(workload)
+    if workload.model and Path(workload.model).is_dir():
+        return PreparedToken(device, Path(workload.model))
     kind = PreparedOnnxModel if workload.model else PreparedOperator
     return kind(device, workload, checked=checked)
 

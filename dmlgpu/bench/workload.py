@@ -89,7 +89,7 @@ class Workload:
         contents: Contents of inputs by index, if they are not arbitrary numbers.
         is_map: Whether each element of the output depends only on the same element of the inputs.
         half_precision: Whether native 16-bit arithmetic is allowed.
-        model: The file of a model in ONNX.
+        model: The file of a model in ONNX, or the folder of a language model, of which a token is measured.
         shapes: Shapes of its inputs, by name.
         schedule: The requested schedule; empty for the default choice.
         kernel: A user-defined kernel.

@@ -499,24 +499,59 @@ def export(
 
 
 @app.command()
+def survey(
+    *,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="DIR", help="Folder of the survey; created if it does not exist.")
+    ] = Path("survey"),
+    adapter: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--adapter", "-a", metavar="NAME", help="Part of an adapter's name, its number, or 'all'; repeatable."
+        ),
+    ] = None,
+    drivers: Drivers = None,
+    budget: Annotated[
+        float, typer.Option("--budget", min=0.0, max=MAX_SECONDS, callback=finite, help="Seconds.")
+    ] = 480.0,
+) -> None:
+    """Test and measure the machine's adapters, and write one file to send.
+
+    Runs the quick cases, measures ceilings, operators and a token of a language model, and predicts times, on every
+    driver, in eight minutes. What does not fit is listed; the same command continues, also after Ctrl-C. The file
+    DIR/survey.json.gz has no names of users, computers or folders. `dmlgpu report` shows any number of them.
+
+    \b
+    Examples:
+      dmlgpu survey
+      dmlgpu survey --adapter nvidia -o h100
+      dmlgpu survey --budget 1800
+    """
+    verb("survey").survey(output, tuple(adapter or ()), tuple(drivers or ()), budget)
+
+
+@app.command()
 def report(
     files: Annotated[
-        list[Path], typer.Argument(help="Files written by `test -o` and `bench -o`.", metavar="FILES.jsonl")
+        list[Path],
+        typer.Argument(help="Files written by `survey`, `test -o` and `bench -o`.", metavar="FILES"),
     ],
     output: Annotated[
         Path,
         typer.Option("--output", "-o", metavar="FILE", help="Web page (.html), Markdown (.md) or JUnit XML (.xml)."),
     ],
 ) -> None:
-    """Report runs of `dmlgpu test` side by side, as HTML, Markdown or JUnit.
+    """Report surveys and runs of `dmlgpu test` side by side, as HTML, Markdown or JUnit.
 
     A table of operators by adapters, then each failure with the command that reproduces it. Times measured by
-    `dmlgpu bench` are shown with the test results of the same adapter.
+    `dmlgpu bench` are shown with the test results of the same adapter. Surveys of several cards also give their speeds
+    side by side, and what differs between vendors.
 
     \b
     Examples:
       dmlgpu report lavapipe.jsonl nvidia.jsonl -o report.html
       dmlgpu report results.jsonl bench.jsonl -o report.html
+      dmlgpu report h100.json.gz arc.json.gz -o cards.html
     """
     verb("report").report(files, output)
 

@@ -269,14 +269,13 @@ def _measurements(
         )
         after = machine_load.measure_load()
         progress.clear()
-        taken = round(max(before.taken, after.taken), 3)
         for measured in results:
             own = getattr(measured.contestant, "workload", workload)
             result = measurement_of(own if own in against else workload, measured)
             result = result.with_ceilings(ceilings.get(measured.contestant.adapter))
             if own in against:
                 result = replace(result, compared_with=workload.name)
-            yield replace(result, taken=taken, warnings=tuple(load_warnings(before, after, result.drift)))
+            yield result.with_load(before, after)
     progress.finish()
 
 

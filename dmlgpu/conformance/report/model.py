@@ -268,11 +268,13 @@ class Report:
         runs: Cases compared with the reference, each run on one adapter.
         comparisons: Cases compared between adapters.
         times: Measurements.
+        not_run: Parts of surveys that were not run, a text each.
     """
 
     runs: tuple[RecordedRun, ...]
     comparisons: tuple[Comparison, ...] = ()
     times: tuple[Times, ...] = ()
+    not_run: tuple[str, ...] = ()
 
     @cached_property
     def labels(self) -> tuple[Label, ...]:
@@ -400,6 +402,7 @@ class Time:
         kind: ``good``, ``known`` if doubtful, ``refused`` or ``bad``.
         warnings: Reasons for doubt.
         seconds: Per dispatch; None if nothing was measured.
+        predicted: Time that the cost model predicts; empty if none.
     """
 
     name: str
@@ -413,6 +416,7 @@ class Time:
     kind: str = "good"
     warnings: tuple[str, ...] = ()
     seconds: float | None = None
+    predicted: str = ""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from markupsafe import Markup
 from dmlgpu.common.errors import InvalidArgument, counted
 from dmlgpu.common.files import whole_file
 from dmlgpu.conformance.drivers.pairwise import Comparison
+from dmlgpu.conformance.report.cards import speeds, vendor_differences
 from dmlgpu.conformance.report.changes import ChangeKind, changes
 from dmlgpu.conformance.report.charts import HEIGHT, WIDTH, Chart, ChartLine, charts
 from dmlgpu.conformance.report.junit import as_junit
@@ -171,6 +172,8 @@ def as_html(report: Report) -> str:
         suspects=suspects(report),
         pairs=[PairReport(comparison) for comparison in report.comparisons],
         difference=difference,
+        vendors=vendor_differences(report),
+        speeds=speeds(report),
         data=packed(report),
         style=_file("report.css"),
         script=Markup("\n").join(map(_file, SCRIPTS)),
@@ -222,6 +225,8 @@ def as_markdown(report: Report) -> str:
         differences=tuple(_differences(report)),
         pairs=[PairReport(comparison) for comparison in report.comparisons],
         difference=difference,
+        vendors=vendor_differences(report),
+        speeds=speeds(report),
         cell=_cell,
         names=_names,
         escape=_escape,
@@ -302,9 +307,17 @@ FORMATS: Mapping[str, Callable[[Report], str]] = {".html": as_html, ".md": as_ma
 
 
 def write_report(
-    runs: Sequence[RecordedRun], path: Path, comparisons: Sequence[Comparison] = (), times: Sequence[Times] = ()
+    runs: Sequence[RecordedRun],
+    path: Path,
+    comparisons: Sequence[Comparison] = (),
+    times: Sequence[Times] = (),
+    not_run: Sequence[str] = (),
 ) -> None:
     """Write a report in the format of the file's suffix: .html, .md or .xml.
+
+    Args:
+        runs, comparisons, times, not_run: Contents (see ``Report``).
+        path: The file.
 
     Raises:
         InvalidArgument: If there is nothing to report, or the format is unknown.
@@ -314,6 +327,6 @@ def write_report(
         raise InvalidArgument("there is no run to report")
     if path.suffix not in FORMATS:
         raise InvalidArgument(f"{path}: the suffix must be one of {', '.join(FORMATS)}, got {path.suffix!r}")
-    text = FORMATS[path.suffix](Report(tuple(runs), tuple(comparisons), tuple(times)))
+    text = FORMATS[path.suffix](Report(tuple(runs), tuple(comparisons), tuple(times), tuple(not_run)))
     with whole_file(path) as stream:
         stream.write(text.encode())

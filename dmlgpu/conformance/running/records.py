@@ -235,7 +235,18 @@ def read_file(path: Path) -> RecordFile:
         ModelError: If a line is invalid; the message says which and why.
         OSError: If the file cannot be read.
     """
-    sections, problems = _sections(path)
+    with path.open("rb") as file:
+        return read_lines(str(path), file)
+
+
+def read_lines(name: str, lines: Iterable[bytes]) -> RecordFile:
+    """Read the lines of a file. Raises ModelError as ``read_file``.
+
+    Args:
+        name: Name of the file, for messages.
+        lines: Its lines.
+    """
+    sections, problems = _sections(name, lines)
     runs, comparisons = [], []
     for section in sections:
         if section.kind == "run":
@@ -245,7 +256,7 @@ def read_file(path: Path) -> RecordFile:
         if not section.is_complete:
             cases = len({outcome.case for outcome in section.read})
             problems.append(
-                f"{path}: a {section.kind} was truncated: {cases} of {section.header['cases']} cases recorded"
+                f"{name}: a {section.kind} was truncated: {cases} of {section.header['cases']} cases recorded"
             )
     return RecordFile(tuple(runs), tuple(comparisons), tuple(problems))
 
@@ -294,27 +305,26 @@ _OPTIONAL: Mapping[str, fields.Reader[Any]] = {
 }
 
 
-def _sections(path: Path) -> tuple[list[_Section], list[str]]:
+def _sections(name: str, lines: Iterable[bytes]) -> tuple[list[_Section], list[str]]:
     """Return the sections of a file, and descriptions of truncated parts."""
     sections: list[_Section] = []
-    with path.open("rb") as file:
-        for line_number, line in enumerate(file, start=1):
-            where = f"{path}, line {line_number}"
-            try:
-                record = _record(where, line)
-            except ModelError:
-                if line.endswith(b"\n") or not sections:
-                    raise
-                return sections, [f"{where}: incomplete line, ignored"]
-            kind = record.pop("record")
-            if kind in _CONTENTS:
-                sections.append(_Section(kind, _header(where, kind, record)))
-            elif not sections:
-                raise ModelError(where, "comes before any run")
-            elif kind == "end":
-                sections[-1].is_complete = True
-            else:
-                sections[-1].read.append(_content(where, sections[-1].kind, kind, record))
+    for line_number, line in enumerate(lines, start=1):
+        where = f"{name}, line {line_number}"
+        try:
+            record = _record(where, line)
+        except ModelError:
+            if line.endswith(b"\n") or not sections:
+                raise
+            return sections, [f"{where}: incomplete line, ignored"]
+        kind = record.pop("record")
+        if kind in _CONTENTS:
+            sections.append(_Section(kind, _header(where, kind, record)))
+        elif not sections:
+            raise ModelError(where, "comes before any run")
+        elif kind == "end":
+            sections[-1].is_complete = True
+        else:
+            sections[-1].read.append(_content(where, sections[-1].kind, kind, record))
     return sections, []
 
 

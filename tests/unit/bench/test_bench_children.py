@@ -287,3 +287,18 @@ def test_models_are_right_on_the_reference():
     sample = prepared.round(2)
     assert (sample.gpu, sample.wall > 0) == (None, True)
     prepared.close()
+
+
+def test_a_language_model_starts_over_when_its_context_is_full(tmp_path, monkeypatch):
+    pytest.importorskip("tokenizers", reason="needs the extra llm")
+    from dmlgpu.bench import prepared_token
+    from dmlgpu.demo.language_model import DecoderSizes, write
+
+    write(tmp_path, DecoderSizes(layers=1, heads=1, kv_heads=1, feed_forward=64, vocabulary=300))
+    monkeypatch.setattr(prepared_token, "CONTEXT", len(prepared_token.PROMPT) + 10)
+    workload = Workload("token", "MODEL", model=str(tmp_path))
+    prepared = worker.prepare(Device("numpy"), workload, checked=True, plain=False)
+    assert prepared.readiness.check.status == "unchecked" and prepared.readiness.init.total > 0
+    samples = [prepared.round(6) for _ in range(4)]  # at most 8 tokens fit after the prompt
+    assert all(sample.gpu is None and sample.wall > 0 for sample in samples)
+    prepared.close()
