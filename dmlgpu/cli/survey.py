@@ -35,13 +35,13 @@ from dmlgpu.cli.test import ConformanceRequest
 from dmlgpu.common.errors import DmlError
 from dmlgpu.common.files import PARTIAL_SUFFIX, file_stem, growing_file
 from dmlgpu.compiler.cards import card_of
+from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter
 from dmlgpu.conformance.running.expectations import with_expectation
 from dmlgpu.conformance.running.outcome import Outcome
 from dmlgpu.conformance.running.pool import WorkerProcess, map_unordered, run_repeatedly
 from dmlgpu.conformance.running.records import facts, machine, read_file, write_run
 from dmlgpu.conformance.suites.registry import DEFAULT, suite_names
-from dmlgpu.runtime.adapters import target_of
 from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
 COMMAND = ("dmlgpu", "survey")
@@ -428,9 +428,9 @@ def _run_predictions(
 ) -> None:
     """Predict the times of the benchmark on the card that the adapter is, if it is described."""
     result.total = len(workloads)
-    target = None if adapter.info.is_software else target_of(adapter.info)
-    card = None if target is None else card_of(target)
-    if card is None or card.is_generic:
+    profile = Profile.INTEGRATED if adapter.info.kind == "integrated" else Profile.DISCRETE
+    card = card_of(Target(adapter.info.name, profile))
+    if card.is_generic:
         result.why = "no card of this name is described (dmlgpu bench --predict list)"
         return
     predictions: list[Prediction] = []
