@@ -126,7 +126,7 @@ Run = Callable[[Survey, LocatedAdapter, float, PartResult], None]
 
 
 @dataclass(frozen=True)
-class Part:
+class SurveyPart:
     """A part of a survey.
 
     Attributes:
@@ -194,7 +194,7 @@ def survey(output: Path, adapters: Sequence[str], drivers: Sequence[str], budget
 
 
 def _run(
-    part: Part, state: Survey, adapter: LocatedAdapter, deadline: float, result: PartResult, *, interrupted: bool
+    part: SurveyPart, state: Survey, adapter: LocatedAdapter, deadline: float, result: PartResult, *, interrupted: bool
 ) -> bool:
     """Run a part on an adapter; return whether the survey was interrupted."""
     start = time.monotonic()
@@ -444,7 +444,7 @@ def _run_predictions(
         state.predictions[adapter.label] = [header, *(prediction.to_json() for prediction in predictions)]
 
 
-def _parts(folder: Path) -> list[Part]:
+def _parts(folder: Path) -> list[SurveyPart]:
     """Return the parts of a survey in order.
 
     Args:
@@ -452,9 +452,13 @@ def _parts(folder: Path) -> list[Part]:
     """
     workloads = [subject.workload for subject in find_workloads([BenchSpec(SUITE)])]
     return [
-        *(Part(name, share, partial(_run_suite, suite)) for name, suite, share in SUITES if suite in suite_names()),
-        Part("ceilings", 10, _run_ceilings),
-        Part(BENCHMARK, 20, partial(_run_benchmark, workloads)),
-        Part(LANGUAGE_MODEL, 7, partial(_run_language_model, folder / "model")),
-        Part("predictions", 3, partial(_run_predictions, workloads)),
+        *(
+            SurveyPart(name, share, partial(_run_suite, suite))
+            for name, suite, share in SUITES
+            if suite in suite_names()
+        ),
+        SurveyPart("ceilings", 10, _run_ceilings),
+        SurveyPart(BENCHMARK, 20, partial(_run_benchmark, workloads)),
+        SurveyPart(LANGUAGE_MODEL, 7, partial(_run_language_model, folder / "model")),
+        SurveyPart("predictions", 3, partial(_run_predictions, workloads)),
     ]

@@ -16,7 +16,7 @@ class SpeedTable:
 
     Attributes:
         adapters: Names of the columns.
-        rows: Texts by ceiling or workload, one per adapter; empty where it was not measured.
+        rows: A string per adapter, by ceiling or workload; empty if it was not measured.
     """
 
     adapters: tuple[str, ...]

@@ -145,7 +145,7 @@ def test_times_are_shared_by_the_parts_that_follow(tmp_path, monkeypatch):
     def take(state, adapter, deadline, result):
         deadlines.append(deadline - time.monotonic())
 
-    monkeypatch.setattr(survey, "_parts", lambda folder: [survey.Part(name, 1, take) for name in "abcd"])
+    monkeypatch.setattr(survey, "_parts", lambda folder: [survey.SurveyPart(name, 1, take) for name in "abcd"])
     survey.survey(tmp_path, ("numpy",), (), 100.0)
     assert deadlines == pytest.approx([25, 100 / 3, 50, 100], abs=5)
 
