@@ -166,7 +166,7 @@ def page(results: list[Result], adapter: str) -> str:
         "# ONNX backend tests",
         "",
         f"Results of the backend test suite of onnx {onnx.__version__} on the adapter `{adapter}`, and the models that"
-        " do not pass. The last column counts models that need only what DirectML has: no strings, bfloat16, float8,"
+        " do not pass. The last column counts models that need only what DirectML has: no strings, float8,"
         " integers of 2 bits or arithmetic on float64.",
         "",
         "    python scripts/onnx_backend.py --write docs/onnx-backend.md",

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from onnx import NodeProto, TensorProto
 
-from dmlgpu.catalog.enums import ExecutionFlags
+from dmlgpu.catalog.enums import BFLOAT16, ExecutionFlags
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, NotSupported, abridged, shown
@@ -164,7 +164,8 @@ def _only_stage(model: OnnxModel, sizes: Sequence[tuple[int, ...]], weights: Wei
         NotSupported: If it needs the host while it runs; the message names the nodes.
     """
     for declared in (*model.inputs, *model.declared_outputs):
-        if declared.kind != "tensor" or declared.coded not in (0, TensorProto.BOOL):
+        is_bfloat16 = declared.data_type is BFLOAT16  # which JavaScript has no arrays of
+        if declared.kind != "tensor" or declared.coded not in (0, TensorProto.BOOL) or is_bfloat16:
             raise NotSupported(
                 f"model {model.name!r} cannot be exported: inputs and outputs must be tensors of DirectML's types, got "
                 f"'{declared}'"

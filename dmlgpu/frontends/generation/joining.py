@@ -9,7 +9,7 @@ from pathlib import Path
 from onnx import FunctionProto, ModelProto, TensorProto, ValueInfoProto, helper
 
 from dmlgpu.common.errors import ModelError, NotSupported
-from dmlgpu.frontends.generation.bfloat16 import without_bfloat16
+from dmlgpu.frontends.generation.bfloat16 import widen_bfloat16
 from dmlgpu.frontends.generation.editing import rename, stand_in
 from dmlgpu.frontends.generation.shared_weights import SharedWeights
 from dmlgpu.frontends.onnx.model import light
@@ -37,9 +37,9 @@ def without_data(proto: ModelProto, folder: Path | None, weights: SharedWeights)
     """Take large initializers, and all of BFLOAT16, out of a model, and return them by name.
 
     Raises:
-        DmlError: As ``SharedWeights.of`` and ``without_bfloat16``.
+        DmlError: As ``SharedWeights.of`` and ``widen_bfloat16``.
     """
-    values = without_bfloat16(proto, folder, weights)
+    values = widen_bfloat16(proto, folder, weights)
     for tensor in proto.graph.initializer:
         is_large = tensor.data_location == TensorProto.EXTERNAL or tensor.ByteSize() >= _MIN_SHARED
         if is_large and tensor.name not in values:

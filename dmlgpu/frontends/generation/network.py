@@ -32,7 +32,7 @@ import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from dmlgpu.common.errors import ModelError, NotSupported, shown
-from dmlgpu.frontends.generation.bfloat16 import without_bfloat16
+from dmlgpu.frontends.generation.bfloat16 import widen_bfloat16
 from dmlgpu.frontends.generation.branches import has_branches, take_branch
 from dmlgpu.frontends.generation.editing import prune, stand_in
 from dmlgpu.frontends.generation.joining import without_data
@@ -148,7 +148,7 @@ def as_step(
         source: The network: a path, bytes or a ModelProto.
         config: Its sizes, which must agree with the network's.
         cache: Format of its caches; None keeps that of the network.
-        weights: Initializers that are in none of its files, by name.
+        weights: Initializers that are in none of its files, by name; the network reads those of BFLOAT16 by casts.
         context: Number of positions; tables of rotary embeddings are truncated to it. None keeps them.
         has_integer_activations: Whether rows of products with quantized weights are rounded to integers.
 
@@ -161,7 +161,7 @@ def as_step(
     if has_integer_activations:
         _round_activations(proto.graph, name)
     if not has_branches(proto.graph):
-        values = without_bfloat16(proto, folder, SharedWeights())
+        values = {} if weights else widen_bfloat16(proto, folder, SharedWeights())
         if context is not None:
             values |= _cut_tables(proto.graph, folder, {**(weights or {}), **values}, context)
         return replace(_Rewriting(proto, name, config).step(folder, cache), weights=values)

@@ -6,9 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from dmlgpu.catalog.enums import DataType, IsInfinityMode, MatrixTransform, ReduceFunction
+from dmlgpu.catalog.enums import DataType, IsInfinityMode, MatrixTransform, ReduceFunction, float_limits
 from dmlgpu.frontends.onnx.expressions import broadcast_shapes, broadcast_to, reshaped, transposed, unowned
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.tensors import directml
@@ -162,7 +160,7 @@ def repeated(x: Tensor, heads: int) -> Tensor:
 
 def lowest(data_type: DataType) -> float:
     """Return the most negative finite number of a type, which masks a key."""
-    return float(np.finfo(data_type.numpy).min)
+    return float(float_limits(data_type).min)
 
 
 def numbered(node: OnnxNode, count: int, axis: int) -> Tensor:

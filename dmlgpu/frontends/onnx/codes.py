@@ -1,7 +1,4 @@
-"""Convert element types that DirectML lacks to float32 and back: bfloat16, 8- and 4-bit floats, 2-bit integers.
-
-bfloat16 is computed in float32 and rounded once per node. The other types are only converted, moved, and quantized.
-"""
+"""Convert element types that no operator computes with to float32 and back: 8- and 4-bit floats, 2-bit integers."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.frontends.onnx.expressions import add, cast, choose, reshaped, same
+from dmlgpu.frontends.onnx.expressions import add, reshaped, same
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.tensor_proto import CODED, DeferredArray, as_coded, as_typed, is_float_code, type_name
 from dmlgpu.frontends.onnx.values import OnnxValue
@@ -43,35 +40,15 @@ _MAX_AT_ONCE = 1 << 16
 """Maximum number of elements of a weight that is converted when a node reads it, and not when it is uploaded."""
 
 
-def is_computed(node: OnnxNode) -> bool:
-    """Return whether a node computes with inputs that are codes."""
-    has_codes = any(value is not None and value.has_codes for value in node.inputs)
-    return has_codes and (bool(node.proto.domain) or node.op_type not in MOVING | CONVERTING)
-
-
-def widened(node: OnnxNode) -> OnnxNode:
-    """Return a node with inputs of bfloat16 as float32, for its operator's function.
-
-    Raises:
-        NotSupported: If inputs have another type of codes.
-    """
+def check_computed(node: OnnxNode) -> None:
+    """Raise NotSupported if a node computes with inputs that are codes."""
+    if not node.proto.domain and node.op_type in MOVING | CONVERTING:
+        return
     for value in node.inputs:
-        if value is not None and value.coded not in (0, TensorProto.BOOL, TensorProto.BFLOAT16):
+        if value is not None and value.has_codes:
             raise node.rejection(
                 f"{type_name(value.coded)} can be moved, cast, quantized and dequantized, but not computed with"
             )
-    return node.replaced([None if value is None else floats_of(value) for value in node.inputs])
-
-
-def narrowed(node: OnnxNode, value: OnnxValue) -> OnnxValue:
-    """Return a float32 result as bfloat16."""
-    if value.codes is not None:  # an input, unchanged
-        return value.codes
-    if value.array is not None:
-        held, data_type, coded = as_coded(_as_type(np.asarray(value.array), TensorProto.BFLOAT16))
-        return OnnxValue(value.shape, data_type, coded, held)
-    x = encoded(node.expression, cast(node.expression(value), FLOAT32), TensorProto.BFLOAT16)
-    return node.valued(x, value.shape, coded=TensorProto.BFLOAT16)
 
 
 def floats_of(value: OnnxValue) -> OnnxValue:
@@ -101,9 +78,6 @@ def _host_floats(value: OnnxValue) -> Any:
 
 def decoded(load: Load, x: Tensor, coded: int) -> Tensor:
     """Return codes of a type as float32; ``load`` returns a weight as an expression."""
-    if coded == TensorProto.BFLOAT16:
-        words = dml.bit_shift_left(dml.cast(x, UINT32), same_bits(x, 16))
-        return _as_bits(words, FLOAT32)
     if not is_float_code(coded):
         return dml.cast(x, FLOAT32)
     return _looked_up(load, _floats(coded), dml.cast(x, UINT32))
@@ -125,11 +99,6 @@ def encoded(load: Load, x: Tensor, coded: int, *, saturates: bool = True, roundi
         return dml.cast(add(dml.modulus_floor(add(integers, -low), same(integers, 4)), low), CODED[coded])
     words = _as_bits(x, UINT32)
     high = dml.bit_shift_right(words, same_bits(words, 16))
-    if coded == TensorProto.BFLOAT16:
-        half = add(dml.bit_and(high, same_bits(high, 1)), 0x7FFF)
-        rounded = dml.bit_shift_right(add(words, half), same_bits(words, 16))
-        quiet = dml.bit_or(high, same_bits(high, 0x40))
-        return dml.cast(choose(dml.is_nan(x), quiet, rounded), DataType.UINT16)
     # Rounded to odd, 16 bits decide: no code, and no middle between two, has more than 7 of their 8 bits.
     rest = dml.bit_and(words, same_bits(words, 0xFFFF))
     sticky = dml.cast(dml.logical_not(dml.equals(rest, same(rest, 0))), UINT32)

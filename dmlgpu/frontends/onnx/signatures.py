@@ -10,12 +10,12 @@ import numpy as np
 import onnx.defs
 from onnx import NodeProto, helper, numpy_helper, shape_inference
 
-from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.enums import DataType, data_type_named
 from dmlgpu.compiler.sizes import value_of
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.operators import ML
 from dmlgpu.frontends.onnx.registry import Result
-from dmlgpu.frontends.onnx.tensor_proto import CODED, DATA_TYPES, stored_type, type_name
+from dmlgpu.frontends.onnx.tensor_proto import CODED, DATA_TYPES, stored_type
 from dmlgpu.frontends.onnx.values import OnnxValue, Shape
 from dmlgpu.tensors import directmlx as dml
 from dmlgpu.tensors.tensor import Tensor
@@ -154,20 +154,6 @@ def typed_outputs(node: OnnxNode, results: Result | Sequence[Result]) -> list[On
     return values
 
 
-def outputs_like(node: OnnxNode, element: int) -> list[bool]:
-    """Return for each output whether its type is that of an input, by a type variable."""
-    schema = schema_of(node.proto.domain, node.op_type, node.version)
-    if schema is None:
-        raise node.rejection(f"inputs of {type_name(element)} are not supported")
-    variables = {
-        schema.inputs[min(index, len(schema.inputs) - 1)].type_str
-        for index, value in enumerate(node.inputs)
-        if value is not None and value.element == element
-    }
-    last = len(schema.outputs) - 1
-    return [schema.outputs[min(index, last)].type_str in variables for index in range(len(node.proto.output))]
-
-
 def _typed(node: OnnxNode, schema: onnx.defs.OpSchema, value: OnnxValue, text: str) -> OnnxValue:
     allowed = next(
         (constraint.allowed_type_strs for constraint in schema.type_constraints if constraint.type_param_str == text),
@@ -177,9 +163,7 @@ def _typed(node: OnnxNode, schema: onnx.defs.OpSchema, value: OnnxValue, text: s
         (text,) = allowed
     if text.startswith("tensor("):
         name = text.removeprefix("tensor(").removesuffix(")")
-        data_type = {"bool": DataType.UINT8, "float": DataType.FLOAT32}.get(name) or DataType.__members__.get(
-            name.upper()
-        )
+        data_type = {"bool": DataType.UINT8, "float": DataType.FLOAT32}.get(name) or data_type_named(name.upper())
         if data_type is not None and data_type is not value.data_type and value.array is None:
             value = node.valued(dml.cast(node.expression(value), data_type), value.shape)
         value.coded = onnx.TensorProto.BOOL if name == "bool" else value.coded

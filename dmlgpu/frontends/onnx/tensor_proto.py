@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.enums import BFLOAT16, DataType
 from dmlgpu.catalog.tensor_desc import MAX_ELEMENTS
 from dmlgpu.common.errors import ModelError, NotSupported
 from dmlgpu.common.files import lfs_advice
@@ -24,6 +24,7 @@ Array = NDArray[Any]
 DATA_TYPES: Mapping[int, DataType] = {
     TensorProto.FLOAT: DataType.FLOAT32,
     TensorProto.FLOAT16: DataType.FLOAT16,
+    TensorProto.BFLOAT16: BFLOAT16,
     TensorProto.DOUBLE: DataType.FLOAT64,
     TensorProto.INT64: DataType.INT64,
     TensorProto.INT32: DataType.INT32,
@@ -37,16 +38,15 @@ DATA_TYPES: Mapping[int, DataType] = {
     TensorProto.INT4: DataType.INT4,
     TensorProto.UINT4: DataType.UINT4,
 }
-"""DirectML's types by ONNX's numbers; booleans are 0 and 1 of UINT8."""
+"""Data types by ONNX's numbers; booleans are 0 and 1 of UINT8."""
 
 ELEMENT_TYPES: Mapping[DataType, int] = {
     data_type: element for element, data_type in DATA_TYPES.items() if element != TensorProto.BOOL
 }
-"""ONNX's numbers by DirectML's types."""
+"""ONNX's numbers by data types."""
 
 _CODES = {
     "BOOL": DataType.UINT8,
-    "BFLOAT16": DataType.UINT16,
     "FLOAT8E4M3FN": DataType.UINT8,
     "FLOAT8E4M3FNUZ": DataType.UINT8,
     "FLOAT8E5M2": DataType.UINT8,

@@ -42,7 +42,7 @@ from dmlgpu.frontends.onnx.segments import (
     Weights,
     Written,
 )
-from dmlgpu.frontends.onnx.signatures import check_doubles, check_inputs, outputs_like, typed_outputs
+from dmlgpu.frontends.onnx.signatures import check_doubles, check_inputs, typed_outputs
 from dmlgpu.frontends.onnx.symbolic import SymbolicArray, has_symbols, plain_array
 from dmlgpu.frontends.onnx.tensor_proto import as_held
 from dmlgpu.frontends.onnx.values import NeedsDecision, NeedsHost, OnnxSequence, OnnxValue, Recipe, limits_of
@@ -277,10 +277,9 @@ class Translation:
 
     def _computed(self, node: OnnxNode, translator: Translator | None) -> Generator[RunStage, Outcome, Outputs | None]:
         """Return the result of an operator's function, or of the rules for empty tensors; None to use ONNX's function
-        body. Inputs with codes arrive as floats."""
-        has_codes = codes.is_computed(node)
-        are_codes = outputs_like(node, TensorProto.BFLOAT16) if has_codes else []
-        called = codes.widened(node) if has_codes else node
+        body."""
+        codes.check_computed(node)
+        called = node
         results: Outputs | None = None
         if translator is not None and zero_size.has_empty_inputs(called):
             sample = zero_size.with_a_row(called)
@@ -292,10 +291,7 @@ class Translation:
         if results is None and translator is not None:
             results = yield from self._called(called, translator)
         node.first = called.first
-        if results is None or not has_codes:
-            return results
-        pairs = zip(results, are_codes, strict=False)
-        return [codes.narrowed(called, value) if value is not None and is_code else value for value, is_code in pairs]
+        return results
 
     def _called(self, node: OnnxNode, translator: Translator) -> Generator[RunStage, Outcome, Outputs | None]:
         """Call the function of an operator and return its outputs; None to use ONNX's function body."""

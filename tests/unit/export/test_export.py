@@ -188,6 +188,14 @@ def test_nodes_that_the_host_decides_about_are_named(tmp_path):
         export.write_onnx(model, tmp_path)
 
 
+def test_types_that_pages_lack_are_named(tmp_path):
+    for element in (TensorProto.BFLOAT16, TensorProto.FLOAT8E5M2):
+        cast = [helper.make_node("Cast", ["x"], ["y"], to=element)]
+        model = model_of(cast, {"x": np.zeros((2, 3), np.float32)}, {"y": element})
+        with pytest.raises(NotSupported, match="inputs and outputs must be tensors of DirectML's types, got 'y"):
+            export.write_onnx(model, tmp_path)
+
+
 def vague():
     graph = helper.make_graph(
         [helper.make_node("Relu", ["x"], ["y"])],

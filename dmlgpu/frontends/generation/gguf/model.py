@@ -15,7 +15,7 @@ from dmlgpu.frontends.generation.gguf.architectures import network_config
 from dmlgpu.frontends.generation.gguf.files import GgufFile, read_file
 from dmlgpu.frontends.generation.gguf.network import network_of
 from dmlgpu.frontends.generation.gguf.tokenizer import tokenizer_of, vocabulary_of
-from dmlgpu.frontends.generation.gguf.weights import PACKINGS, check_supported, floats, is_scaled, packed, scaled_halves
+from dmlgpu.frontends.generation.gguf.weights import PACKINGS, check_supported, floats, packed
 from dmlgpu.frontends.generation.language_model import LanguageConfig, LanguageModel, float_type
 from dmlgpu.frontends.generation.sampling import recommended
 
@@ -125,8 +125,6 @@ def _sizes(file: GgufFile, dtype: np.dtype[np.generic]) -> dict[str, tuple[str, 
         if tensor.kind in PACKINGS and len(tensor.shape) == 2:
             weight = packed(tensor, dtype)
             sizes[name] = f"{weight.bits} bits in blocks of {weight.block}", weight.nbytes
-        elif is_scaled(tensor, dtype):
-            sizes[name] = "float16 with a scale per row", scaled_halves(tensor).nbytes
         elif tensor.kind not in PACKINGS:
             array = floats(tensor, dtype)
             sizes[name] = str(array.dtype), array.nbytes

@@ -23,9 +23,7 @@ from dmlgpu.frontends.generation.gguf.weights import (
     check_supported,
     embedding_offsets,
     floats,
-    is_scaled,
     packed,
-    scaled_halves,
 )
 from dmlgpu.frontends.onnx.tensor_proto import ELEMENT_TYPES, DeferredArray
 from dmlgpu.frontends.onnx.values import OnnxValue
@@ -119,13 +117,9 @@ class _Writer:
         """Return the names of codes and scales."""
         return [self.weight(f"{name}.codes", weight.codes), self.weight(f"{name}.scales", weight.scales)]
 
-    def floats(self, tensor: GgufTensor) -> tuple[str, str]:
-        """Return the names of a matrix of floats, whose type may differ from the activations', and of its row scales;
-        the latter is empty if there are none."""
-        if not is_scaled(tensor, self.dtype):
-            return self.weight(tensor.name, floats(tensor, self.dtype)), ""
-        halves = scaled_halves(tensor)
-        return self.weight(tensor.name, halves.elements), self.weight(f"{tensor.name}.scales", halves.scales)
+    def floats(self, tensor: GgufTensor) -> str:
+        """Return the name of a matrix of floats, whose type may differ from the activations'."""
+        return self.weight(tensor.name, floats(tensor, self.dtype))
 
     def as_activations(self, x: str, tensor: GgufTensor, output: str) -> str:
         """Return elements of a matrix of floats in the type of activations."""
@@ -151,12 +145,9 @@ class _Writer:
             sizes = {"bits": weight.bits, "block_size": weight.block, "N": rows, "K": inner}
             result = self.node("MatMulNBits", inputs, output, _CONTRIBUTED, **sizes)
         else:
-            matrix, scales = self.floats(tensor)
-            matrix = self.as_activations(matrix, tensor, f"{output}.cast")
+            matrix = self.as_activations(self.floats(tensor), tensor, f"{output}.cast")
             columns = self.node("Transpose", [matrix], f"{output}.columns", perm=[1, 0])
             result = self.node("MatMul", [x, columns], output)
-            if scales:
-                result = self.node("Mul", [result, scales], f"{output}.scaled")
         if self.has(f"{name}.bias"):
             result = self.node("Add", [result, self.vector(f"{name}.bias", rows)], f"{output}.biased")
         return result
@@ -178,13 +169,8 @@ class _Writer:
                 x = self.node("Add", [x, added], "embedding.sum")
             x = self.node("Reshape", [x, self.integers(0, 0, config.hidden)], "embedding")
         else:
-            rows, scales = self.floats(tensor)
-            x = self.node("Gather", [rows, tokens], "embedding")
+            x = self.node("Gather", [self.floats(tensor), tokens], "embedding")
             x = self.as_activations(x, tensor, "embedding.cast")
-            if scales:
-                factors = self.node("Gather", [scales, tokens], "embedding.factors")
-                factors = self.node("Unsqueeze", [factors, self.integers(2)], "embedding.column")
-                x = self.node("Mul", [x, factors], "embedding.product")
         if config.traits.scales_embeddings:
             x = self.node("Mul", [x, self.scalar(config.hidden**0.5)], "embedding.scaled")
         return x

@@ -17,8 +17,8 @@ import numpy as np
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from numpy.typing import DTypeLike, NDArray
 
+from dmlgpu.catalog.enums import BFLOAT16
 from dmlgpu.common.errors import NotSupported
-from dmlgpu.frontends.generation.bfloat16 import ScaledHalves, widened
 from dmlgpu.frontends.generation.gguf.files import GgufTensor
 from dmlgpu.frontends.onnx.tensor_proto import DeferredArray
 
@@ -208,6 +208,10 @@ PACKINGS: Mapping[GGMLQuantizationType, Packing] = {
 """Quantizations that stay packed. A zero point of half the range needs no array."""
 
 _FLOATS: Mapping[GGMLQuantizationType, str] = {_Kind.F32: "<f4", _Kind.F16: "<f2", _Kind.BF16: "<u2"}
+"""Types of the elements of files; BF16 are words."""
+
+_REDUCED: Mapping[GGMLQuantizationType, np.dtype[Any]] = {_Kind.F16: np.dtype(np.float16), _Kind.BF16: BFLOAT16.numpy}
+"""Types that matrices keep on the device."""
 
 
 # ---- tensors ---------------------------------------------------------------------------------------------------------
@@ -254,10 +258,10 @@ def embedding_offsets(tensor: GgufTensor, dtype: DTypeLike) -> DeferredArray | N
 
 
 def floats(tensor: GgufTensor, dtype: DTypeLike) -> DeferredArray:
-    """Return the elements of a tensor of floats, in its own type if that is F16 and in a dtype otherwise."""
+    """Return the elements of a tensor of floats: F16 and BF16 matrices in their own type, others in a dtype."""
     kind, stored = np.dtype(dtype), _FLOATS[tensor.kind]
-    if tensor.kind is _Kind.F16 and len(tensor.shape) > 1:
-        kind = np.dtype(np.float16)
+    if len(tensor.shape) > 1:
+        kind = _REDUCED.get(tensor.kind, kind)
     last = tensor.shape[-1]
 
     def of_rows(span: slice) -> NDArray[Any]:
@@ -265,23 +269,12 @@ def floats(tensor: GgufTensor, dtype: DTypeLike) -> DeferredArray:
         raw = tensor.data[span.start * inner : span.stop * inner] if len(tensor.shape) > 1 else tensor.data
         array: NDArray[Any] = np.ascontiguousarray(raw).view(stored)
         if tensor.kind is _Kind.BF16:
-            array = widened(array)
+            array = array.view(BFLOAT16.numpy)
         if len(tensor.shape) == 1:
             array = array[:, span]
-        return array.astype(kind).reshape(-1, *tensor.shape[1:])
+        return array.astype(kind, copy=False).reshape(-1, *tensor.shape[1:])
 
     return DeferredArray(tensor.shape, kind, of_rows, 8 * last)
-
-
-def is_scaled(tensor: GgufTensor, dtype: DTypeLike) -> bool:
-    """Return whether a tensor is stored as ScaledHalves: a BF16 matrix for activations of float32."""
-    return tensor.kind is _Kind.BF16 and len(tensor.shape) == 2 and np.dtype(dtype) == np.float32
-
-
-def scaled_halves(tensor: GgufTensor) -> ScaledHalves:
-    """Return a BF16 matrix."""
-    rows, inner = tensor.shape
-    return ScaledHalves.of((rows, inner), lambda span: np.ascontiguousarray(tensor.data[span]).view("<u2"))
 
 
 def _deferred(

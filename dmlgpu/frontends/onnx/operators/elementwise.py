@@ -9,7 +9,7 @@ from functools import reduce
 import numpy as np
 from onnx import TensorProto
 
-from dmlgpu.catalog.enums import DataType, IsInfinityMode, QuantizationType
+from dmlgpu.catalog.enums import DataType, IsInfinityMode, QuantizationType, float_limits
 from dmlgpu.frontends.onnx.codes import encoded, floats_of
 from dmlgpu.frontends.onnx.expressions import broadcast_shapes, broadcast_to, same
 from dmlgpu.frontends.onnx.node import OnnxNode
@@ -162,7 +162,7 @@ def clip(node: OnnxNode) -> OnnxValue:
     """Clamp each element; MIN and MAX read bounds that are only on the device."""
     x, shape = node.tensor(0), node.shape(0)
     if node.version < 11:
-        limits = np.finfo(x.data_type.numpy)
+        limits = float_limits(x.data_type)
         low, high = node.number("min", float(limits.min)), node.number("max", float(limits.max))
         return node.valued(dml.clip(x, min(low, high), high), shape)
     bounds = [node.value(index) if node.has(index) else None for index in (1, 2)]

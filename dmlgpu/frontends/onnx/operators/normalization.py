@@ -92,7 +92,7 @@ def layer_normalization(node: OnnxNode) -> OnnxValue | Sequence[Result]:
     x, shape = node.tensor(0), node.shape(0)
     axis = node.axis(node.integer("axis", -1), len(shape))
     data_type = x.data_type
-    if data_type is DataType.FLOAT16 and node.integer("stash_type", 1) == 1:
+    if data_type.is_reduced_float and node.integer("stash_type", 1) == 1:
         x = dml.cast(x, DataType.FLOAT32)
     result = directml.mean_variance_normalization2(
         x, axes=tuple(range(axis, len(shape))), epsilon=node.number("epsilon", 1e-5)
@@ -165,14 +165,14 @@ def normalized(
     """
     epsilon, sizes = _epsilon(node), x.sizes
     scale, bias = broadcast_to(scale, sizes), None if bias is None else broadcast_to(bias, sizes)
-    if x.data_type is not DataType.FLOAT16:
+    if not x.data_type.is_reduced_float:
         return directml.mean_variance_normalization2(
             x, scale, bias, axes=tuple(axes), epsilon=epsilon, use_mean=centered
         )
     wide = directml.mean_variance_normalization2(
         dml.cast(x, DataType.FLOAT32), axes=tuple(axes), epsilon=epsilon, use_mean=centered
     )
-    result = dml.multiply(dml.cast(wide, DataType.FLOAT16), scale)
+    result = dml.multiply(dml.cast(wide, x.data_type), scale)
     return result if bias is None else dml.add(result, bias)
 
 
@@ -186,7 +186,7 @@ def _statistics(
     """Return the mean and the inverse deviation of rows, outputs ``first`` and the next, or None if not requested."""
     if not (node.wants(first) or node.wants(first + 1)):
         return None, None
-    wide = dml.cast(x, DataType.FLOAT32) if x.data_type is DataType.FLOAT16 else x
+    wide = widened(x)
     mean = dml.reduce(wide, ReduceFunction.AVERAGE, axes=axes)
     distance = dml.subtract(wide, broadcast_to(mean, wide.sizes)) if centered else wide
     variance = dml.reduce(dml.multiply(distance, distance), ReduceFunction.AVERAGE, axes=axes)
@@ -260,7 +260,7 @@ def group_normalization(node: OnnxNode) -> Sequence[Result]:
     grouped = (count, groups, channels // groups, height, width)
     split = dml.identity(first) if last else first
     wide = reshaped(split, grouped)
-    wide = cast(wide, DataType.FLOAT32) if x.data_type is DataType.FLOAT16 else wide
+    wide = widened(wide)
     result = directml.mean_variance_normalization2(wide, axes=(2, 3, 4), epsilon=node.number("epsilon", 1e-5))
     each = (1, groups, channels // groups, 1, 1)
     scale, bias = (reshaped(node.tensor(index), each) for index in (1, 2))
