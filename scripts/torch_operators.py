@@ -39,6 +39,9 @@ OUTSIDE = re.compile(
 RANDOM = re.compile(
     r"rand|dropout|bernoulli|multinomial|normal|^empty|new_empty|uniform|exponential|cauchy|geometric|fractional|rrelu"
 )
+ORDERING = {"argsort", "msort", "sort", "topk"}
+"""Operators that may order equal elements in any way: samples whose elements become equal in a dtype are excluded."""
+
 HOST_ARGUMENTS = {"tensor_split"}
 """Operators whose tensors other than the input are on the CPU for any device."""
 
@@ -134,6 +137,8 @@ def samples_of(info: Any, options: Any) -> list[Any]:
     differentiable = options.gradients and has_gradients and info.supports_autograd
     torch.manual_seed(0)
     samples = list(info.sample_inputs("cpu", dtype, requires_grad=differentiable))
+    if info.name in ORDERING and options.dtype:
+        samples = [sample for sample in samples if len(sample.input.unique()) == sample.input.numel()]
     return samples[: options.samples] if options.samples else samples
 
 

@@ -142,7 +142,7 @@ def special_entr(x: Any) -> Any:
 @composed("logit", operands=("self",))
 def logit(x: Any, eps: float | None = None) -> Any:
     if eps is not None:
-        x = ops.clip(x, eps, 1 - eps)
+        x = _IF(x < eps, eps, _IF(x > 1 - eps, 1 - eps, x))  # as PyTorch orders them if eps is above a half
     return directml.element_wise_log(x / (1.0 - x))
 
 

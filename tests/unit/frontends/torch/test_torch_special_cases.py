@@ -228,6 +228,14 @@ def test_views_of_bits_in_exported_programs() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("eps", [None, 0.2, 0.5, 0.6])
+def test_logit_with_bounds_in_any_order(eps: Any, mode: str) -> None:
+    """PyTorch takes the lower bound below it, and the upper one above it, even if both hold."""
+    x = torch.tensor([0.1, 0.3, 0.5, 0.55, 0.7, 0.9, float("nan")])
+    check(lambda x: torch.logit(x, eps), [x], mode, f"logit {eps}")
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_uniform_numbers_never_reach_the_end(mode: str) -> None:
     limits = [(0.0, 1.0), (2.0, 3.0), (-1.0, 1.0), (1.0, 1.001), (0.0, 0.1), (-3.0, -2.9), (5.0, 5.0)]
 
