@@ -253,7 +253,8 @@ def _copy_rate(bench: _Bench) -> float:
 def _multiply_add_rate(bench: _Bench, goes_on: Callable[[], bool]) -> float:
     """Return the best rate of kernels, of the first at least, as long as ``goes_on``."""
     ranges = {0: bench.buffer(_OPERANDS)}
-    rates, groups = [], 64
+    rates: list[float] = []
+    groups = 64
     for workgroup in _WORKGROUPS:
         if workgroup > bench.backend.target.max_workgroup_invocations:
             continue

@@ -58,7 +58,7 @@ class Measurement:
         share, bound_by: Fraction of the limiting ceiling, and its name; None and empty if unknown.
         taken: Fraction of CPU time that other processes took (see ``MachineLoad``); None if unknown.
         warnings: Reasons to doubt the times.
-        compared_with: Name of the kernel of the user that it was measured in turn with, or empty.
+        compared_with: Name of the kernel of the user whose measurement is interleaved with this one, or empty.
     """
 
     name: str

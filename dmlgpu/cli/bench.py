@@ -356,7 +356,7 @@ def print_measurement(measurement: Measurement, *, is_busy: bool = False) -> Non
     if measurement.check_text and (measurement.check != "right" or measurement.operator == "KERNEL"):
         print(f"  {measurement.check}: {measurement.check_text}")
     if measurement.compared_with:
-        print(f"  measured in turn with {measurement.compared_with}")
+        print(f"  interleaved with {measurement.compared_with}")
     for text in measurement.warnings:
         if not (is_busy and text.startswith(machine_load.BUSY_MACHINE)):
             print(f"  warning: {text}")
@@ -377,7 +377,7 @@ def print_standings(run: BenchRun) -> None:
 
 
 def print_against(run: BenchRun) -> None:
-    """Print how much faster the kernels of users are than the workloads that were measured in turn with them."""
+    """Print how much faster the kernels of users are than the workloads interleaved with them."""
     kernels = {(each.name, each.adapter): each for each in run.measurements if each.operator == "KERNEL"}
     for other in run.measurements:
         kernel = kernels.get((other.compared_with, other.adapter))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from dmlgpu.compiler.plan import Body, Space
 from dmlgpu.compiler.rewrites.packing import UNIT
@@ -76,7 +77,11 @@ class ScheduledCooperative(KernelStep):
         slabs: of both operands.
         matrices: the adapter's.
         edges: whether the last tiles of rows and columns, and the last slab of steps, may be partial.
+        across, subgroups: number of subgroups along the rows and columns of a tile, and in all.
     """
+
+    across: ClassVar[int] = ACROSS
+    subgroups: ClassVar[int] = SUBGROUPS
 
     space: Space
     a: Operand

@@ -7,7 +7,7 @@ from typing import Any
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.rewrites.packing import UNIT
-from dmlgpu.compiler.schedule.steps.cooperative import ACROSS, SUBGROUPS, ScheduledCooperative
+from dmlgpu.compiler.schedule.steps.cooperative import ScheduledCooperative
 from dmlgpu.compiler.wgsl.matrices import WRITERS
 from dmlgpu.compiler.wgsl.steps.products import keep, operand, output_digits
 from dmlgpu.compiler.wgsl.writer import ShaderWriter, special
@@ -25,8 +25,8 @@ def _cooperative(step: ScheduledCooperative, writer: ShaderWriter, values: dict[
         "inner": space.inner[0],
         "digits": output_digits(space, step.output.lanes),
         "block": step.matrices.block,
-        "subgroups": SUBGROUPS,
-        "side": ACROSS,
+        "subgroups": step.subgroups,
+        "side": step.across,
         "matrix": WRITERS[step.matrices.dialect](step.matrices),
         "operands": (("a", a_slab, rows, step.edges[0]), ("b", b_slab, columns, step.edges[1])),
         "is_partial_step": step.edges[2],

@@ -28,7 +28,7 @@ ANGLE: Final[Domain] = (-3.14, 3.14)
 
 
 @dataclass(frozen=True)
-class FloatFunction:
+class BuiltinFunction:
     """A function of floats, applied to scalars and to the components of vectors.
 
     Attributes:
@@ -149,78 +149,78 @@ def _ldexp(m: Accuracy, x: Interval, exponent: Interval) -> Interval:
     ).free_where(power > 1 - m.least)
 
 
-FUNCTIONS: Final[Mapping[str, FloatFunction]] = {
-    "add": FloatFunction("x + y", Accuracy.add, (ALL, ALL)),
-    "subtract": FloatFunction("x - y", Accuracy.subtract, (ALL, ALL)),
-    "multiply": FloatFunction("x * y", Accuracy.multiply, (ALL, ALL)),
-    "divide": FloatFunction("x / y", Accuracy.divide, (ALL, ALL)),
-    "divide_constant": FloatFunction("x / T(1.25)", lambda m, x: m.divide(x, 1.25)),
-    "divide_by": FloatFunction("T(3.0) / x", lambda m, x: m.divide(3.0, x)),
-    "remainder": FloatFunction("x % y", Accuracy.remainder, ((-1e4, 1e4), (-100, 100))),
-    "negate": FloatFunction("-x", Accuracy.negate),
-    "abs": FloatFunction("abs(x)", _absolute),
-    "acos": FloatFunction("acos(x)", Accuracy.acos, (UNIT,)),
-    "acosh": FloatFunction("acosh(x)", _acosh, ((1, 1e4),), ((1, 200),)),
-    "asin": FloatFunction("asin(x)", Accuracy.asin, (UNIT,)),
-    "asinh": FloatFunction("asinh(x)", _asinh, ((-1e4, 1e4),), ((-200, 200),)),
-    "atan": FloatFunction("atan(x)", Accuracy.atan),
-    "atan2": FloatFunction("atan2(x, y)", Accuracy.atan2, (ALL, ALL)),
-    "atanh": FloatFunction("atanh(x)", _atanh, ((-0.999, 0.999),)),
-    "ceil": FloatFunction("ceil(x)", _exact(np.ceil)),
-    "clamp": FloatFunction(
+FUNCTIONS: Final[Mapping[str, BuiltinFunction]] = {
+    "add": BuiltinFunction("x + y", Accuracy.add, (ALL, ALL)),
+    "subtract": BuiltinFunction("x - y", Accuracy.subtract, (ALL, ALL)),
+    "multiply": BuiltinFunction("x * y", Accuracy.multiply, (ALL, ALL)),
+    "divide": BuiltinFunction("x / y", Accuracy.divide, (ALL, ALL)),
+    "divide_constant": BuiltinFunction("x / T(1.25)", lambda m, x: m.divide(x, 1.25)),
+    "divide_by": BuiltinFunction("T(3.0) / x", lambda m, x: m.divide(3.0, x)),
+    "remainder": BuiltinFunction("x % y", Accuracy.remainder, ((-1e4, 1e4), (-100, 100))),
+    "negate": BuiltinFunction("-x", Accuracy.negate),
+    "abs": BuiltinFunction("abs(x)", _absolute),
+    "acos": BuiltinFunction("acos(x)", Accuracy.acos, (UNIT,)),
+    "acosh": BuiltinFunction("acosh(x)", _acosh, ((1, 1e4),), ((1, 200),)),
+    "asin": BuiltinFunction("asin(x)", Accuracy.asin, (UNIT,)),
+    "asinh": BuiltinFunction("asinh(x)", _asinh, ((-1e4, 1e4),), ((-200, 200),)),
+    "atan": BuiltinFunction("atan(x)", Accuracy.atan),
+    "atan2": BuiltinFunction("atan2(x, y)", Accuracy.atan2, (ALL, ALL)),
+    "atanh": BuiltinFunction("atanh(x)", _atanh, ((-0.999, 0.999),)),
+    "ceil": BuiltinFunction("ceil(x)", _exact(np.ceil)),
+    "clamp": BuiltinFunction(
         "clamp(x, min(y, z), max(y, z))",
         lambda m, x, y, z: _clamp(m, x, _minimum(m, y, z), _maximum(m, y, z)),
         (ALL, ALL, ALL),
     ),
-    "cos": FloatFunction("cos(x)", Accuracy.cos, (ANGLE,)),
-    "cosh": FloatFunction("cosh(x)", _cosh, ((-80, 80),), ((-11, 11),)),
-    "degrees": FloatFunction("degrees(x)", lambda m, x: m.multiply(x, 180 / math.pi), (ALL,), ((-1100, 1100),)),
-    "exp": FloatFunction("exp(x)", Accuracy.exp, ((-100, 88),)),
-    "exp2": FloatFunction("exp2(x)", Accuracy.exp2, ((-140, 127),)),
-    "floor": FloatFunction("floor(x)", _exact(np.floor)),
-    "fma": FloatFunction("fma(x, y, z)", lambda m, x, y, z: m.add(m.multiply(x, y), z), (ALL, ALL, ALL)),
-    "fract": FloatFunction("fract(x)", _fract),
-    "frexp_fract": FloatFunction("frexp(x).fract", _frexp_fract),
-    "frexp_exponent": FloatFunction("T(frexp(x).exp)", _frexp_exponent),
-    "inverse_sqrt": FloatFunction("inverseSqrt(x)", Accuracy.inverse_sqrt, (POSITIVE,)),
-    "ldexp": FloatFunction("ldexp(x, INT(y))", _ldexp, (ALL, (-160, 160))),
-    "log": FloatFunction("log(x)", Accuracy.log, (POSITIVE,)),
-    "log_near_1": FloatFunction("log(x)", Accuracy.log, ((0.25, 4),)),
-    "log2": FloatFunction("log2(x)", Accuracy.log2, (POSITIVE,)),
-    "log2_near_1": FloatFunction("log2(x)", Accuracy.log2, ((0.25, 4),)),
-    "max": FloatFunction("max(x, y)", _maximum, (ALL, ALL)),
-    "min": FloatFunction("min(x, y)", _minimum, (ALL, ALL)),
-    "mix": FloatFunction("mix(x, y, z)", _mix, ((-1e4, 1e4), (-1e4, 1e4), UNIT)),
-    "modf_fract": FloatFunction("modf(x).fract", _modf_fract),
-    "modf_whole": FloatFunction("modf(x).whole", _exact(np.trunc)),
-    "pow": FloatFunction("pow(x, y)", Accuracy.power, ((0, 1e6), (-20, 20))),
-    "radians": FloatFunction("radians(x)", lambda m, x: m.multiply(x, math.pi / 180)),
-    "round": FloatFunction("round(x)", _exact(np.rint)),
-    "round_ties": FloatFunction(
+    "cos": BuiltinFunction("cos(x)", Accuracy.cos, (ANGLE,)),
+    "cosh": BuiltinFunction("cosh(x)", _cosh, ((-80, 80),), ((-11, 11),)),
+    "degrees": BuiltinFunction("degrees(x)", lambda m, x: m.multiply(x, 180 / math.pi), (ALL,), ((-1100, 1100),)),
+    "exp": BuiltinFunction("exp(x)", Accuracy.exp, ((-100, 88),)),
+    "exp2": BuiltinFunction("exp2(x)", Accuracy.exp2, ((-140, 127),)),
+    "floor": BuiltinFunction("floor(x)", _exact(np.floor)),
+    "fma": BuiltinFunction("fma(x, y, z)", lambda m, x, y, z: m.add(m.multiply(x, y), z), (ALL, ALL, ALL)),
+    "fract": BuiltinFunction("fract(x)", _fract),
+    "frexp_fract": BuiltinFunction("frexp(x).fract", _frexp_fract),
+    "frexp_exponent": BuiltinFunction("T(frexp(x).exp)", _frexp_exponent),
+    "inverse_sqrt": BuiltinFunction("inverseSqrt(x)", Accuracy.inverse_sqrt, (POSITIVE,)),
+    "ldexp": BuiltinFunction("ldexp(x, INT(y))", _ldexp, (ALL, (-160, 160))),
+    "log": BuiltinFunction("log(x)", Accuracy.log, (POSITIVE,)),
+    "log_near_1": BuiltinFunction("log(x)", Accuracy.log, ((0.25, 4),)),
+    "log2": BuiltinFunction("log2(x)", Accuracy.log2, (POSITIVE,)),
+    "log2_near_1": BuiltinFunction("log2(x)", Accuracy.log2, ((0.25, 4),)),
+    "max": BuiltinFunction("max(x, y)", _maximum, (ALL, ALL)),
+    "min": BuiltinFunction("min(x, y)", _minimum, (ALL, ALL)),
+    "mix": BuiltinFunction("mix(x, y, z)", _mix, ((-1e4, 1e4), (-1e4, 1e4), UNIT)),
+    "modf_fract": BuiltinFunction("modf(x).fract", _modf_fract),
+    "modf_whole": BuiltinFunction("modf(x).whole", _exact(np.trunc)),
+    "pow": BuiltinFunction("pow(x, y)", Accuracy.power, ((0, 1e6), (-20, 20))),
+    "radians": BuiltinFunction("radians(x)", lambda m, x: m.multiply(x, math.pi / 180)),
+    "round": BuiltinFunction("round(x)", _exact(np.rint)),
+    "round_ties": BuiltinFunction(
         "round(floor(x) + T(0.5))",
         lambda m, x: m.exactly(np.rint, m.add(m.exactly(np.floor, x), 0.5)),
         ((-1000, 1000),),
     ),
-    "saturate": FloatFunction("saturate(x)", _exact(lambda numbers: np.clip(numbers, 0, 1))),
-    "sign": FloatFunction("sign(x)", _exact(np.sign)),
-    "sin": FloatFunction("sin(x)", Accuracy.sin, (ANGLE,)),
-    "sinh": FloatFunction("sinh(x)", _sinh, ((-80, 80),), ((-11, 11),)),
-    "smoothstep": FloatFunction("smoothstep(x, y, z)", _smoothstep, ((-4, -1), (1, 4), (-5, 5))),
-    "sqrt": FloatFunction("sqrt(x)", Accuracy.sqrt, (POSITIVE,)),
-    "step": FloatFunction("step(x, y)", _step, (ALL, ALL)),
-    "tan": FloatFunction("tan(x)", lambda m, x: m.divide(m.sin(x), m.cos(x)), (ANGLE,)),
-    "tanh": FloatFunction("tanh(x)", _tanh, ((-80, 80),), ((-11, 11),)),
-    "trunc": FloatFunction("trunc(x)", _exact(np.trunc)),
-    "select": FloatFunction("select(x, y, x < y)", _maximum, (ALL, ALL)),
+    "saturate": BuiltinFunction("saturate(x)", _exact(lambda numbers: np.clip(numbers, 0, 1))),
+    "sign": BuiltinFunction("sign(x)", _exact(np.sign)),
+    "sin": BuiltinFunction("sin(x)", Accuracy.sin, (ANGLE,)),
+    "sinh": BuiltinFunction("sinh(x)", _sinh, ((-80, 80),), ((-11, 11),)),
+    "smoothstep": BuiltinFunction("smoothstep(x, y, z)", _smoothstep, ((-4, -1), (1, 4), (-5, 5))),
+    "sqrt": BuiltinFunction("sqrt(x)", Accuracy.sqrt, (POSITIVE,)),
+    "step": BuiltinFunction("step(x, y)", _step, (ALL, ALL)),
+    "tan": BuiltinFunction("tan(x)", lambda m, x: m.divide(m.sin(x), m.cos(x)), (ANGLE,)),
+    "tanh": BuiltinFunction("tanh(x)", _tanh, ((-80, 80),), ((-11, 11),)),
+    "trunc": BuiltinFunction("trunc(x)", _exact(np.trunc)),
+    "select": BuiltinFunction("select(x, y, x < y)", _maximum, (ALL, ALL)),
 }
 """Componentwise operators and functions of both types."""
 
-ONLY_F32: Final[Mapping[str, FloatFunction]] = {
-    "quantizeToF16": FloatFunction("quantizeToF16(x)", _quantize, ((-7e4, 7e4),)),
+ONLY_F32: Final[Mapping[str, BuiltinFunction]] = {
+    "quantizeToF16": BuiltinFunction("quantizeToF16(x)", _quantize, ((-7e4, 7e4),)),
 }
 
 
-def functions_of(wgsl_type: str) -> Mapping[str, FloatFunction]:
+def functions_of(wgsl_type: str) -> Mapping[str, BuiltinFunction]:
     """Return the functions of a type by name."""
     return {**FUNCTIONS, **ONLY_F32} if wgsl_type == "f32" else FUNCTIONS
 
@@ -259,7 +259,7 @@ def function_case(wgsl_type: str, name: str, count: int) -> KernelCase:
     )
 
 
-def _source(function: FloatFunction, names: str, wgsl_type: str) -> str:
+def _source(function: BuiltinFunction, names: str, wgsl_type: str) -> str:
     """Return a kernel that applies a function to scalars, and to four at a time."""
 
     def definition(name: str, of: str, integers: str) -> str:
