@@ -19,7 +19,7 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.runtime import shader_source
 from dmlgpu.runtime.shader_source import ShaderBinding
-from dmlgpu.tensors.kernels import Kernel
+from dmlgpu.tensors.kernels import Kernel, check_callable
 
 MAX_GROUPS = 65535
 """Maximum workgroups along an axis guaranteed by WebGPU."""
@@ -60,7 +60,7 @@ def kernel_workload(path: Path, options: KernelOptions) -> Workload:
     """
     name, source = path.name, read_kernel_source(path)
     kernel = _kernel(name, source, options.entry_point, options)
-    kernel.refuse_immediates()
+    check_callable(kernel)
     buffers = _buffers(name, kernel, options)
     outputs = [buffer for buffer in buffers if buffer.is_output]
     if not outputs:

@@ -323,7 +323,7 @@ def _findings_of_adapter(examined: ExaminedAdapter) -> Iterator[DoctorFinding]:
         yield DoctorFinding(False, f"{examined.located} has the quirk {quirk}; {how}", quirk.remedy or quirk.link)
 
 
-FOR_WORK = ("array-api-tests", "check", "check-onnx", "release", "test")
+FOR_WORK = ("array-api-tests", "check", "check-onnx", "release", "test", "test-models")
 """Extras for the development of dmlgpu; the others are for users."""
 
 DEPENDENCIES = ("wgpu", "numpy", "jinja2")

@@ -152,7 +152,7 @@ class Kernel:
             NotSupported: If the adapter runs no shaders, or the grid exceeds its limit.
             OutOfMemory: If the device has no room.
         """
-        self.refuse_immediates()
+        check_callable(self)
         if recorder() is not None:
             raise InvalidState(f"{self.name}: kernels cannot run inside a function that dmlgpu.compile traces")
         values = self._assigned(arguments, outputs or {}, named)
@@ -178,15 +178,6 @@ class Kernel:
             return results[0] if len(results) == 1 else tuple(results)
         arrays = [result.numpy() for result in results]
         return arrays[0] if len(arrays) == 1 else tuple(arrays)
-
-    def refuse_immediates(self) -> None:
-        """Raise InvalidArgument if the source has variables in ``var<immediate>``: nothing would fill them."""
-        if self._immediates:
-            (first, *_) = self._immediates
-            raise InvalidArgument(
-                f"{self.name}: the variable {first!r} is in var<immediate>, which a call cannot fill; declare it as a "
-                f"uniform, such as @group(0) @binding({len(self.bindings)}) var<uniform> {first}"
-            )
 
     def compile(self, device: Device | str | None = None) -> CustomShader:
         """Compile the kernel for a device, once.
@@ -500,4 +491,14 @@ class ElementwiseKernel:
             ),
             operation=self.operation,
             stores="\n".join(f"    {name}_elements[i] = {name};" for _, name in types[count:]),
+        )
+
+
+def check_callable(kernel: Kernel) -> None:
+    """Raise InvalidArgument if the source of a kernel has variables in ``var<immediate>``: nothing would fill them."""
+    if kernel._immediates:
+        (first, *_) = kernel._immediates
+        raise InvalidArgument(
+            f"{kernel.name}: the variable {first!r} is in var<immediate>, which a call cannot fill; declare it as a "
+            f"uniform, such as @group(0) @binding({len(kernel.bindings)}) var<uniform> {first}"
         )

@@ -48,7 +48,7 @@ def describe(library: Library, info: Any, features: Collection[str], limits: dic
     )
 
 
-@functools.cache
+@functools.cache  # bounded by the number of libraries
 def _enumerated(library: Library) -> tuple[tuple[AdapterInfo, Any], ...]:
     forks.use_drivers("adapters")
     return tuple(

@@ -78,7 +78,7 @@ def test_bash_completes(tmp_path):
     command = tmp_path / "dmlgpu"
     command.write_text(f'#!/bin/sh\nexec {shlex.join([sys.executable, "-c", START])} "$@"\n')
     command.chmod(0o755)
-    asking = 'COMP_WORDS=(dmlgpu rep); COMP_CWORD=1; _dmlgpu_completion dmlgpu; echo "${COMPREPLY[@]}"'
+    asking = 'COMP_WORDS=(dmlgpu sur); COMP_CWORD=1; _dmlgpu_completion dmlgpu; echo "${COMPREPLY[@]}"'
     done = subprocess.run(
         ["bash", "--norc", "-c", f"{script('bash')}\n{asking}"],
         capture_output=True,
@@ -86,4 +86,4 @@ def test_bash_completes(tmp_path):
         check=False,
         env={**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"},
     )
-    assert (done.stdout, done.stderr) == ("report\n", "")
+    assert (done.stdout, done.stderr) == ("survey\n", "")
