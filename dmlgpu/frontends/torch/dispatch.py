@@ -480,11 +480,19 @@ def result_of_meta(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> An
         result = _call_elsewhere(name, args, kwargs, meta_of, torch.device("meta"))
     except Exception:
         return None
-    memory_format = _FORMATS.get(args[0].dim()) if name == "convolution" else None  # its meta kernel ignores formats
-    if memory_format and any(not x.is_contiguous() and x.is_contiguous(memory_format=memory_format) for x in args[:2]):
-        return result.to(memory_format=memory_format)
+    memory_format = _FORMATS.get(args[0].dim()) if name in _IGNORES_FORMATS else None
+    if memory_format and any(
+        not x.is_contiguous() and x.is_contiguous(memory_format=memory_format) for x in tensors_in(args[:2])
+    ):
+        first, *others = result if isinstance(result, tuple) else (result,)
+        first = first.to(memory_format=memory_format)
+        return (first, *others) if others else first
     return result
 
+
+_IGNORES_FORMATS = frozenset({"convolution", "native_group_norm"})
+"""Operators whose meta kernels return packed strides for operands in other memory formats: that of groups in PyTorch
+2.14."""
 
 _FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 """Memory formats by rank in which channels are the innermost axis."""
