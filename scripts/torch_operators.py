@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import dataclasses
 import fnmatch
 import os
 import re
@@ -139,6 +140,12 @@ def samples_of(info: Any, options: Any) -> list[Any]:
     samples = list(info.sample_inputs("cpu", dtype, requires_grad=differentiable))
     if info.name in ORDERING and options.dtype:
         samples = [sample for sample in samples if len(sample.input.unique()) == sample.input.numel()]
+    if info.name == "nn.functional.linear_cross_entropy" and options.dtype:
+        # by default, PyTorch sums its chunks in float32 on a CPU, and in the input's dtype on a device it does not know
+        for sample in samples:
+            if "options" in sample.kwargs:
+                sums = {"acc_policy": "accurate", "acc_dtype": torch.float32}
+                sample.kwargs["options"] = dataclasses.replace(sample.kwargs["options"], **sums)
     return samples[: options.samples] if options.samples else samples
 
 
