@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,16 @@ def test_tensors() -> None:
         assert function((2,), dtype=dtype).dtype == DTYPE
     draws = dmlgpu.random.default_rng(0).random(4000, "bfloat16").numpy().astype(np.float32)
     assert draws.min() >= 0 and draws.max() < 1 and abs(draws.mean() - 0.5) < 0.02
+
+
+def test_safetensors(tmp_path: Path) -> None:
+    files = pytest.importorskip("safetensors.numpy", reason="safetensors is not installed")
+    path = tmp_path / "model.safetensors"
+    files.save_file({"x": Tensor(X).numpy()}, path)
+    content = path.read_bytes()
+    assert b'"dtype":"BF16"' in content and content.endswith(X.tobytes())
+    loaded = Tensor(files.load_file(path)["x"])
+    assert loaded.data_type is BFLOAT16 and loaded.numpy().tobytes() == X.tobytes()
 
 
 def test_promotion_follows_float16() -> None:
