@@ -239,6 +239,9 @@ def test(
         int, typer.Option("--repeat", min=1, help="Run each case N times; the results must be identical.")
     ] = 1,
     fail_fast: Annotated[bool, typer.Option("--fail-fast", "-x", help="Stop at the first unexpected result.")] = False,
+    exercised: Annotated[
+        bool, typer.Option("--exercised", help="Print which functions, types and features of WGSL kernels used.")
+    ] = False,
     precise: Precise = False,
     no_quirks: NoQuirks = False,
     drivers: Drivers = None,
@@ -284,6 +287,7 @@ def test(
       dmlgpu test --drivers all --pairwise --profile full
       dmlgpu test gather_nd1 --profile full
       dmlgpu test -k softmax -k gemm --fail-fast
+      dmlgpu test --suite driver --exercised
       dmlgpu test --precise -k convolution
       dmlgpu test -k gather_nd1-float32-uint32-2x3-packed-s0 --adapter 0
       dmlgpu test --browser -o results.jsonl
@@ -304,6 +308,7 @@ def test(
         pages=pages if browser else 0,
         precise=precise,
         fail_fast=fail_fast,
+        exercised=exercised,
     )
     if as_json and not only_list:
         raise typer.BadParameter("--json needs --list; use --output to write the results of a run as JSON Lines")
@@ -314,6 +319,8 @@ def test(
         raise typer.BadParameter("--pairwise cannot be combined with --scheduler: it compares local adapters")
     if fail_fast and (scheduler or pairwise):
         raise typer.BadParameter("--fail-fast cannot be combined with --pairwise or --scheduler")
+    if exercised and (scheduler or pairwise):
+        raise typer.BadParameter("--exercised cannot be combined with --pairwise or --scheduler")
     if browser and (scheduler or pairwise):
         raise typer.BadParameter("--browser cannot be combined with --pairwise or --scheduler")
 

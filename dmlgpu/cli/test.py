@@ -9,6 +9,7 @@ import os
 import shlex
 import sys
 import tempfile
+import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ from dmlgpu.conformance.report.model import Report
 from dmlgpu.conformance.report.pairs import PairReport, difference, kernels_of
 from dmlgpu.conformance.report.suspects import ShaderCounts, suspect_lines
 from dmlgpu.conformance.running import expectations as known
+from dmlgpu.conformance.running.exercised import Exercised, RunNotes
 from dmlgpu.conformance.running.expectations import ExpectedFailure, with_expectation
 from dmlgpu.conformance.running.outcome import DEVICE, Outcome, Status, bound_text
 from dmlgpu.conformance.running.pool import TIME_LIMIT, Job, run_cases, time_limit_option
@@ -59,6 +61,7 @@ class ConformanceRequest:
         pages: Number of browser pages to wait for and test.
         precise: Whether devices are ``Device(precise=True)``.
         fail_fast: Whether the run ends at the first unexpected result.
+        exercised: Whether to print all that kernels used, avoided and never used.
     """
 
     adapters: tuple[str, ...] = ()
@@ -75,6 +78,7 @@ class ConformanceRequest:
     pages: int = 0
     precise: bool = False
     fail_fast: bool = False
+    exercised: bool = False
 
     @cached_property
     def cases(self) -> Suite:
@@ -255,8 +259,8 @@ def test(request: ConformanceRequest) -> bool:
         for adapter in adapters:
             job = request.job(adapter)
             where = adapter.label if len(adapters) > 1 else ""
-            progress = Progress(sys.stderr, len(names), where)
-            ran = run_cases(job, names, request.workers_on(adapter), progress.start)
+            progress, notes = Progress(sys.stderr, len(names), where), RunNotes()
+            ran = run_cases(job, names, request.workers_on(adapter), progress.start, notes)
             outcomes = _noting_unusable(_with_expected(ran, adapter.info, expected), adapter, unusable)
             if file is not None:
                 header = facts(
@@ -265,11 +269,12 @@ def test(request: ConformanceRequest) -> bool:
                     time_limit=job.time_limit,
                     **request.selection,
                 )
-                outcomes = write_run(file, header, outcomes)
+                outcomes = write_run(file, header, outcomes, notes)
             if request.fail_fast:
                 outcomes = _until_unexpected(outcomes)
             counts = counted[adapter] = Counter[Status]()
             _report(outcomes, counts, adapter=adapter, job=job, progress=progress, where=where)
+            _print_exercised(notes.exercised(), where, all_names=request.exercised)
             if request.fail_fast and any(not status.is_good for status in counts):
                 print(f"stopped after {counts.total():,} of {len(names):,} cases, since --fail-fast is given")
                 break
@@ -373,6 +378,20 @@ def _report(
     if of_page:
         verdict = ", ".join(f"{counts[status]} {status}" for status in Status if counts[status])
         show_in_page(adapter.info, now="nothing", verdict=f"{count} cases: {verdict}")
+
+
+def _print_exercised(exercised: Exercised | None, where: str, *, all_names: bool) -> None:
+    """Print what the kernels of a run used and avoided."""
+    if exercised is None:
+        return
+    for line in exercised.summary():
+        print(f"{where}: {line}" if where else line)
+    if all_names:
+        tables.table(("kind", "name", "kernels", "avoided because"), exercised.rows(), right=(2,))
+        for kind, never in exercised.never_used().items():
+            if never:
+                print(textwrap.fill(f"never used, {kind}: {', '.join(never)}", 100, subsequent_indent="  "))
+        print()
 
 
 def reproduce(outcome: Outcome, job: Job, adapter: LocatedAdapter) -> str:

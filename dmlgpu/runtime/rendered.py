@@ -27,6 +27,9 @@ Binding = Callable[[str, RenderedKernel, Any, Resources, bool], Dispatch | None]
 """A function that binds a kernel of an operator and its pipeline to resources; the last argument is
 ``Program.immediates``. It returns None if there is no work."""
 
+Tell = Callable[[tuple[str, ...], tuple[str, ...]], None]
+"""A function that gets the names of kernels (``Program.summaries``) and their WGSL before they are compiled."""
+
 
 KERNEL_BYTES = 8192
 """Estimated bytes of a kernel without its pipeline: description, dispatches, bind groups. A text-direction model takes

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dmlgpu.common.errors import ShaderError
@@ -18,6 +19,7 @@ from dmlgpu.conformance.suites.graphs import GraphExpectation, GraphSuite
 from dmlgpu.conformance.suites.registry import suite_by_name
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.wgpu import GpuBackend
+from dmlgpu.tensors.kernels import Kernel
 
 NAMES = (
     *suite_by_name("chains").names("quick"),
@@ -72,15 +74,23 @@ def test_a_wrong_graph_names_the_kernels_of_the_compilation_that_is_wrong(
 
 def test_kernels_are_announced_before_they_are_compiled(adapter: AdapterInfo) -> None:
     texts: list[str] = []
-    backend = GpuBackend(adapter, tell=texts.extend)
-    bad = RenderedKernel(
-        "bad", KernelSource("@compute @workgroup_size(1)\nfn main() { f(); }", files=("x/y",)), (), (1, 1, 1)
-    )
+    sources: list[str] = []
+
+    def tell(kernels: tuple[str, ...], wgsl: tuple[str, ...]) -> None:
+        texts.extend(kernels)
+        sources.extend(wgsl)
+
+    backend = GpuBackend(adapter, tell=tell)
+    source = "@compute @workgroup_size(1)\nfn main() { f(); }"
+    bad = RenderedKernel("bad", KernelSource(source, files=("x/y",)), (), (1, 1, 1))
     with pytest.raises(ShaderError):
         backend.prepare(Program("TEST", (bad,), immediates=backend.target.has("immediates")))
-    assert texts == ["bad (x/y)"]
+    assert (texts, sources) == (["bad (x/y)"], [source])
     outcome = suite_by_name("operators").run("argmin-example1", Device.from_backend(backend))
     assert outcome.kernels and tuple(texts[1:]) == outcome.kernels
+    own = "@group(0) @binding(0) var<storage, read_write> x: array<u32>;\n" + source.replace("f()", "x[0] = 1u")
+    Kernel(own)(np.zeros(1, np.uint32), grid=1, device=Device.from_backend(backend))
+    assert sources[-1] == own and tuple(texts[1:]) == outcome.kernels
     backend.close()
 
 

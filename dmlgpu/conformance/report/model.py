@@ -15,6 +15,8 @@ from dmlgpu import catalog as schema
 from dmlgpu.compiler import operators
 from dmlgpu.conformance.drivers.discovery import in_environment
 from dmlgpu.conformance.drivers.pairwise import Comparison
+from dmlgpu.conformance.running.exercised import VOCABULARY
+from dmlgpu.conformance.running.exercised import kind_of as kind_of_name
 from dmlgpu.conformance.running.outcome import Outcome, Status, moment_text, share_text
 from dmlgpu.conformance.running.pool import TIME_LIMIT, time_limit_option
 from dmlgpu.conformance.running.records import RecordedRun
@@ -132,6 +134,26 @@ def run_facts(report: Report) -> FactTable:
         hidden = ("adapter", "adapter features", "adapter limits", "format")
         columns.append({name.replace("_", " "): _text(value) for name, value in facts.items() if name not in hidden})
     return _side_by_side(tuple(range(len(columns))), columns, in_order=list)
+
+
+def exercised(report: Report) -> FactTable:
+    """Return what kernels used of WGSL: the number of kernels, or why there is none. Runs that do not say are
+    omitted."""
+    columns: dict[int, dict[str, str]] = {}
+    for index, run in enumerate(report.runs):
+        if run.exercised is not None:
+            reasons, used = run.exercised.reasons(), run.exercised.used
+            never = {name: f"avoided, {reasons[name]}" if name in reasons else "never" for name in run.exercised.never}
+            others = {other.what: f"avoided, {other.reason}" for other in run.exercised.avoided if not other.names}
+            counts = {name: f"{count:,}" for name, count in used.items()}
+            columns[index] = {"kernels": f"{run.exercised.kernels:,}", **others, **counts, **never}
+
+    def in_order(names: Iterable[str]) -> list[str]:
+        order = {kind: place for place, kind in enumerate(VOCABULARY)}
+        head, *rest = names
+        return [head, *sorted(rest, key=lambda name: (order[kind_of_name(name)], name))]
+
+    return _side_by_side(tuple(columns), list(columns.values()), in_order=in_order if columns else list)
 
 
 def _side_by_side(

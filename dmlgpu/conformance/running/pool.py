@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from dmlgpu.common.processes import ChildLost, ChildProcess, NoAnswer, python_command
+from dmlgpu.conformance.running.exercised import EXERCISED, RunNotes
 from dmlgpu.conformance.running.outcome import KERNELS, Outcome, Status, bound_text
 
 CASES_PER_CHILD = 250
@@ -57,10 +58,11 @@ class WorkerProcess:
     Args:
         job: The job.
         arguments: Further arguments of the child's command.
+        notes: Gets what kernels use of WGSL.
     """
 
-    def __init__(self, job: Job, *arguments: str):
-        self.job = job
+    def __init__(self, job: Job, *arguments: str, notes: RunNotes | None = None):
+        self.job, self.notes = job, RunNotes() if notes is None else notes
         words = (job.suite, str(job.adapter), job.adapter_text, PRECISE if job.precise else "", *arguments)
         self.child = ChildProcess(python_command("dmlgpu.conformance.running.worker", *words), job.environment)
 
@@ -69,9 +71,12 @@ class WorkerProcess:
         kernels: dict[str, None] = {}
         try:
             for record in self.child.ask(name, self.job.time_limit):
-                if record.keys() != {KERNELS}:
+                if record.keys() == {EXERCISED}:
+                    self.notes.add(record[EXERCISED])
+                elif record.keys() == {KERNELS}:
+                    kernels |= dict.fromkeys(record[KERNELS])
+                else:
                     break
-                kernels |= dict.fromkeys(record[KERNELS])
         except NoAnswer as error:
             message = f"no result after {error.seconds:g} s"
             return Outcome(name, Status.TIME_OUT, message=message, seconds=error.seconds, kernels=tuple(kernels))
@@ -112,7 +117,11 @@ def _summary(outcome: Outcome) -> str:
 
 
 def run_cases(
-    job: Job, names: Sequence[str], workers: int = 1, started: Callable[[str], object] = lambda name: None
+    job: Job,
+    names: Sequence[str],
+    workers: int = 1,
+    started: Callable[[str], object] = lambda name: None,
+    notes: RunNotes | None = None,
 ) -> Iterator[Outcome]:
     """Run cases in several child processes; yield results as they complete.
 
@@ -123,13 +132,14 @@ def run_cases(
         names: Names of cases.
         workers: Number of child processes.
         started: Called with the name of each case that starts, from another thread.
+        notes: Gets what kernels use of WGSL.
     """
 
     def run(worker: WorkerProcess, name: str) -> Outcome:
         started(name)
         return run_repeatedly(worker, name)
 
-    return map_unordered([WorkerProcess(job) for _ in range(min(workers, len(names)))], names, run)
+    return map_unordered([WorkerProcess(job, notes=notes) for _ in range(min(workers, len(names)))], names, run)
 
 
 class CaseWorker(Protocol):

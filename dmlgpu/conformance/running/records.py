@@ -25,6 +25,7 @@ from dmlgpu.compiler.wgsl import templates
 from dmlgpu.conformance.drivers.discovery import Environment, LocatedAdapter
 from dmlgpu.conformance.drivers.pairwise import AdapterPair, Comparison
 from dmlgpu.conformance.running import fields
+from dmlgpu.conformance.running.exercised import EXERCISED, Exercised, RunNotes
 from dmlgpu.conformance.running.outcome import Outcome
 from dmlgpu.conformance.running.pool import TIME_LIMIT
 from dmlgpu.conformance.suites.registry import list_digest
@@ -40,11 +41,13 @@ class RecordedRun:
         facts: Versions, adapter, list of cases.
         outcomes: One result per case.
         is_complete: Whether the run was completed.
+        exercised: What its kernels used of WGSL; None if the file does not say, or nothing was compiled.
     """
 
     facts: dict[str, Any]
     outcomes: tuple[Outcome, ...] = field(repr=False)
     is_complete: bool = True
+    exercised: Exercised | None = None
 
     @property
     def adapter(self) -> str:
@@ -176,15 +179,26 @@ def _commit() -> str:
 # ---- files ----------------------------------------------------------------------------------------------------------
 
 
-def write_run(file: TextIO, header: dict[str, Any], outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
-    """Write a run while it proceeds; yield its results."""
+def write_run(
+    file: TextIO, header: dict[str, Any], outcomes: Iterable[Outcome], notes: RunNotes | None = None
+) -> Iterator[Outcome]:
+    """Write a run while it proceeds; yield its results.
+
+    Args:
+        file: The file.
+        header: Facts about the run.
+        outcomes: Its results.
+        notes: What its kernels use of WGSL, complete when the results end.
+    """
     _write(file, {"record": "run", **header})
     counts: Counter[str] = Counter()
     for outcome in outcomes:
         _write(file, {"record": "case", **outcome.to_json()})
         counts[outcome.status] += 1
         yield outcome
-    _write(file, {"record": "end", "ended": _now(), "counts": dict(counts)})
+    exercised = None if notes is None else notes.exercised()
+    table = {} if exercised is None else {EXERCISED: exercised.to_json()}
+    _write(file, {"record": "end", "ended": _now(), "counts": dict(counts), **table})
 
 
 def write_comparison(
@@ -250,7 +264,7 @@ def read_lines(name: str, lines: Iterable[bytes]) -> RecordFile:
     runs, comparisons = [], []
     for section in sections:
         if section.kind == "run":
-            runs.append(RecordedRun(section.header, tuple(section.read), section.is_complete))
+            runs.append(RecordedRun(section.header, tuple(section.read), section.is_complete, section.exercised))
         else:
             comparisons.append(Comparison(section.header, tuple(section.read), section.is_complete))
         if not section.is_complete:
@@ -279,6 +293,7 @@ class _Section:
     header: dict[str, Any]
     read: list[Any] = field(default_factory=list)
     is_complete: bool = False
+    exercised: Exercised | None = None
 
 
 _CONTENTS: dict[str, tuple[str, str, Callable[[dict[str, Any]], Any]]] = {
@@ -323,6 +338,7 @@ def _sections(name: str, lines: Iterable[bytes]) -> tuple[list[_Section], list[s
             raise ModelError(where, "comes before any run")
         elif kind == "end":
             sections[-1].is_complete = True
+            sections[-1].exercised = _exercised(where, record)
         else:
             sections[-1].read.append(_content(where, sections[-1].kind, kind, record))
     return sections, []
@@ -360,6 +376,14 @@ def _header(where: str, kind: str, header: dict[str, Any]) -> dict[str, Any]:
     except ValueError as error:
         raise ModelError(where, f"is not a valid header of a {kind}: {error}") from error
     return header
+
+
+def _exercised(where: str, record: Mapping[str, Any]) -> Exercised | None:
+    """Return what the kernels of a run used; None if its end does not say."""
+    try:
+        return Exercised.from_json(record[EXERCISED]) if EXERCISED in record else None
+    except ValueError as error:
+        raise ModelError(where, f"is not a valid end: {EXERCISED!r} {error}") from error
 
 
 def _content(where: str, section: str, kind: str, record: dict[str, Any]) -> Any:

@@ -3,7 +3,8 @@
 Its arguments are SUITE ADAPTER TEXT PRECISE [FOLDER POISON]. ADAPTER is an index of ``dmlgpu devices``. TEXT is that
 adapter's name and driver, or empty: if another adapter has this index, the process exits. PRECISE is ``precise`` for a
 precise device, or empty. Each request is the name of a case, each answer an ``Outcome``. Answers ``{"kernels": [...]}``
-before it name the kernels about to be compiled, in case that crashes or hangs. With FOLDER, nothing is compared: the
+before it name the kernels about to be compiled, in case that crashes or hangs; ``{"exercised": ...}`` tells what
+kernels use that no earlier case compiled. With FOLDER, nothing is compared: the
 outputs of a case are written there in NumPy's format, computed in memory filled with the byte POISON.
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, TextIO
@@ -22,6 +23,7 @@ from dmlgpu.common.files import whole_file, write_array
 from dmlgpu.common.processes import answer_stream, exit_with_parent, send_answer, tell_ready
 from dmlgpu.compiler.program_cache import without_files
 from dmlgpu.conformance.drivers.pairwise_run import OutputSuite, as_output_suite
+from dmlgpu.conformance.running.exercised import EXERCISED, KernelNotes
 from dmlgpu.conformance.running.outcome import DEVICE, KERNELS, Outcome, Status
 from dmlgpu.conformance.running.pool import PRECISE
 from dmlgpu.conformance.running.runner import digest
@@ -29,6 +31,7 @@ from dmlgpu.conformance.suites.registry import suite_by_name
 from dmlgpu.runtime.adapters import choose, open_executor
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.numpy import NUMPY_ADAPTER
+from dmlgpu.runtime.rendered import Tell
 from dmlgpu.runtime.specialization import Specialize, Specializer
 
 
@@ -85,11 +88,14 @@ class CaseServer:
     def __init__(self, suite: RunsCases, responses: TextIO):
         self._suite, self._responses = suite, responses
         self._compiled: list[str] = []
+        self._notes = KernelNotes()
 
-    def tell_kernels(self, kernels: Sequence[str]) -> None:
-        """Report the kernels about to be compiled for the current case."""
-        self._compiled += kernels
-        self._answer({KERNELS: list(kernels)})
+    def tell_kernels(self, kernels: Sequence[str], texts: Sequence[str] = ()) -> None:
+        """Report the kernels about to be compiled for the current case, and note their WGSL."""
+        self._notes.add(texts)
+        if kernels:
+            self._compiled += kernels
+            self._answer({KERNELS: list(kernels)})
 
     def serve(self, device: Device, requests: TextIO) -> None:
         """Answer requests, the name of a case per line, until they end or the device is lost."""
@@ -99,6 +105,10 @@ class CaseServer:
             outcome = run(self._suite, json.loads(line), device)
             if not outcome.kernels:  # the case raised something, or its suite does not say what ran
                 outcome = replace(outcome, kernels=tuple(dict.fromkeys(self._compiled)))
+            if outcome.compile_error:
+                self._notes.discard()
+            elif (exercised := self._notes.take(device)) is not None:
+                self._answer({EXERCISED: exercised})
             self._answer(outcome.to_json())
             if outcome.status is Status.DEVICE_LOST:
                 return
@@ -119,7 +129,7 @@ class CaseServer:
         send_answer(self._responses, record)
 
 
-def open_device(index: int, tell_kernels: Callable[[tuple[str, ...]], None], *, precise: bool = False) -> Device:
+def open_device(index: int, tell_kernels: Tell, *, precise: bool = False) -> Device:
     """Open an adapter with a function that gets the kernels of each program before they are compiled."""
     info = choose(index)
     if info == NUMPY_ADAPTER:

@@ -6,7 +6,7 @@ import collections
 import itertools
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -23,7 +23,7 @@ from dmlgpu.runtime.browser import facts, frames
 from dmlgpu.runtime.browser.executable import BrowserExecutable, PageBuffer, PagePipelines, PageWork
 from dmlgpu.runtime.browser.link import Link
 from dmlgpu.runtime.executor import Reading, Resources, Timing
-from dmlgpu.runtime.rendered import RenderedBackend, bound_range, check_binding_sizes
+from dmlgpu.runtime.rendered import RenderedBackend, Tell, bound_range, check_binding_sizes, kernels_of
 from dmlgpu.runtime.specialization import Specializer
 
 Memory = NDArray[np.uint8]
@@ -74,7 +74,7 @@ class BrowserBackend(RenderedBackend):
         borrowing: Address of the server for executors.
         index: 1-based index of the page on the server.
         deterministic, precise, memory_budget, disabled_features: As of ``Device``.
-        tell: Called with the kernels of each program before the page compiles them.
+        tell: Called with the kernels of each program and their WGSL before the page compiles them.
 
     Raises:
         DeviceRemoved: If the page is disconnected, or cannot create a device.
@@ -92,7 +92,7 @@ class BrowserBackend(RenderedBackend):
         precise: bool = False,
         memory_budget: int | None = None,
         disabled_features: Collection[str] = (),
-        tell: Callable[[tuple[str, ...]], None] = lambda kernels: None,
+        tell: Tell = lambda kernels, texts: None,
     ):
         self.info = info
         self.target = facts.target_of(
@@ -123,7 +123,7 @@ class BrowserBackend(RenderedBackend):
 
     def prepare(self, program: Program) -> BrowserExecutable:
         """Compile a rendered program. Raises as ``RenderedBackend.prepare``."""
-        self._tell(program.summaries)
+        self._tell(program.summaries, tuple(kernel.wgsl for kernel in kernels_of(program)))
         return BrowserExecutable(self, program)
 
     def bind(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,12 @@ from dmlgpu.compiler.program import Program, RenderedKernel, Slot
 from dmlgpu.compiler.target import MAX_BINDINGS, AdapterInfo, Target
 from dmlgpu.runtime.executor import Range, Resources, Timing
 from dmlgpu.runtime.progress import counter
-from dmlgpu.runtime.rendered import RenderedBackend
+from dmlgpu.runtime.rendered import RenderedBackend, Tell, kernels_of
 from dmlgpu.runtime.specialization import Specialize, Specializer
 from dmlgpu.runtime.wgpu import forks
 from dmlgpu.runtime.wgpu.buffers import Allocator, GpuBuffer, Guard
 from dmlgpu.runtime.wgpu.context import Context
-from dmlgpu.runtime.wgpu.executable import Binder, GpuExecutable
+from dmlgpu.runtime.wgpu.executable import Binder, GpuExecutable, is_compiled
 from dmlgpu.runtime.wgpu.pipelines import GpuPipelines
 from dmlgpu.runtime.wgpu.queue import CopyWork, GpuQueue, RecordedWork, Work
 from dmlgpu.runtime.wgpu.shader import GpuShader
@@ -43,8 +43,8 @@ class GpuBackend(RenderedBackend):
         precise: Whether to exclude schedules that trade accuracy for speed.
         memory_budget: Maximum bytes of buffers at a time; None as in ``buffers.Allocator``.
         disabled_features: Features not to use.
-        tell: Called with the kernels of each program (``Program.summaries``) before the driver compiles them, which may
-            crash.
+        tell: Called with the kernels of each program (``Program.summaries``) and their WGSL before the driver compiles
+            them, which may crash; for a shader of the user with its WGSL alone.
 
     Attributes:
         info: Facts about the adapter.
@@ -67,7 +67,7 @@ class GpuBackend(RenderedBackend):
         precise: bool = False,
         memory_budget: int | None = None,
         disabled_features: Collection[str] = (),
-        tell: Callable[[tuple[str, ...]], None] = lambda kernels: None,
+        tell: Tell = lambda kernels, texts: None,
     ):
         self._set_up(Context.open(adapter, deterministic, precise, disabled_features), memory_budget, tell)
 
@@ -90,7 +90,7 @@ class GpuBackend(RenderedBackend):
         self,
         context: Context,
         memory_budget: int | None,
-        tell: Callable[[tuple[str, ...]], None] = lambda kernels: None,
+        tell: Tell = lambda kernels, texts: None,
     ) -> None:
         self.context = context
         self.info: AdapterInfo = context.info
@@ -146,7 +146,8 @@ class GpuBackend(RenderedBackend):
 
     def prepare(self, program: Program) -> GpuExecutable:
         """Compile a rendered program. Raises as ``RenderedBackend.prepare``."""
-        self._tell(program.summaries)
+        compiled = filter(is_compiled, kernels_of(program))
+        self._tell(program.summaries, tuple(kernel.wgsl for kernel in compiled))
         self.context.check()
         executable = GpuExecutable(program, self.binder)
         if executable.new and self.info.api == "Vulkan":
@@ -176,6 +177,7 @@ class GpuBackend(RenderedBackend):
         self, wgsl: str, entry_point: str, constants: Mapping[str, float], kinds: Mapping[int, str], label: str
     ) -> GpuShader:
         """Compile a shader of the user (see ``ShaderBackend.compile_shader``)."""
+        self._tell((), (wgsl,))
         self.context.check()
         return GpuShader(
             self.context,

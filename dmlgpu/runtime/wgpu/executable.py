@@ -95,7 +95,7 @@ class Binder:
 
     def _copy(self, kernel: RenderedKernel, ranges: Sequence[tuple[GpuBuffer, int, int]]) -> CopyWork | None:
         """Return the buffer copy that replaces a kernel, if there is one and WebGPU allows it."""
-        if (copy := kernel.copy) is None or not _is_copied(kernel):
+        if (copy := kernel.copy) is None or is_compiled(kernel):
             return None
         (source, start, _), (destination, there, _) = ranges[copy.source], ranges[copy.destination]
         if source.wgpu is destination.wgpu:  # WebGPU forbids it
@@ -118,9 +118,9 @@ class Binder:
         return releases.adopt(self.context, buffer)
 
 
-def _is_copied(kernel: RenderedKernel) -> bool:
-    """Return whether a kernel is replaced by a copy between buffers that allow one."""
-    return kernel.copy is not None and kernel.copy.preferred
+def is_compiled(kernel: RenderedKernel) -> bool:
+    """Return whether a kernel is compiled, not replaced by a copy between buffers that allow one."""
+    return kernel.copy is None or not kernel.copy.preferred
 
 
 def _is_in_place(kernel: RenderedKernel, ranges: Sequence[tuple[GpuBuffer, int, int]]) -> bool:
@@ -157,10 +157,10 @@ class GpuExecutable(ProgramExecutable):
         )
         uploaded = time.perf_counter()
         kernels = kernels_of(program)
-        dispatched = [kernel for kernel in kernels if not _is_copied(kernel)]
+        dispatched = list(filter(is_compiled, kernels))
         handles, self.new = pipelines.get_all(program.operator, dispatched, program.immediates)
         remaining = iter(handles)
-        compiled = [None if _is_copied(kernel) else next(remaining) for kernel in kernels]
+        compiled = [next(remaining) if is_compiled(kernel) else None for kernel in kernels]
         driver = time.perf_counter() - uploaded
         timings = replace(program.timings, driver=driver, upload=uploaded - start)
         size = sum(pipelines.size_of(kernel.wgsl) for kernel in self.new)

@@ -52,6 +52,7 @@ class Probe:
         assumed: Facts by kind of adapter, for kinds that are not measured.
         applies: Returns whether the facts matter on an adapter with enabled features; if not, none holds.
         avoided: What kernels avoid if a fact does not hold, with the reason, by fact.
+        builtins: WGSL's names of what kernels then avoid, by fact.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Probe:
     assumed: Mapping[str, Collection[str]] = field(default_factory=dict)
     applies: Callable[[AdapterInfo, Collection[str]], bool] = _matter
     avoided: Mapping[str, str] = field(default_factory=dict)
+    builtins: Mapping[str, Collection[str]] = field(default_factory=dict)
 
     def facts(
         self, info: AdapterInfo, features: Collection[str], device: wgpu.GPUDevice | None = None
@@ -94,6 +96,13 @@ class Probe:
             return ()
         facts = self.values.get(value)
         return self.assumed.get(info.kind) if facts is None else facts
+
+    def origin(self, info: AdapterInfo) -> str:
+        """Return where the facts of an adapter are from, if they are not measured, as a clause; else empty."""
+        value = os.environ.get(self.variable, "").strip().lower()
+        if value and self.values.get(value) is not None:
+            return f"set by {self.variable}"
+        return f"assumed for adapters of the kind {info.kind}, not measured" if info.kind in self.assumed else ""
 
     def known(self, info: AdapterInfo) -> frozenset[str] | None:
         """Return the measured facts of an adapter and its driver from the caches; None if there are none."""

@@ -40,6 +40,7 @@ DIVISION: Final = Probe(
     values={"software": (), "fused": (Division.FUSED,), "native": (Division.NATIVE,)},
     assumed={"cpu": (Division.NATIVE,)},  # llvmpipe and SwiftShader use the CPU's operations
     avoided={Division.NATIVE: "quotients and square roots of the driver (not rounded correctly)"},
+    builtins={Division.NATIVE: ("sqrt",)},
 )
 
 FLOAT16: Final = Probe(
@@ -54,6 +55,7 @@ FLOAT16: Final = Probe(
     },
     assumed={"cpu": ()},  # LLVM's code for conversions is no faster than integer arithmetic
     avoided={float16.UNPACK: "unpack2x16float (not exact)", Float16Encoding.PACK: "pack2x16float (not exact)"},
+    builtins={float16.UNPACK: ("unpack2x16float",), Float16Encoding.PACK: ("pack2x16float",)},
 )
 
 CHECKS: Final = Probe(
