@@ -127,7 +127,7 @@ def used_by(wgsl: str) -> frozenset[str]:
 
 
 def _declarations(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the names and texts of the declarations at module level."""
+    """Yield the names and sources of the declarations at module level."""
     matches = [(match[1], match.start()) for match in _DECLARATION.finditer(text)]
     name, start = "", 0
     for next_name, end in (*matches, ("", len(text))):

@@ -52,7 +52,7 @@ class Probe:
         assumed: Facts by kind of adapter, for kinds that are not measured.
         applies: Returns whether the facts matter on an adapter with enabled features; if not, none holds.
         avoided: What kernels avoid if a fact does not hold, with the reason, by fact.
-        builtins: WGSL's names of what kernels then avoid, by fact.
+        builtins: names in WGSL that kernels then avoid, by fact.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What kernels use of WGSL: read from their texts, merged from child processes, recorded, and reported."""
+"""What kernels use of WGSL: read from their sources, merged from child processes, recorded, and reported."""
 
 from __future__ import annotations
 
