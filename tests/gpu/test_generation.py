@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,9 +49,9 @@ def test_tokens_after_the_second_repeat_its_run(device: Device, folder: Path, mo
     generator, prompt, runs = Generator.load(folder, device), prompt_of(3), []
     run = CachedDecoding._outputs
 
-    def counted(self: CachedDecoding, inputs: dict[str, Any]) -> dict[str, Tensor]:
+    def counted(self: CachedDecoding, inputs: dict[str, Any], names: Sequence[str]) -> dict[str, Tensor]:
         runs.append(inputs)
-        return run(self, inputs)
+        return run(self, inputs, names)
 
     monkeypatch.setattr(CachedDecoding, "_outputs", counted)
     expected = Expected(folder, SIZES).tokens(prompt, 9)
