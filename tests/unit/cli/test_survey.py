@@ -119,7 +119,7 @@ def test_results_after_the_deadline_do_not_count(ran, tmp_path, monkeypatch):
 
     monkeypatch.setattr(survey, "WorkerProcess", Stopped)
     monkeypatch.setattr(survey, "run_repeatedly", crash_late)
-    finished = run_here("survey", "-a", "numpy", "-o", tmp_path, "--budget", "0.5")
+    finished = run_here("survey", "-a", "numpy", "-o", tmp_path, "--budget", "4")  # enough to reach the workers
     assert finished.returncode == OK and late
     assert re.search("^conformance on numpy: 0 of 3 in .* s: the time was up$", finished.stdout, re.MULTILINE)
     assert "The same command continues." in finished.stdout
