@@ -79,9 +79,9 @@ def _failing_run(case: str, record: Path, adapter: str | None) -> RecordedRun:
 
 
 def _adapter_of(run: RecordedRun) -> int:
-    """Return the number of the adapter of a run."""
-    for number, info in enumerate(adapters()):
+    """Return the index of the adapter of a run."""
+    for index, info in enumerate(adapters()):
         if str(info) == run.adapter:
-            return number
+            return index
     known = ", ".join(map(str, adapters()))
     raise InvalidArgument(f"the run was made on {run.adapter}, which is not on this machine: {known}; pass --adapter")

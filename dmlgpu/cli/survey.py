@@ -163,10 +163,10 @@ def survey(output: Path, adapters: Sequence[str], drivers: Sequence[str], budget
     state, results, interrupted = Survey(output / PART_FOLDER), [], False
     with tempfile.TemporaryDirectory(prefix="dmlgpu-") as folder:
         parts = _parts(Path(folder))
-        for number, part in enumerate(parts):
+        for position, part in enumerate(parts):
             now = time.monotonic()
-            share = part.share / sum(other.share for other in parts[number:])
-            part_end = end if number == len(parts) - 1 else now + max(0.0, end - now) * share
+            share = part.share / sum(other.share for other in parts[position:])
+            part_end = end if position == len(parts) - 1 else now + max(0.0, end - now) * share
             for index, adapter in enumerate(chosen):
                 now = time.monotonic()
                 deadline = now + max(0.0, part_end - now) / (len(chosen) - index)

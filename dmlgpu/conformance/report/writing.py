@@ -224,7 +224,7 @@ def as_markdown(report: Report) -> str:
         known=of_kind(report_causes, "known"),
         refused=of_kind(report_causes, "refused"),
         suspects=suspects(report),
-        exercised=[(number, run.exercised) for number, run in enumerate(report.runs) if run.exercised is not None],
+        exercised=[(index, run.exercised) for index, run in enumerate(report.runs) if run.exercised is not None],
         differences=tuple(_differences(report)),
         pairs=[PairReport(comparison) for comparison in report.comparisons],
         difference=difference,

@@ -46,7 +46,7 @@ def amber_script(program: BugProgram, spirv: Mapping[int, bytes], titles: Mappin
 
     Args:
         program: The program.
-        spirv: SPIR-V by number of the kernel, whose manifest names the file: ``kernel["spirv"]``.
+        spirv: SPIR-V by index of the kernel, whose manifest names the file: ``kernel["spirv"]``.
         titles: Lines of the comment at the top, by their headings.
     """
     return "\n".join([*_lines(program.manifest, program.files, spirv, titles), ""])

@@ -21,18 +21,18 @@ TEXT_TOOL: Final = "spirv-dis"
 
 
 def mesa_adapter(chosen: int, known: Sequence[AdapterInfo]) -> int | None:
-    """Return the number of an adapter whose driver saves SPIR-V: the chosen one if it is Mesa's; None if there is
+    """Return the index of an adapter whose driver saves SPIR-V: the chosen one if it is Mesa's; None if there is
     none."""
-    numbers = [number for number, info in enumerate(known) if info.backend == "Vulkan" and "Mesa" in info.driver]
-    return chosen if chosen in numbers else next(iter(numbers), None)
+    indices = [index for index, info in enumerate(known) if info.backend == "Vulkan" and "Mesa" in info.driver]
+    return chosen if chosen in indices else next(iter(indices), None)
 
 
 def spirv_of(program: BugProgram, adapter: int, time_limit: float) -> dict[int, bytes]:
-    """Return the SPIR-V of each kernel by its number; kernels of which Mesa saved nothing are missing.
+    """Return the SPIR-V of each kernel by its index; kernels of which Mesa saved nothing are missing.
 
     Args:
         program: The program.
-        adapter: Number of an adapter of Mesa's, of version 25 or newer.
+        adapter: Index of an adapter of Mesa's, of version 25 or newer.
         time_limit: Seconds for each kernel.
     """
     modules: dict[int, bytes] = {}

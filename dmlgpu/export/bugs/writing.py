@@ -98,8 +98,8 @@ def write_bug_report(
     known = [info for info in adapters() if info.backend not in ("NumPy", "Browser")]
     if device.adapter not in known:
         raise InvalidArgument(f"{caller}: device must be an adapter of wgpu, got {device.adapter}")
-    number = known.index(device.adapter)
-    trial = _Trial(device, partial(run, adapter=number, time_limit=time_limit), progress)
+    index = known.index(device.adapter)
+    trial = _Trial(device, partial(run, adapter=index, time_limit=time_limit), progress)
     program, result = trial.first_failing(case)
     if result.status == "pass" and not passing:
         raise DmlError(
@@ -108,7 +108,7 @@ def write_bug_report(
         )
     if reduce and result.status != "pass":
         program, result = trial.smallest(program, result)
-    files, missing = _files(program, result, device.adapter, _modules(program, number, time_limit), case)
+    files, missing = _files(program, result, device.adapter, _modules(program, index, time_limit), case)
     write_files(target_folder, files)
     sizes = {name: len(data) for name, data in files.items()}
     return BugReport(target_folder, program.case, result.status, result.message, sizes, tuple(missing))
@@ -194,9 +194,9 @@ def _files(
     return files, missing
 
 
-def _modules(program: BugProgram, number: int, time_limit: float) -> Mapping[int, bytes]:
+def _modules(program: BugProgram, adapter: int, time_limit: float) -> Mapping[int, bytes]:
     """Return the SPIR-V of all kernels; empty if a kernel's is missing."""
-    chosen = mesa_adapter(number, [info for info in adapters() if info.backend not in ("NumPy", "Browser")])
+    chosen = mesa_adapter(adapter, [info for info in adapters() if info.backend not in ("NumPy", "Browser")])
     modules = {} if chosen is None else spirv_of(program, chosen, time_limit)
     return modules if len(modules) == len(program.manifest["kernels"]) else {}
 
