@@ -34,8 +34,8 @@ class KernelSource:
         interface: What the body needs.
         workgroup: Number of invocations of a workgroup.
         checks: Checks that wgpu adds.
-        files: Shader files of the body, as paths below ``shaders/`` without suffix; the math library, of which it has
-            single functions, is ``lib``.
+        files: Shader files of the body, as paths below ``shaders/`` without suffix, and the files of ``shaders/lib``
+            whose functions it has.
     """
 
     body: str
@@ -153,19 +153,13 @@ class RenderedKernel:
 
     @property
     def shaders(self) -> tuple[str, ...]:
-        """Shader files of its source (``KernelSource.files``)."""
-        return self.source.files
+        """Shader files of its source (``KernelSource.files``), without memory accessors."""
+        return tuple(file for file in self.source.files if not file.startswith("access/"))
 
     @property
     def summary(self) -> str:
-        """Label and shader files, in a line: ``gather_nd1 gather x4 (indexing/gather_nd1, schedules/map)``.
-        Kernels of a function of the math library have no body; those name all files."""
-        return f"{self.label} ({', '.join(self.bodies or self.shaders)})"
-
-    @property
-    def bodies(self) -> tuple[str, ...]:
-        """Shader files of bodies and schedules, without the math library and memory accessors."""
-        return tuple(file for file in self.shaders if file != "lib" and not file.startswith("access/"))
+        """Label and shader files, in a line: ``exp map x4 (elementwise/exp, schedules/map, lib/math_exp)``."""
+        return f"{self.label} ({', '.join(self.shaders)})"
 
     def __str__(self) -> str:
         """Return a readable text of a few lines."""
@@ -178,7 +172,7 @@ class RenderedKernel:
             lines.append(f"       parameters: {', '.join(map(str, self.given))}")
         if self.checks is not Checks.ALL:
             lines.append(f"       wgpu's checks: {self.checks}")
-        lines.append(f"       shaders: {', '.join(self.bodies)}")
+        lines.append(f"       shaders: {', '.join(self.shaders)}")
         return "\n".join(lines)
 
     def needs_uniform(self, immediates: bool) -> bool:

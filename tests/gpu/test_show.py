@@ -80,7 +80,7 @@ def test_outcomes_name_the_kernels_that_ran(adapter: AdapterInfo) -> None:
     assert outcome.status is Status.PASS
     (kernel,) = outcome.kernels
     assert kernel.startswith("gather_nd1 gather")
-    assert kernel.endswith(" (indexing/gather_nd1, schedules/map)")
+    assert kernel.endswith(" (indexing/gather_nd1, schedules/map, lib/index)")
 
 
 def test_the_demo_names_the_kernels_that_ran(adapter: AdapterInfo) -> None:

@@ -150,7 +150,7 @@ def test_kernels_whose_slots_share_a_binding_get_constants(hot: GpuBackend) -> N
 def test_kernels_that_are_no_faster_with_constants_get_none(hot: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     assert all((SHADERS / f"{name}.wgsl").exists() for name in tiers.NO_FASTER)
     run = doubling(hot)
-    (schedule,) = (file for file in next(iter(hot.tiers.known.values())).kernel.bodies if "schedules/" in file)
+    (schedule,) = (file for file in next(iter(hot.tiers.known.values())).kernel.shaders if "schedules/" in file)
     monkeypatch.setattr(tiers, "NO_FASTER", frozenset({schedule}))
     hot.tiers.known.clear()
     run(14)

@@ -23,6 +23,18 @@ def declarations() -> dict[str, str]:
     return result
 
 
+@functools.cache
+def _files() -> dict[str, str]:
+    """Return the file of each declaration of ``shaders/lib``."""
+    return {name: file for file in templates.files("lib") for name in templates.declared(file)}
+
+
+def files(used: Iterable[str]) -> tuple[str, ...]:
+    """Return the files of ``shaders/lib`` that declare some of the identifiers, by name."""
+    declared = _files()
+    return tuple(sorted({declared[name] for name in used if name in declared}))
+
+
 def _strip_trailing_comments(chunk: str) -> str:
     """Return a declaration without the comment lines that belong to the next one."""
     lines = chunk.rstrip().split("\n")

@@ -18,7 +18,7 @@ class Names:
         largest: Element count of its largest tensor, in memory or virtual.
         sizes: Values of its sizes, plain or symbolic, in the order in which its text names them first.
         divisors: Indices of the sizes by which it divides, in order.
-        files: Shader files of its text, as paths below ``shaders/`` without suffix; the math library is ``lib``.
+        files: Shader files of its text, as paths below ``shaders/`` without suffix, without those of the library.
         used: Functions of the library, and identifiers of WGSL (``templates.NOTED``), that it uses.
     """
 

@@ -16,7 +16,7 @@ from dmlgpu.compiler.program import Checks, Copy, KernelSource, Program, Rendere
 from dmlgpu.compiler.schedule.memory import MemoryLayout
 from dmlgpu.compiler.schedule.steps.base import AnyScheduled, KernelStep, ScheduledPlan, ScheduledRepeat
 from dmlgpu.compiler.target import Target
-from dmlgpu.compiler.wgsl import names
+from dmlgpu.compiler.wgsl import library, names
 from dmlgpu.compiler.wgsl.parameters import parameterized
 from dmlgpu.compiler.wgsl.steps import render_step
 from dmlgpu.compiler.wgsl.writer import EXTENSIONS, ShaderWriter
@@ -160,7 +160,7 @@ def _rendered(step: KernelStep, target: Target, doubles: bool) -> Rendered:
     checks = Checks.ALL
     if not target.policies.checked and not _CHECKED.isdisjoint(used):
         checks = Checks.LOOPS if step.keeps_loop_bounds else Checks.NONE
-    source = KernelSource(body, interface, step.launch.workgroup, checks, tuple(own.files))
+    source = KernelSource(body, interface, step.launch.workgroup, checks, (*own.files, *library.files(used)))
     slots = interface.slots
     resources = tuple(bound[index][0] for index, _ in slots)
     return source, own.parameters, resources, tuple(parts[index][part] for index, part in slots)

@@ -140,7 +140,7 @@ def bodies_of_a_transpose(target: Target) -> tuple[str, ...]:
     """Return the schedules of a copy of 32 x 32 elements between rows and columns."""
     rows, columns = (TensorDesc(DataType.FLOAT32, (32, 32), strides) for strides in ((32, 1), (1, 32)))
     program = compile_operator(descs.ElementWiseIdentity(input_tensor=columns, output_tensor=rows), target)
-    return tuple(file for kernel in program.kernels for file in kernel.bodies if file.startswith("schedules/"))
+    return tuple(file for kernel in program.kernels for file in kernel.shaders if file.startswith("schedules/"))
 
 
 def test_schedules_of_quirks_exist() -> None:

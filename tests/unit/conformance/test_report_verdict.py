@@ -6,6 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler.stages import compile_operator
+from dmlgpu.compiler.target import Target
 from dmlgpu.conformance.report.model import Report, labels
 from dmlgpu.conformance.report.suspects import ShaderCounts, simplest, suspect_lines
 from dmlgpu.conformance.report.verdict import causes, verdict
@@ -119,6 +124,20 @@ def test_shader_files_by_failing_cases_of_all_that_have_them():
 def test_files_with_the_same_cases_are_one_suspect():
     (suspect,) = ShaderCounts([case("a-1", "x/a", "x/b"), case("b-1", "x/c", wrong=0)]).suspects()
     assert (suspect.name, suspect.files) == ("x/a, x/b", ("x/a", "x/b"))
+
+
+def test_functions_that_fail_together_have_their_library_file_as_suspect():
+    """Kernels name the files of shaders/lib whose functions they have: cosine, sine and tangent fail by one of them."""
+    operators = {descs.ElementWiseCos: 1, descs.ElementWiseSin: 1, descs.ElementWiseTan: 1, descs.ElementWiseExp: 0}
+    x = TensorDesc(DataType.FLOAT32, (64,))
+    outcomes = [
+        Outcome(kind.__name__, Status.FAIL if wrong else Status.PASS, wrong=wrong, elements=64, kernels=summaries)
+        for kind, wrong in operators.items()
+        for summaries in [compile_operator(kind(input_tensor=x, output_tensor=x), Target("x")).summaries]
+    ]
+    suspect, *others = ShaderCounts(outcomes).suspects()
+    assert "lib/math_trigonometry" in suspect.files and suspect.share == "3 of 3" and not others
+    assert not any("lib/math_trigonometry" in text for text in outcomes[-1].kernels)
 
 
 def test_equal_suspects_are_in_alphabetical_order():
