@@ -186,19 +186,8 @@ def busiest_loop(listing: str) -> tuple[int, int]:
 
     A dual instruction counts as two.
     """
-    blocks: list[tuple[str, list[str]]] = []
-    for line in listing.splitlines():
-        if label := _LABEL.match(line):
-            blocks.append((label[1], []))
-        elif blocks and _INSTRUCTION.match(line):
-            blocks[-1][1].append(line.partition(";")[0])
-    places = {label: index for index, (label, _) in enumerate(blocks)}
-    loops: dict[int, int] = {}
-    for index, (_, lines) in enumerate(blocks):
-        for branch in filter(None, map(_BRANCH.match, lines)):
-            start = places.get(branch[1], index + 1)
-            if start <= index:
-                loops[start] = index
+    blocks = _blocks(listing)
+    loops = _loops(blocks)
     best = (0, 0)
     for start, end in loops.items():
         inner = [(first, last) for first, last in loops.items() if start <= first and last <= end]
@@ -208,6 +197,34 @@ def busiest_loop(listing: str) -> tuple[int, int]:
         multiply_adds = sum(len(_MULTIPLY_ADD.findall(line)) for line in text)
         best = max(best, (multiply_adds, len(text) + sum(line.count(" :: ") for line in text)))
     return best[1], best[0]
+
+
+def has_loop(listing: str) -> bool:
+    """Return whether a listing branches back."""
+    return bool(_loops(_blocks(listing)))
+
+
+def _blocks(listing: str) -> list[tuple[str, list[str]]]:
+    """Return the label and the instructions of each basic block."""
+    blocks: list[tuple[str, list[str]]] = []
+    for line in listing.splitlines():
+        if label := _LABEL.match(line):
+            blocks.append((label[1], []))
+        elif blocks and _INSTRUCTION.match(line):
+            blocks[-1][1].append(line.partition(";")[0])
+    return blocks
+
+
+def _loops(blocks: Sequence[tuple[str, Sequence[str]]]) -> dict[int, int]:
+    """Return the indices of the first and the last block of each loop."""
+    places = {label: index for index, (label, _) in enumerate(blocks)}
+    loops: dict[int, int] = {}
+    for index, (_, lines) in enumerate(blocks):
+        for branch in filter(None, map(_BRANCH.match, lines)):
+            start = places.get(branch[1], index + 1)
+            if start <= index:
+                loops[start] = index
+    return loops
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------

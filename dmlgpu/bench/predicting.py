@@ -15,11 +15,11 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from dmlgpu.bench.compiled import CompiledKernel
+from dmlgpu.bench.compiled import CompiledKernel, has_loop
 from dmlgpu.bench.counting import MULTIPLYING, Counts, count, kernel_counts
 from dmlgpu.bench.kernel_text import KernelText, read_kernel_text
 from dmlgpu.bench.radv import compile_workloads, missing_parts
-from dmlgpu.bench.workload import Workload
+from dmlgpu.bench.workload import OwnKernel, Workload
 from dmlgpu.common.errors import DmlError, ModelError, NotSupported
 from dmlgpu.common.files import first_record, whole_file
 from dmlgpu.compiler.cards import GpuCard
@@ -51,6 +51,7 @@ from dmlgpu.compiler.target import Division, Float16Conversions, Float16Encoding
 from dmlgpu.conformance.running import fields
 from dmlgpu.conformance.running.records import machine
 from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.shader_source import without_comments, workgroup_size
 
 UNIT_BYTES = 16
 """Bytes of a load."""
@@ -184,32 +185,24 @@ def predict(workloads: Sequence[Workload], card: GpuCard) -> Iterator[Prediction
         workloads: Workloads to predict.
         card: The GPU.
     """
-    statistics = {} if missing_parts() else _statistics(workloads, card.family or STAND_IN)
+    compiled = () if missing_parts() else compile_workloads(workloads, [card.family or STAND_IN], listings=True)[1]
+    statistics = {kernel.wgsl: kernel.statistics for kernel in compiled if kernel.status == "compiled" and kernel.wgsl}
     for workload in workloads:
         plain = Prediction(workload.name, workload.operator, card.name, workload.schedule)
         try:
-            yield _prediction(plain, _explanations(workload, card), statistics, card)
+            if workload.kernel is None:
+                yield _prediction(plain, _explanations(workload, card), statistics, card)
+            else:
+                own = next((kernel for kernel in compiled if kernel.workload == workload.name), None)
+                yield _prediction_of_own(plain, workload.kernel, own, card)
         except NotSupported as error:
             yield replace(plain, status="refused", message=str(error))
         except DmlError as error:
             yield replace(plain, status="failed", message=str(error))
 
 
-def _statistics(workloads: Sequence[Workload], family: str) -> dict[str, Mapping[str, int]]:
-    """Return the statistics of RADV's compiler for the kernels of workloads, by WGSL."""
-    own = [workload for workload in workloads if workload.kernel is None]
-    _, kernels = compile_workloads(own, [family], listings=True)
-    return {kernel.wgsl: kernel.statistics for kernel in kernels if _is_whole(kernel)}
-
-
-def _is_whole(kernel: CompiledKernel) -> bool:
-    return kernel.status == "compiled" and bool(kernel.wgsl)
-
-
 def _explanations(workload: Workload, card: GpuCard) -> list[Explanation]:
     """Return the compiled graphs of a model, or the compiled operator or graph, for a card."""
-    if workload.kernel is not None:
-        raise NotSupported("times of kernels in WGSL are not predicted: their loops and memory accesses are unknown")
     target = target_of_card(card).for_operators(workload.half_precision).with_overrides(schedule=workload.schedule)
     if workload.model:
         from dmlgpu.frontends.onnx.preview import preview  # noqa: PLC0415 - an extra
@@ -254,6 +247,41 @@ def _prediction(
         limits={name: _rounded(limit) for name, limit in limits.items()},
         counts=_total_counts(explanations),
         kernels=tuple(replace(kernel, seconds=_rounded(kernel.seconds)) for kernel in kernels),
+    )
+
+
+def _prediction_of_own(
+    plain: Prediction, own: OwnKernel, compiled: CompiledKernel | None, card: GpuCard
+) -> Prediction:
+    """Return the predicted time of a kernel in WGSL. Loads that caches serve count as instructions only.
+
+    Raises:
+        NotSupported: If it was not compiled, or the number of iterations of its loop is unknown.
+    """
+    if compiled is None:
+        raise NotSupported(f"times of kernels in WGSL are predicted from compiled code, which needs {missing_parts()[0]}")
+    if compiled.status != "compiled":
+        raise NotSupported(compiled.message)
+    statistics, groups = compiled.statistics, math.prod(own.grid)
+    size = workgroup_size(without_comments(own.source), own.entry_point)
+    if size is None:
+        raise NotSupported("times of kernels whose workgroup size depends on constants are not predicted")
+    products = own.operations / 2 / (groups * math.prod(size))
+    if has_loop(compiled.listing) and not (products and statistics["loop_multiply_adds"]):
+        raise NotSupported(
+            "times of kernels with loops are predicted from the multiply-adds of the busiest loop, of which there are"
+            f" {statistics['loop_multiply_adds']}, and of a dispatch: --flops '2*m*n*k'"
+        )
+    moved = sum(buffer.tensor.byte_size for buffer in own.buffers)
+    work = Work(groups, math.prod(size), moved, loaded=moved, multiply_adds=products)
+    predicted = estimate(_compiled(work, statistics, 1.0), card)
+    seconds = _rounded(predicted.seconds)
+    return replace(
+        plain,
+        seconds=seconds,
+        limits={predicted.limit: seconds},
+        counts={"bytes": moved, "operations": own.operations, "kernels": 1},
+        kernels=(PredictedKernel(own.entry_point, 1, seconds, predicted.limit, compiled=True),),
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import statistics
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from dmlgpu.bench import predicting, radv
 from dmlgpu.bench.choosing import of_operator
+from dmlgpu.bench.compiled import CompiledKernel
 from dmlgpu.bench.kernel_text import read_kernel_text
 from dmlgpu.bench.predicting import (
     Prediction,
@@ -21,8 +23,9 @@ from dmlgpu.bench.predicting import (
     write_predictions,
 )
 from dmlgpu.bench.specs import BenchSpec, read_suite
-from dmlgpu.bench.workload import OwnKernel, Workload
+from dmlgpu.bench.workload import KernelBuffer, OwnKernel, Workload
 from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.cli.subjects import compiled_workloads
 from dmlgpu.common.errors import ModelError
 from dmlgpu.compiler import programs
@@ -119,7 +122,8 @@ def test_compiled_kernels_replace_estimates(monkeypatch):
     statistics |= {"instructions": 100_002, "waits": 2, "valu": 100_000, "vgprs": 24}
     plain = next(predict([workload], XTX))
     monkeypatch.setattr(predicting, "missing_parts", lambda: ())
-    monkeypatch.setattr(predicting, "_statistics", lambda *_: {program.kernels[0].wgsl: statistics})
+    kernel = CompiledKernel(workload.name, 0, "", "navi31", statistics=statistics, wgsl=program.kernels[0].wgsl)
+    monkeypatch.setattr(predicting, "compile_workloads", lambda *_, **__: ({}, (kernel,)))
     compiled = next(predict([workload], XTX))
     assert (plain.limit, compiled.limit) == ("memory", "arithmetic")
     assert (plain.kernels[0].compiled, compiled.kernels[0].compiled) == (False, True)
@@ -127,13 +131,81 @@ def test_compiled_kernels_replace_estimates(monkeypatch):
     assert compiled.seconds == pytest.approx(XTX.launch + groups * 256 * 100_000 / 64 / 2.5e9, rel=0.01)
 
 
-def test_kernels_of_users_are_rejected():
-    own = Workload("my.wgsl", "KERNEL", kernel=OwnKernel("", "", {}, (), {}, (1, 1, 1)))
-    (prediction,) = predict([own], XTX)
-    assert prediction.status == "refused"
-    assert prediction.message == (
-        "times of kernels in WGSL are not predicted: their loops and memory accesses are unknown"
-    )
+ROWS = """@group(0) @binding(0) var<storage, read> a: array<f32>;
+@group(0) @binding(1) var<storage, read_write> sums: array<f32>;
+@compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    var sum = 0.0;
+    for (var k = 0u; k < 1000u; k++) { sum = fma(a[id.x * 1000u + k], 3.0, sum); }
+    sums[id.x] = sum;
+}"""
+BUFFERS = (
+    KernelBuffer("a", 0, TensorDesc(DataType.FLOAT32, (6_400_000,)), is_output=False),
+    KernelBuffer("sums", 1, TensorDesc(DataType.FLOAT32, (6400,)), is_output=True),
+)
+
+
+def own(source=ROWS, **fields):
+    return Workload("my.wgsl", "KERNEL", kernel=OwnKernel(source, "main", {}, BUFFERS, {}, (100, 1, 1), **fields))
+
+
+def compiled_as(monkeypatch, *loop, listing="BB0:\n\ts_cbranch_scc1 BB0\n", **fields):
+    """Let RADV compile a kernel to 40 instructions of which a loop has 10, and some multiply-adds."""
+    names = ("instructions", "loop_instructions", "loop_multiply_adds")
+    statistics = {"waits": 2, "valu": 20, "vgprs": 24, "shared_bytes": 0, "barriers": 0}
+    statistics |= dict(zip(names, (40, *loop), strict=True))
+    kernel = CompiledKernel("my.wgsl", 0, "main", "navi31", statistics=statistics, listing=listing, **fields)
+    monkeypatch.setattr(predicting, "missing_parts", lambda: ())
+    monkeypatch.setattr(predicting, "compile_workloads", lambda *_, **__: ({}, (kernel,)))
+
+
+def test_kernels_of_users_are_predicted_from_their_loops(monkeypatch):
+    """Each of 6,400 invocations does 1,000 multiply-adds, two in each of 500 iterations."""
+    compiled_as(monkeypatch, 10, 2)
+    (prediction,) = predict([own(operations=2 * 6_400_000)], XTX)
+    (twice,) = predict([own(operations=4 * 6_400_000)], XTX)
+    assert (prediction.status, prediction.limit, prediction.compiled) == ("predicted", "latency", "compiled")
+    assert prediction.counts == {"bytes": 4 * (6_400_000 + 6400), "operations": 12_800_000, "kernels": 1}
+    # Each iteration waits for its loads, which a cache holds, after the one before.
+    assert prediction.seconds - XTX.launch == pytest.approx(500 * predicting.HIT * XTX.latency, rel=0.05)
+    assert twice.seconds - XTX.launch == pytest.approx(2 * (prediction.seconds - XTX.launch), rel=0.01)
+
+
+def test_kernels_of_users_without_loops_are_predicted_without_operations(monkeypatch):
+    compiled_as(monkeypatch, 0, 0, listing="BB0:\n\ts_endpgm\n")
+    (prediction,) = predict([own()], XTX)
+    assert (prediction.status, prediction.limit) == ("predicted", "memory")
+
+
+@pytest.mark.parametrize(
+    ("loop", "fields", "message"),
+    [
+        ((10, 2), {}, "of which there are 2, and of a dispatch: --flops '2[*]m[*]n[*]k'"),
+        ((0, 0), {"operations": 8}, "of which there are 0"),
+        ((10, 2), {"operations": 8, "source": ROWS.replace("(64)", "(TILE)")}, "size depends on constants"),
+    ],
+)
+def test_kernels_of_users_that_are_not_predicted(monkeypatch, loop, fields, message):
+    compiled_as(monkeypatch, *loop)
+    (prediction,) = predict([own(**fields)], XTX)
+    assert prediction.status == "refused" and re.search(message, prediction.message)
+
+
+def test_kernels_of_users_need_their_compiled_code(monkeypatch):
+    monkeypatch.setattr(predicting, "missing_parts", lambda: ("Mesa 25 or newer",))
+    (prediction,) = predict([own()], XTX)
+    assert prediction.status == "refused" and prediction.message.endswith("which needs Mesa 25 or newer")
+
+
+MISSING = radv.missing_parts()
+
+
+@pytest.mark.skipif(bool(MISSING), reason=f"RADV cannot compile here: {', '.join(MISSING)} is missing")
+def test_a_kernel_of_a_user_as_radv_compiles_it(monkeypatch):
+    monkeypatch.setattr(predicting, "missing_parts", lambda: ())
+    (prediction,) = predict([own(operations=2 * 6_400_000)], XTX)
+    (unknown,) = predict([own()], XTX)
+    assert prediction.status == "predicted" and prediction.compiled == "compiled"
+    assert unknown.status == "refused" and "--flops" in unknown.message
 
 
 # ---- sources of kernels
