@@ -168,7 +168,7 @@ class NumpyBaseline:
         self._clock, self._formula, self._desc = clock, FORMULAS[workload.operator], workload.desc
         arrays = workload.inputs()
         size = sum(array.nbytes for array in arrays if array is not None)
-        sets = set_count(size)
+        sets = set_count(size, workload.cache)
         tensors = workload.input_tensors
         self._sets = [
             tuple(

@@ -250,16 +250,16 @@ def _prediction(
     )
 
 
-def _prediction_of_own(
-    plain: Prediction, own: OwnKernel, compiled: CompiledKernel | None, card: GpuCard
-) -> Prediction:
+def _prediction_of_own(plain: Prediction, own: OwnKernel, compiled: CompiledKernel | None, card: GpuCard) -> Prediction:
     """Return the predicted time of a kernel in WGSL. Loads that caches serve count as instructions only.
 
     Raises:
         NotSupported: If it was not compiled, or the number of iterations of its loop is unknown.
     """
     if compiled is None:
-        raise NotSupported(f"times of kernels in WGSL are predicted from compiled code, which needs {missing_parts()[0]}")
+        raise NotSupported(
+            f"times of kernels in WGSL are predicted from compiled code, which needs {missing_parts()[0]}"
+        )
     if compiled.status != "compiled":
         raise NotSupported(compiled.message)
     statistics, groups = compiled.statistics, math.prod(own.grid)

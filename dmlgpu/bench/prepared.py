@@ -159,6 +159,8 @@ def verdict_of(verdicts: Sequence[Verdict], names: Sequence[str] = ()) -> Result
 MAX_SETS = 8
 COLD_BYTES = 256 << 20
 """Total size of all sets of buffers, limited by MAX_SETS: exceeds CPU caches."""
+MAX_COLD_SETS = 1024
+"""Limit of the sets of a workload with cold caches."""
 
 
 @dataclass(frozen=True)
@@ -347,7 +349,7 @@ class PreparedOperator(BufferSets):
         executable: Executable = compiled._executable
         set_size = sum(tensor.byte_size for tensor in (*self._inputs, *self._outputs) if tensor is not None)
         set_size += executable.temporary_size
-        sets = set_count(set_size)
+        sets = set_count(set_size, workload.cache)
         outputs = [self._bind(executable, raw) for _ in range(sets)]
         cold = self._first()
         counts = count(desc, explanation)
@@ -410,11 +412,19 @@ def _explained(workload: Workload, device: Device) -> Explanation | None:
     return explain_operator(workload.name, workload.desc, target)
 
 
-def set_count(size: int) -> int:
-    """Return the number of sets of buffers of this size; at least two if the host has memory for them."""
+def set_count(size: int, cache: str = "") -> int:
+    """Return the number of sets of buffers of this size; at least two if the host has memory for them.
+
+    Args:
+        size: Bytes of a set.
+        cache: As in ``Workload``; one set keeps caches warm.
+    """
+    if cache == "warm":
+        return 1
     room = (host_budget() or 4 << 30) // 4
     cold_count = -(-COLD_BYTES // max(size, 1))
-    return int(max(1, min(MAX_SETS, max(2, cold_count), room // max(size, 1))))
+    limit = MAX_COLD_SETS if cache == "cold" else MAX_SETS
+    return int(max(1, min(limit, max(2, cold_count), room // max(size, 1))))
 
 
 MODEL_SETS = 2

@@ -104,7 +104,7 @@ class PreparedKernel(BufferSets):
         uniforms = {binding.number: binding.name for binding in kernel.bindings if binding.kind == "uniform"}
         raw |= {binding: _padded(own.uniforms[name], _UNIFORM_BYTES) for binding, name in uniforms.items()}
         set_size = sum(data.size for data in raw.values())
-        sets = set_count(set_size)
+        sets = set_count(set_size, workload.cache)
         ranges: list[dict[int, Range[Any]]] = []
         for _ in range(sets):
             ranges.append({binding: self._filled(data) for binding, data in raw.items()})
@@ -148,7 +148,9 @@ class KernelReference:
         self._kernel, self._clock, self._number = workload.kernel, clock, 0
         arrays = kernel_arrays(workload)
         size = sum(array.nbytes for array in arrays.values())
-        self._sets = [{name: array.copy() for name, array in arrays.items()} for _ in range(set_count(size))]
+        self._sets = [
+            {name: array.copy() for name, array in arrays.items()} for _ in range(set_count(size, workload.cache))
+        ]
         start = clock()
         self._once()
         cold, counts = clock() - start, Counts(size, self._kernel.operations)

@@ -163,6 +163,7 @@ class BenchSpec:
         name: Name in tables; empty for the default.
         more: Further keys of a suite's row.
         kernel: Options of a user-defined kernel.
+        cache: As in ``Workload``.
     """
 
     what: str
@@ -176,6 +177,7 @@ class BenchSpec:
     name: str = ""
     more: Mapping[str, Any] = field(default_factory=dict)
     kernel: KernelOptions = KernelOptions()
+    cache: str = ""
 
 
 def define_combinations(texts: Sequence[str]) -> list[tuple[str, ...]]:

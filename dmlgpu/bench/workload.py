@@ -93,6 +93,7 @@ class Workload:
         shapes: Shapes of its inputs, by name.
         schedule: The requested schedule; empty for the default choice.
         kernel: A user-defined kernel.
+        cache: ``cold`` or ``warm`` caches; empty for a few sets of buffers in turn.
     """
 
     name: str
@@ -109,6 +110,7 @@ class Workload:
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     schedule: str = ""
     kernel: OwnKernel | None = None
+    cache: str = ""
 
     @property
     def input_tensors(self) -> tuple[TensorDesc | None, ...]:

@@ -162,6 +162,10 @@ def run(
             "--time-limit", min=0.1, max=MAX_SECONDS, callback=finite, help="Timeout of a child process, in seconds."
         ),
     ] = 300.0,
+    cache: Annotated[
+        str,
+        typer.Option("--cache", metavar="cold|warm", help="Measure with buffers of 256 MB in turn, or with one set."),
+    ] = "",
     ceilings: Annotated[bool, typer.Option("--ceilings", help="Measure the rooflines of the adapters again.")] = False,
     check: Annotated[bool, typer.Option("--check/--no-check", help="Check results against the reference.")] = True,
     numpy: Annotated[bool, typer.Option("--numpy", help="Also measure NumPy, and print the break-even size.")] = False,
@@ -221,6 +225,8 @@ def run(
         return
     if not what:
         raise typer.BadParameter("give an operator, a case, a model, a kernel or a suite")
+    if cache not in ("", "cold", "warm"):
+        raise typer.BadParameter(f"--cache must be cold or warm, got {cache!r}")
     module = verb("bench")
     # A kernel's --output is a buffer; a file's, as of other subjects, is that of the results.
     written = [text for text in outputs or [] if not specs.is_kernel_output(what, text)]
@@ -246,12 +252,12 @@ def run(
     kernels = [replace(kernel, defines=chosen) for chosen in specs.define_combinations(defines or [])]
     if against and not all(map(specs.is_kernel_file, what)):
         raise typer.BadParameter("--against compares kernels in WGSL, FILE.wgsl")
-    others = verb("subjects").find_workloads([specs.BenchSpec(word, *shared) for word in against or ()])
+    others = verb("subjects").find_workloads([specs.BenchSpec(word, *shared, cache=cache) for word in against or ()])
     if against:
         shared = (({},), (), (), named, {})
     request = module.BenchRequest(
         verb("subjects").find_workloads(
-            [specs.BenchSpec(word, *shared, kernel=kernel) for word in what for kernel in kernels]
+            [specs.BenchSpec(word, *shared, kernel=kernel, cache=cache) for word in what for kernel in kernels]
         ),
         tuple(adapter or ()),
         tuple(drivers or ()),

@@ -230,7 +230,7 @@ def find_workloads(specs: Sequence[BenchSpec]) -> tuple[BenchSubject, ...]:
         ModelError, MissingFile, OSError: If a model or a suite is malformed or missing.
     """
     workloads_of_rows = [
-        BenchSubject(replace(workload, name=_named(workload, row, several)), row.schedules, row.more)
+        BenchSubject(replace(workload, name=_named(workload, row, several), cache=row.cache), row.schedules, row.more)
         for row in _rows(specs)
         for workloads in (_workloads(row),)
         for several in (len(workloads) > 1,)
@@ -271,10 +271,15 @@ def subject_workload(subject: Subject) -> Workload:
 
 
 def _named(workload: Workload, row: BenchSpec, several: bool) -> str:
-    """Return the name of a row, extended by that of the workload if the row has several."""
-    if not row.name:
-        return workload.name
-    return f"{row.name}: {workload.name}" if several else row.name
+    """Return the name of a row, extended by that of the workload if the row has several, and by ``--cache``.
+
+    Raises:
+        InvalidArgument: If a model, whose buffers are not chosen, is to have cold or warm caches.
+    """
+    if row.cache and workload.model:
+        raise InvalidArgument(f"--cache applies to operators, graphs and kernels, got {row.what!r}")
+    name = f"{row.name}: {workload.name}" if row.name and several else row.name or workload.name
+    return f"{name}, {row.cache} caches" if row.cache else name
 
 
 def _rows(specs: Iterable[BenchSpec]) -> Iterator[BenchSpec]:
@@ -289,7 +294,13 @@ def _rows(specs: Iterable[BenchSpec]) -> Iterator[BenchSpec]:
         for row in rows:
             beside = path.parent / row.what.partition(":")[0]
             what = str(path.parent / row.what) if beside.suffix == ".py" and beside.is_file() else row.what
-            yield replace(row, what=what, types=spec.types or row.types, schedules=spec.schedules or row.schedules)
+            yield replace(
+                row,
+                what=what,
+                types=spec.types or row.types,
+                schedules=spec.schedules or row.schedules,
+                cache=spec.cache,
+            )
 
 
 def _workloads(row: BenchSpec) -> list[Workload]:

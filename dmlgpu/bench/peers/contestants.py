@@ -89,7 +89,7 @@ class PeerRow:
             if name not in known:
                 raise ValueError(f"there is no value {name!r}")
         size = sum(array.nbytes for name, array in arrays.items() if name not in fixed)
-        return PeerCall(nodes, arrays, fixed, outputs, set_count(2 * size))
+        return PeerCall(nodes, arrays, fixed, outputs, set_count(2 * size, self.workload.cache))
 
     @functools.cached_property
     def _inputs(self) -> tuple[Array | None, ...]:

@@ -1,5 +1,6 @@
 """Rounds on an executor with given timestamps: buffers take turns, times are the device's if possible."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -88,3 +89,15 @@ def test_buffer_sets_exceed_the_caches(monkeypatch):
     assert set_count(COLD_BYTES // 4) == 4
     assert set_count(COLD_BYTES) == 2
     assert set_count(1 << 30) == 1  # a quarter of the memory
+
+
+def test_caches_are_cold_or_warm_on_request(monkeypatch):
+    monkeypatch.setattr("dmlgpu.bench.prepared.host_budget", lambda: 4 << 30)
+    assert [set_count(size, "warm") for size in (4, 1 << 20, 1 << 30)] == [1, 1, 1]
+    assert [set_count(size, "cold") for size in (4, 1 << 20, 1 << 30)] == [1024, 256, 1]
+    (usual,) = of_operator("ELEMENT_WISE_ADD", ({"elements": 1 << 16},))
+    sizes = 3 * 4 << 16
+    for cache, count in (("", MAX_SETS), ("warm", 1), ("cold", -(-COLD_BYTES // sizes))):
+        prepared = PreparedOperator(Device("numpy"), replace(usual, cache=cache))
+        assert (prepared.readiness.sets, prepared.readiness.footprint) == (count, count * sizes)
+        prepared.close()

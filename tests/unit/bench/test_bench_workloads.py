@@ -233,3 +233,14 @@ def test_a_malformed_suite_says_which_row_is_wrong(tmp_path, text, said):
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ModelError, match=said):
         read_suite(path)
+
+
+def test_caches_are_named_and_not_for_models(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('[[row]]\nwhat = "GEMM"\nname = "product"\nsizes = "m=k=n=4"\n', encoding="utf-8")
+    (subject,) = find_workloads([BenchSpec(str(path), cache="cold")])
+    assert (subject.workload.name, subject.workload.cache) == ("product, cold caches", "cold")
+    model = tmp_path / "model.onnx"
+    model.write_bytes(b"")
+    with pytest.raises(InvalidArgument, match=r"--cache applies to operators, graphs and kernels, got '.*model.onnx'"):
+        find_workloads([BenchSpec(str(model), cache="warm")])
