@@ -162,7 +162,7 @@ def survey(output: Path, adapters: Sequence[str], drivers: Sequence[str], budget
     (output / PART_FOLDER).mkdir(parents=True, exist_ok=True)
     state, results, interrupted = Survey(output / PART_FOLDER), [], False
     with tempfile.TemporaryDirectory(prefix="dmlgpu-") as folder:
-        parts = _parts(Path(folder))
+        parts = survey_parts(Path(folder))
         for position, part in enumerate(parts):
             now = time.monotonic()
             share = part.share / sum(other.share for other in parts[position:])
@@ -444,7 +444,7 @@ def _run_predictions(
         state.predictions[adapter.label] = [header, *(prediction.to_json() for prediction in predictions)]
 
 
-def _parts(folder: Path) -> list[SurveyPart]:
+def survey_parts(folder: Path) -> list[SurveyPart]:
     """Return the parts of a survey in order.
 
     Args:

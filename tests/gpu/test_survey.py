@@ -17,9 +17,9 @@ from tests.unit.bench.bench_fakes import CEILINGS
 
 
 def test_a_survey_tests_and_measures(adapter: AdapterInfo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = survey._parts
+    whole = survey.survey_parts
     parts = ("conformance", "ceilings", "benchmark", "predictions")
-    monkeypatch.setattr(survey, "_parts", lambda folder: [part for part in whole(folder) if part.name in parts])
+    monkeypatch.setattr(survey, "survey_parts", lambda folder: [part for part in whole(folder) if part.name in parts])
     monkeypatch.setattr(survey, "ConformanceRequest", partial(ConformanceRequest, patterns=("argmin-example1",)))
     monkeypatch.setattr(survey, "ceilings_of", lambda child: CEILINGS)  # takes a minute on CPU adapters
     monkeypatch.setattr(survey, "known_ceilings", lambda info, measure, load: CachedCeilings(measure(), 0.0))

@@ -62,8 +62,10 @@ def ran(monkeypatch):
     monkeypatch.setattr(survey, "ConformanceRequest", partial(ConformanceRequest, patterns=CASES, workers=1))
     monkeypatch.setattr(survey, "WorkerProcess", Worker)
     monkeypatch.setattr(survey, "run_repeatedly", pass_case)
-    whole = survey._parts
-    monkeypatch.setattr(survey, "_parts", lambda folder: [part for part in whole(folder) if part.name == "conformance"])
+    whole = survey.survey_parts
+    monkeypatch.setattr(
+        survey, "survey_parts", lambda folder: [part for part in whole(folder) if part.name == "conformance"]
+    )
     return names
 
 
@@ -145,7 +147,7 @@ def test_times_are_shared_by_the_parts_that_follow(tmp_path, monkeypatch):
     def take(state, adapter, deadline, result):
         deadlines.append(deadline - time.monotonic())
 
-    monkeypatch.setattr(survey, "_parts", lambda folder: [survey.SurveyPart(name, 1, take) for name in "abcd"])
+    monkeypatch.setattr(survey, "survey_parts", lambda folder: [survey.SurveyPart(name, 1, take) for name in "abcd"])
     survey.survey(tmp_path, ("numpy",), (), 100.0)
     assert deadlines == pytest.approx([25, 100 / 3, 50, 100], abs=5)
 
@@ -156,9 +158,9 @@ def test_a_survey_of_the_reference_measures(tmp_path, monkeypatch):
     monkeypatch.setattr(survey, "ceilings_of", lambda child: CEILINGS)
     monkeypatch.setattr(survey, "known_ceilings", lambda info, measure, load: survey_cached(measure()))
     monkeypatch.setattr(survey, "SUITE", "quick:ELEMENT_WISE_ADD")
-    whole = survey._parts
+    whole = survey.survey_parts
     parts = ("conformance", "ceilings", "benchmark")
-    monkeypatch.setattr(survey, "_parts", lambda folder: [part for part in whole(folder) if part.name in parts])
+    monkeypatch.setattr(survey, "survey_parts", lambda folder: [part for part in whole(folder) if part.name in parts])
     finished = run_here("survey", "-a", "numpy", "-o", tmp_path, "--budget", "300")
     assert "Not run" not in finished.stdout
     content = read_survey(tmp_path / NAME)
