@@ -37,6 +37,7 @@ from dmlgpu.common.files import PARTIAL_SUFFIX, file_stem, growing_file
 from dmlgpu.compiler.cards import card_of
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter
+from dmlgpu.conformance.running.exercised import RunNotes
 from dmlgpu.conformance.running.expectations import with_expectation
 from dmlgpu.conformance.running.outcome import Outcome
 from dmlgpu.conformance.running.pool import WorkerProcess, map_unordered, run_repeatedly
@@ -290,19 +291,23 @@ def _run_suite(suite: str, state: Survey, adapter: LocatedAdapter, deadline: flo
     header = facts(adapter.info, environment=tuple(job.environment.items()), **request.selection)
     earlier = _earlier_outcomes(path, header)
     remaining = [name for name in names if name not in earlier]
+    # The kernels of an earlier run of the command are unknown.
+    notes = None if earlier else RunNotes()
 
     def fresh() -> Iterator[Outcome]:
         if not remaining:
             return
         _check_time(deadline)
-        workers = [WorkerProcess(job) for _ in range(min(request.workers_on(adapter), len(remaining)))]
+        workers = [WorkerProcess(job, notes=notes) for _ in range(min(request.workers_on(adapter), len(remaining)))]
         with _stopping(deadline, [worker.interrupt for worker in workers]):
             for outcome in map_unordered(workers, remaining, run_repeatedly):
                 _check_time(deadline)
                 yield with_expectation(outcome, adapter.info, request.expected)
 
     progress = tables.Progress(sys.stderr, len(names), f"{result.part} on {adapter.label}")
-    for outcome in _continue(path, header, tuple(earlier.values()), fresh(), write_run):
+    known = tuple(earlier.values())
+    is_recorded = not remaining and path.exists()
+    for outcome in known if is_recorded else _continue(path, header, known, fresh(), partial(write_run, notes=notes)):
         result.done += 1
         result.failures += not outcome.status.is_good
         if outcome.case not in earlier:

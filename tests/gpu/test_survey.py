@@ -30,5 +30,6 @@ def test_a_survey_tests_and_measures(adapter: AdapterInfo, tmp_path: Path, monke
     (tested,), (measured,) = content.runs, content.measured
     assert [outcome.status for outcome in tested.outcomes] == ["pass"]
     assert tested.facts["adapter"]["name"] == adapter.name
+    assert tested.exercised is not None and tested.exercised.kernels >= 1
     (addition,) = measured.measurements
     assert addition.check == "right" and addition.share

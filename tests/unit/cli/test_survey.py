@@ -40,8 +40,8 @@ CASES = ("argmin-example1", "cast-float32-int64-7x7x11-interleaved-s0", "cast-ui
 class Worker:
     """A worker whose cases pass at once."""
 
-    def __init__(self, job):
-        self.job = job
+    def __init__(self, job, notes=None):
+        self.job, self.notes = job, notes
 
     def interrupt(self):
         pass
@@ -95,6 +95,22 @@ def test_a_survey_continues_after_an_interruption(ran, tmp_path, monkeypatch):
     assert sorted(ran) == list(CASES) == outcomes(tmp_path)
     assert run_here("survey", "-a", "numpy", "-o", tmp_path).returncode == OK
     assert len(ran) == len(CASES)
+
+
+def test_a_survey_records_what_kernels_used(ran, tmp_path, monkeypatch):
+    """Unless it continues an earlier run, whose kernels it does not know."""
+    used = {"kernels": {"a": ["exp", "f32"]}, "avoided": []}
+
+    def note(worker, name):
+        if worker.notes is not None:
+            worker.notes.add(used)
+        return Outcome(name, Status.PASS, "exact", 0.0)
+
+    monkeypatch.setattr(survey, "run_repeatedly", note)
+    for _ in range(2):  # the second writes nothing again
+        assert run_here("survey", "-a", "numpy", "-o", tmp_path).returncode == OK
+        (recorded,) = read_survey(tmp_path / NAME).runs
+        assert recorded.exercised.used == {"exp": 1, "f32": 1}
 
 
 def test_a_survey_of_another_version_starts_over(ran, tmp_path, monkeypatch):
