@@ -57,7 +57,7 @@ from dmlgpu.common.errors import DmlError, InvalidArgument
 from dmlgpu.common.files import file_stem, growing_file, whole_file
 from dmlgpu.compiler.schedule.registry import check_name
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter, process_adapters
-from dmlgpu.runtime.adapters import target_of
+from dmlgpu.runtime.adapters import announce_faults, target_of
 from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
 ALL = "all"
@@ -112,7 +112,7 @@ def bench(request: BenchRequest) -> BenchRun:
     _check(request)
     aims = {subject.workload.name: _aims(subject) for subject in request.subjects if _aims(subject)}
     adapters = choose_adapters(request.adapters, request.drivers)
-    children = {adapter.label: child_of(adapter, request.time_limit) for adapter in adapters}
+    children = _children(adapters, request)
     if request.numpy or any(_has_peers(subject) or AGAINST_NUMPY in _aims(subject) for subject in request.subjects):
         children[NUMPY] = _host_child(adapters, children, request)
     peers = _peers(request)
@@ -175,6 +175,14 @@ def check_schedules(request: BenchRequest) -> None:
     for name in (name for subject in request.subjects for name in subject.schedules):
         if name != ALL:
             check_name(name)
+
+
+def _children(adapters: Sequence[LocatedAdapter], request: BenchRequest) -> dict[str, Child]:
+    """Return a child process for each adapter, by label. Warn of known faults of drivers: the warnings of children are
+    lost."""
+    for adapter in adapters:
+        announce_faults(adapter.info)
+    return {adapter.label: child_of(adapter, request.time_limit) for adapter in adapters}
 
 
 def _host_child(adapters: Sequence[LocatedAdapter], children: Mapping[str, Child], request: BenchRequest) -> Child:

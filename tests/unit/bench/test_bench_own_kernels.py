@@ -12,6 +12,8 @@ from dmlgpu.bench.prepared_kernel import expected_results, kernel_arrays
 from dmlgpu.bench.specs import KernelOptions, define_combinations, is_kernel_output
 from dmlgpu.bench.worker import prepare
 from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.compiler import quirks
+from dmlgpu.runtime import adapters
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 from tests.unit.cli.cli_process import run_here
@@ -208,6 +210,27 @@ def test_the_option_numpy_measures_the_reference(add):
     assert prepared.readiness.counts.bytes == 3 * 4096 and prepared.round(2).wall > 0
     result = run_here("bench", add, "--input", "4", "--input", "4", "--output", "4", "--numpy", "-a", "numpy")
     assert result.returncode == 2 and "--numpy needs --reference EXPRESSION" in result.stderr
+
+
+FAULT = """
+[[quirk]]
+name = "lost-sums"
+why = "sums are lost"
+remedy = "install 2.0"
+link = "a page"
+wgsl = "fn main() {}"
+before = [1]
+after = [2]
+features = ["subgroup"]
+"""
+
+
+def test_known_faults_of_the_driver_are_warned_of(monkeypatch):
+    fault = quirks.read_quirks(FAULT, "a file")
+    monkeypatch.setattr(quirks, "quirks", lambda: fault)
+    monkeypatch.setattr(adapters, "announced", set())
+    result = run_here("bench", "ELEMENT_WISE_ADD", "-s", "elements=4", "-a", "numpy", "--budget", "0")
+    assert result.stderr.count("kernels of your own do not: install 2.0") == 1
 
 
 @pytest.mark.slow
