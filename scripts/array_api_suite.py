@@ -136,7 +136,7 @@ def main() -> int:
     """Run the suite by the command line's arguments; 1 where a test fails that the list of skips does not name."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("checkout", type=Path, help="a clone of data-apis/array-api-tests with its submodule")
-    parser.add_argument("--adapter", default="numpy", help="part of an adapter's name, or its number")
+    parser.add_argument("--adapter", default="numpy", help="part of an adapter's name, or its index")
     parser.add_argument("--max-examples", type=int, default=20, help="Hypothesis examples per test")
     options, arguments = parser.parse_known_args()
     with tempfile.TemporaryDirectory() as text:

@@ -51,7 +51,7 @@ def run_all(entries: list[Entry], folder: Path, adapter: str | None, patience: f
 def main(arguments: list[str] | None = None) -> int:
     """Parse the command line, run, print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--adapter", help="part of an adapter's name, or its number")
+    parser.add_argument("--adapter", help="part of an adapter's name, or its index")
     parser.add_argument("-k", dest="pattern", default="", help="only models whose names match this regular expression")
     parser.add_argument("--models", type=Path, default=LIST, metavar="FILE.toml", help="another list")
     parser.add_argument("--folder", type=Path, help="where models are stored; the user's cache folder by default")

@@ -230,7 +230,7 @@ def peers(runs: Sequence[BenchRun]) -> Iterator[str]:
     peers = [f"{name} ({_packages(peer['versions'])})" for name, peer in run.facts["peers"].items()]
     yield f"Milliseconds per run by wall clock, one synchronous run at a time. {', '.join(peers)}."
     yield ""
-    yield f"| row | dmlgpu | {' | '.join((*run.facts['peers'], NUMPY))} | best on a GPU | its time / dmlgpu's |"
+    yield f"| row | dmlgpu | {' | '.join((*run.facts['peers'], NUMPY))} | best on the adapter | its time / dmlgpu's |"
     yield f"|---|{'--:|' * (2 + len(run.facts['peers']))}---|--:|"
     for peer in contestants.compare_peers(run):
         times = [contestants.time_text(each) for each in (peer.ours, *peer.theirs)]

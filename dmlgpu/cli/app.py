@@ -215,7 +215,7 @@ def test(
     adapter: Annotated[
         list[str] | None,
         typer.Option(
-            "--adapter", "-a", metavar="NAME", help="Part of an adapter's name, its number, or 'all'; repeatable."
+            "--adapter", "-a", metavar="NAME", help="Part of an adapter's name, its index, or 'all'; repeatable."
         ),
     ] = None,
     pattern: CasePatterns = None,
@@ -514,7 +514,7 @@ def survey(
     adapter: Annotated[
         list[str] | None,
         typer.Option(
-            "--adapter", "-a", metavar="NAME", help="Part of an adapter's name, its number, or 'all'; repeatable."
+            "--adapter", "-a", metavar="NAME", help="Part of an adapter's name, its index, or 'all'; repeatable."
         ),
     ] = None,
     drivers: Drivers = None,

@@ -379,7 +379,7 @@ def print_standings(run: BenchRun) -> None:
         rows = [entry for entry in comparisons if entry.ours.adapter == label]
         legend = f"{contestants.FAILED} fails, {contestants.WRONG} wrong result, {contestants.MISSING} unsupported"
         print(f"\nms per run, one synchronous run at a time, wall clock; {legend}")
-        columns = ["", label, *names, "best on a GPU", "its time / ours", "target", "share of ceiling"]
+        columns = ["", label, *names, "best on the adapter", "its time / ours", "target", "share of ceiling"]
         table(columns, [row.cells() for row in rows], right=range(1, 2 + len(names)))
         print(contestants.summary(rows), flush=True)
 

@@ -137,7 +137,7 @@ def run(
     adapter: Annotated[
         list[str] | None,
         typer.Option(
-            "--adapter", "-a", metavar="NAME", help="Part of an adapter's name, its number, or 'all'; repeatable."
+            "--adapter", "-a", metavar="NAME", help="Part of an adapter's name, its index, or 'all'; repeatable."
         ),
     ] = None,
     drivers: Drivers = None,

@@ -20,7 +20,7 @@ def demo(model: Path | None, adapter: str | None, *, tokens: int, layers: int, w
 
     Args:
         model: Folder or file of a model; None for one with random weights.
-        adapter: Part of an adapter's name, or its number; None selects the default.
+        adapter: Part of an adapter's name, or its index; None selects the default.
         tokens: Number of tokens.
         layers: Layers of the model with random weights.
         width: Its width, a multiple of 64.

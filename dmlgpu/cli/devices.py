@@ -143,7 +143,7 @@ def _probed(info: AdapterInfo) -> list[tuple[str, str]]:
     except AdapterNotFound:  # in this process
         matrices = ""
     return [
-        ("checks", f"{_CHECKS[limits if limits is None else bool(limits)]} (docs/devices.md)"),
+        ("checks", f"{_CHECKS[limits if limits is None else bool(limits)]} (docs/adapters.md)"),
         ("avoided", "\n".join(probes.avoided(info))),
         ("matrix units", matrices),
     ]

@@ -261,7 +261,7 @@ def adapter_findings(examination: Examination) -> Iterator[DoctorFinding]:
         yield DoctorFinding(True, problem, "install the newest version of this driver, or remove its manifest")
     if examination.unmatched:
         text = f"DMLGPU_ADAPTER is {examination.unmatched!r}, which matches no adapter of this machine"
-        yield DoctorFinding(True, text, "unset it, or set it to a name or number that `dmlgpu devices` lists")
+        yield DoctorFinding(True, text, "unset it, or set it to a name or index that `dmlgpu devices` lists")
     usable = [
         examined
         for examined in examination.adapters

@@ -64,7 +64,7 @@ def generate(
 
     Args:
         source: Folder or file of the model.
-        adapter: Part of an adapter's name, or its number; None selects the default.
+        adapter: Part of an adapter's name, or its index; None selects the default.
         prompt: Prompt; ``-`` reads standard input. If the model takes features of audio, a file NAME.npy with them.
         batch: File with a prompt per line: text, or JSON in a file NAME.jsonl.
         raw: Continue prompts as they are, without the chat template.

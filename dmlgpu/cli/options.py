@@ -73,7 +73,7 @@ Adapter = Annotated[
         "-a",
         envvar="DMLGPU_ADAPTER",
         metavar="NAME",
-        help="Part of an adapter's name, or its number.",
+        help="Part of an adapter's name, or its index.",
         autocompletion=complete_adapters,
     ),
 ]
@@ -145,7 +145,7 @@ Profile = Annotated[
     typer.Option(
         "--profile",
         "-p",
-        help="quick, standard (10 times as many cases) or full (130 times). quick takes about 2 minutes on an idle "
+        help="quick, standard (7 times as many cases) or full (90 times). quick takes about 2 minutes on an idle "
         "two-core machine with a software adapter.",
         autocompletion=complete_profiles,
     ),

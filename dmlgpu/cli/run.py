@@ -47,7 +47,7 @@ def run(
     Args:
         model: Path of the model.
         output_dir: Folder for output files.
-        adapter: Part of an adapter's name, or its number; None selects the default.
+        adapter: Part of an adapter's name, or its index; None selects the default.
         precise: Whether the device is ``Device(precise=True)``.
         allow_paths: Whether a DxDispatch model may read and write files anywhere.
         dispatching: DxDispatch's options of timing; None runs once. An ONNX model runs in DxDispatch's way if there are

@@ -75,7 +75,7 @@ def show(
 
     Args:
         what: See ``subjects.find_subjects``.
-        adapter: Part of an adapter's name, or its number; None selects the default.
+        adapter: Part of an adapter's name, or its index; None selects the default.
         as_text: Print text; else JSON.
         wgsl: Print only the source of the kernels.
         why: Print only the schedules of each step, with why each was taken or not; add them to JSON.
@@ -472,7 +472,7 @@ def show_onnx(
 
     Args:
         path: Path of the model.
-        adapter: Part of an adapter's name, or its number; None selects the default.
+        adapter: Part of an adapter's name, or its index; None selects the default.
         shapes: Shapes of inputs, each ``name=1x3``. Free dimensions default to 1.
         as_text: Print text; else JSON.
         precise: As on ``Device(precise=True)``.

@@ -45,7 +45,7 @@ def show_kernel(path: Path, adapter: str | None, options: KernelOptions, *, as_t
 
     Args:
         path: A WGSL file.
-        adapter: Part of an adapter's name, or its number; None selects the default.
+        adapter: Part of an adapter's name, or its index; None selects the default.
         options: Its entry point, empty for all, and the values of overrides.
         as_text: Print text; else JSON.
 

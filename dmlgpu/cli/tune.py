@@ -53,7 +53,7 @@ def tune(
 
     Args:
         workloads: Operators and graphs.
-        adapter: Part of its name, or its number.
+        adapter: Part of its name, or its index.
         budget: Seconds to compare the last two candidates of each choice.
         record: File for the times of all candidates.
 

@@ -31,7 +31,7 @@ def run_script(
         The exit code.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {package}", description=description)
-    parser.add_argument("-a", "--adapter", help=f"part of an adapter's name, or its number; sets {ADAPTER_VARIABLE}")
+    parser.add_argument("-a", "--adapter", help=f"part of an adapter's name, or its index; sets {ADAPTER_VARIABLE}")
     parser.add_argument("script", help="a Python file")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="what the script finds in sys.argv")
     options = parser.parse_args(arguments)

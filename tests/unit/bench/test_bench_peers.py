@@ -323,7 +323,7 @@ def test_the_command_measures_a_peer_and_says_who_is_missing(tmp_path, monkeypat
     assert checks["softmax", "fake"] == ("measured", "right")
     assert checks["product", "fake"] == ("refused", "unchecked")
     assert checks["product", "numpy"] == ("measured", "right")
-    assert "best on a GPU" in ran.stdout
+    assert "best on the adapter" in ran.stdout
     assert json.loads(path.read_text(encoding="utf-8").splitlines()[0])["least_ratios"] == {
         "softmax": 0.0,
         "product": 0.0,

@@ -58,7 +58,7 @@ def test_text_in_a_pipe(two_adapters, capsys):
         "              moved and cast: FLOAT64\n"
         "              FLOAT16 uses shader-f16 only with the flag ALLOW_HALF_PRECISION_COMPUTATION, as in DirectML: "
         "float16 arithmetic is less accurate\n"
-        "  checks      measured when the adapter is opened for the first time (docs/devices.md)\n"
+        "  checks      measured when the adapter is opened for the first time (docs/adapters.md)\n"
         "  limits      buffers per kernel 10, binding 1,024 MiB, workgroup memory 48 KiB, workgroups per axis 65,535\n"
         "\n"
         "1  NumPy: numpy\n"
@@ -77,7 +77,7 @@ def test_what_kernels_avoid_is_listed(monkeypatch):
         "unpack2x16float (not exact)",
         "kernels without checks of indices (the driver does not limit accesses of buffers)",
     ]
-    assert dict(devices.facts_of(CARD))["checks"] == "kernels keep wgpu's checks of indices and loops (docs/devices.md)"
+    assert dict(devices.facts_of(CARD))["checks"] == "kernels keep wgpu's checks of indices and loops (docs/adapters.md)"
 
 
 def test_one_adapter_keeps_its_number(two_adapters, capsys):
