@@ -31,12 +31,12 @@ def report_bug(
         folder: Output folder.
         adapter: Adapter; None takes that of the record, or the default one.
         record: File of a run in which the case failed.
-        precise: As of ``Device``; also if the recorded run was.
-        reduce, time_limit, passing: As of ``write_bug_report``.
+        precise: As for ``Device``; True if the recorded run was precise.
+        reduce, time_limit, passing: As for ``write_bug_report``.
 
     Raises:
         InvalidArgument: If the case did not fail in the record, or its adapter is not on this machine.
-        DmlError, OSError: As ``write_bug_report`` and ``read_runs``.
+        DmlError, OSError: As for ``write_bug_report`` and ``read_runs``.
     """
     run = None if record is None else _failing_run(case, record, adapter)
     chosen: int | str | None = adapter

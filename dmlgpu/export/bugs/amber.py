@@ -46,7 +46,7 @@ def amber_script(program: BugProgram, spirv: Mapping[int, bytes], titles: Mappin
 
     Args:
         program: The program.
-        spirv: SPIR-V by index of the kernel, whose manifest names the file: ``kernel["spirv"]``.
+        spirv: SPIR-V by index of the kernel; the manifest names the file, ``kernel["spirv"]``.
         titles: Lines of the comment at the top, by their headings.
     """
     return "\n".join([*_lines(program.manifest, program.files, spirv, titles), ""])
@@ -93,7 +93,7 @@ def _lines(
 
 
 def _expectations(output: Mapping[str, Any], files: Mapping[str, bytes]) -> Iterator[str]:
-    """Yield a line per element; those that Amber cannot compare become comments."""
+    """Yield a line per element; lines with values that Amber cannot compare are comments."""
     dtype = np.dtype(output["type"])
     expected = np.frombuffer(files[output["expected"]], dtype)
     allowed = np.frombuffer(files[output["allowed"]], "<f8")
@@ -117,7 +117,7 @@ def _width(name: str) -> int:
 
 
 def _initializes_workgroup_memory(spirv: bytes) -> bool:
-    """Return whether a variable of workgroup memory has an initializer, which is a feature of Vulkan."""
+    """Return whether a variable in workgroup memory has an initializer, which needs a feature of Vulkan."""
     words, place = struct.unpack(f"<{len(spirv) // 4}I", spirv), 5
     while place < len(words):
         opcode, length = words[place] & 0xFFFF, words[place] >> 16

@@ -1,6 +1,6 @@
 """Failing programs as files: kernels, contents of buffers, dispatches, expected outputs and allowed differences.
 
-``bug.json`` lists them. Every runner of a bug report, and the web page, is made from it.
+``bug.json`` lists the files. The runners of a bug report read it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FEATURES: Final = {
     "shader-int64": r"\b[iu]64\b|\dl[iu]\b",
     "subgroup": r"\bsubgroup\w+|\bsubgroup_",
 }
-"""Features of wgpu, and what needs them in WGSL."""
+"""Features of wgpu, and patterns of the WGSL that needs them."""
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ def _expectation(output: Entry, data: bytes) -> tuple[TensorDesc, Array, Bound]:
     first, *others = (_outcome(output["rule"], outcome, tensor, data) for outcome in output["outcomes"])
     expected, allowed = first
     with np.errstate(all="ignore"):
-        for other, other_allowed in others:  # of several right results, all between them are taken for right
+        for other, other_allowed in others:  # if several results are right, so is everything between them
             apart = np.abs(other.astype(np.float64) - expected.astype(np.float64)) + np.maximum(other_allowed, 0)
             allowed = np.where(apart > np.maximum(allowed, 0), apart, allowed)
     if data_type.bits == 4:  # compared as bytes

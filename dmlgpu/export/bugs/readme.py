@@ -33,7 +33,7 @@ _FILES: Final = {
     "parameters-0.bin": "parameter blocks: the uniform after the storage buffers",
     "expected-0.bin": "expected elements of each output, in row-major order",
     "allowed-0.bin": "allowed difference of each element, float64; -1: these bits; NaN: any NaN",
-    "actual-0.bin": "elements that the adapter above computed",
+    "actual-0.bin": "elements that this adapter computed",
     "run.py": "runner on wgpu-py",
     "run.c": "runner on wgpu-native; `bug.h` has its tables",
     "bug.amber": "script for Amber",
@@ -81,7 +81,7 @@ def _head(bug: Mapping[str, Any], status: str, message: str) -> Iterator[str]:
 def _commands(bug: Mapping[str, Any], files: Mapping[str, bytes]) -> Iterator[str]:
     yield "## See it fail"
     yield ""
-    yield "With Python, on the adapter with the number 0:"
+    yield "With Python, on the adapter with the index 0:"
     yield ""
     yield f"    pip install wgpu=={bug['versions']['wgpu']}"
     yield "    python run.py 0"

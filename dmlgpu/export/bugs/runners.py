@@ -35,7 +35,7 @@ class RunnerResult:
     Attributes:
         status: ``pass``, ``wrong``, ``error`` (an exception, for example of the compiler), ``crash`` or ``time-out``.
         message: What it printed last, or the exception.
-        actual: Files of outputs; empty if it got none.
+        actual: Files with the outputs, by name; empty if it computed none.
     """
 
     status: str
@@ -44,7 +44,7 @@ class RunnerResult:
 
 
 def runner_files(manifest: Mapping[str, Any]) -> dict[str, bytes]:
-    """Return the runners."""
+    """Return the files of both runners by name."""
     return {
         PYTHON_RUNNER: page_file("bug_run.py.txt"),
         C_RUNNER: page_file("bug_run.c.txt"),
@@ -55,11 +55,11 @@ def runner_files(manifest: Mapping[str, Any]) -> dict[str, bytes]:
 def run(
     program: BugProgram, adapter: int, time_limit: float, environment: Mapping[str, str] | None = None
 ) -> RunnerResult:
-    """Run the Python runner on a program, in a process of its own that imports nothing of dmlgpu.
+    """Run the Python runner on a program, in a process that does not import dmlgpu.
 
     Args:
         program: The program.
-        adapter: Number of the adapter among those of wgpu.
+        adapter: Index of the adapter in wgpu's list.
         time_limit: Seconds, for the process as well.
         environment: Its environment variables; None takes those of this process.
     """

@@ -1,4 +1,4 @@
-"""SPIR-V of kernels, as wgpu's compiler (naga) writes it: Mesa's Vulkan drivers save every module that they get."""
+"""SPIR-V of kernels as wgpu's compiler (naga) writes it, saved by Mesa's Vulkan drivers."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ TEXT_TOOL: Final = "spirv-dis"
 
 
 def mesa_adapter(chosen: int, known: Sequence[AdapterInfo]) -> int | None:
-    """Return the index of an adapter whose driver saves SPIR-V: the chosen one if it is Mesa's; None if there is
-    none."""
+    """Return the index of an adapter whose driver saves SPIR-V, preferably the chosen one; None if there is none."""
     indices = [index for index, info in enumerate(known) if info.backend == "Vulkan" and "Mesa" in info.driver]
     return chosen if chosen in indices else next(iter(indices), None)
 
@@ -32,7 +31,7 @@ def spirv_of(program: BugProgram, adapter: int, time_limit: float) -> dict[int, 
 
     Args:
         program: The program.
-        adapter: Index of an adapter of Mesa's, of version 25 or newer.
+        adapter: Index of an adapter with Mesa 25 or newer.
         time_limit: Seconds for each kernel.
     """
     modules: dict[int, bytes] = {}
@@ -42,7 +41,7 @@ def spirv_of(program: BugProgram, adapter: int, time_limit: float) -> dict[int, 
         with tempfile.TemporaryDirectory(prefix="dmlgpu-spirv-") as folder:
             environment = {**os.environ, SPIRV_VARIABLE: folder, "MESA_SHADER_CACHE_DISABLE": "true"}
             run(replace(program, manifest=alone), adapter, time_limit, environment)
-            # wgpu compiles kernels of its own when it opens the device.
+            # wgpu compiles kernels of its own when it opens the device: the program's is the last.
             files = sorted(Path(folder).iterdir(), key=lambda file: file.stat().st_mtime_ns)
             if files:
                 modules[index] = files[-1].read_bytes()

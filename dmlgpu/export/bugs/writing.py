@@ -67,7 +67,7 @@ def write_bug_report(
     passing: bool = False,
     progress: Progress | None = None,
 ) -> BugReport:
-    """Write a folder with which the developers of a driver can see a test case fail, without dmlgpu.
+    """Write a failing test case as a folder that the developers of a driver can run without dmlgpu.
 
     Args:
         case: Name of a case of ``dmlgpu test`` that fails on the adapter.
@@ -95,7 +95,7 @@ def write_bug_report(
     passing = coercion.argument(caller, "passing", coercion.boolean, passing)
     time_limit = coercion.argument(caller, "time_limit", coercion.seconds, time_limit)
     device = as_device(caller, device)
-    known = [info for info in adapters() if info.backend not in ("NumPy", "Browser")]
+    known = _wgpu_adapters()
     if device.adapter not in known:
         raise InvalidArgument(f"{caller}: device must be an adapter of wgpu, got {device.adapter}")
     index = known.index(device.adapter)
@@ -114,9 +114,14 @@ def write_bug_report(
     return BugReport(target_folder, program.case, result.status, result.message, sizes, tuple(missing))
 
 
+def _wgpu_adapters() -> list[AdapterInfo]:
+    """Return the adapters that the runners can open, by their index in wgpu's list."""
+    return [info for info in adapters() if info.backend not in ("NumPy", "Browser") and not info.is_of_dawn]
+
+
 @dataclass(frozen=True)
 class _Trial:
-    """Runs cases as programs of their own on an adapter."""
+    """Runs the programs of cases on an adapter, each in a process of its own."""
 
     device: Device
     run: Callable[[BugProgram], RunnerResult]
@@ -127,8 +132,8 @@ class _Trial:
 
         Args:
             name: Name of the case.
-            status: The way in which it must fail; empty for any.
-            portable: As of ``programs_of``.
+            status: Status of the failure to look for; empty for any.
+            portable: As for ``programs_of``.
         """
         target, info = self.device.backend.target, self.device.adapter
         programs = programs_of(name, target, info, portable=portable)
@@ -196,7 +201,7 @@ def _files(
 
 def _modules(program: BugProgram, adapter: int, time_limit: float) -> Mapping[int, bytes]:
     """Return the SPIR-V of all kernels; empty if a kernel's is missing."""
-    chosen = mesa_adapter(adapter, [info for info in adapters() if info.backend not in ("NumPy", "Browser")])
+    chosen = mesa_adapter(adapter, _wgpu_adapters())
     modules = {} if chosen is None else spirv_of(program, chosen, time_limit)
     return modules if len(modules) == len(program.manifest["kernels"]) else {}
 

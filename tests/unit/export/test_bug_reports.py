@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import struct
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from dmlgpu import InvalidArgument, NotSupported
 from dmlgpu.compiler.target import AdapterInfo, Target
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Ulp
-from dmlgpu.export.bugs import spirv, write_bug_report
+from dmlgpu.export.bugs import spirv, write_bug_report, writing
 from dmlgpu.export.bugs.amber import amber_script
 from dmlgpu.export.bugs.programs import BugProgram, _allowed, programs_of
 from dmlgpu.export.bugs.readme import TRACKERS, readme
@@ -240,3 +241,12 @@ def test_the_adapter_of_a_record_is_taken(tmp_path):
     record.write_text(record.read_text().replace('"name": "numpy"', '"name": "other"'))
     done = run_here("report-bug", CASE, "-o", tmp_path / "bug", "--run", record)
     assert "the run was made on NumPy: other" in done.stderr
+
+
+def test_adapters_of_dawn_are_rejected(monkeypatch, tmp_path):
+    """The runners open adapters by their index in wgpu's list, where those of Dawn are not."""
+    dawn = dataclasses.replace(INFO, backend="Dawn Vulkan")
+    monkeypatch.setattr(writing, "adapters", lambda: (INFO, dawn))
+    monkeypatch.setattr(writing, "as_device", lambda caller, device: SimpleNamespace(adapter=dawn))
+    with pytest.raises(InvalidArgument, match="device must be an adapter of wgpu, got Dawn Vulkan: card"):
+        write_bug_report(CASE, tmp_path)
