@@ -60,7 +60,7 @@ class TimeUpError(Exception):
 
 @dataclass
 class PartResult:
-    """What was done of a part on an adapter.
+    """Progress and failures of a part on an adapter.
 
     Attributes:
         part: Name of the part.
@@ -104,7 +104,7 @@ class Survey:
         return path
 
     def records(self, parts: Iterable[str]) -> list[list[dict[str, Any]]]:
-        """Return the records of parts, a list per adapter that has some."""
+        """Return the records of parts, a list per adapter with records."""
         paths = [path for part in parts for path in self.files.get(part, {}).values()]
         return [records for records in map(_records, paths) if len(records) > 1]  # a header, and something
 
@@ -123,7 +123,7 @@ def _records(path: Path) -> list[dict[str, Any]]:
 
 
 Run = Callable[[Survey, LocatedAdapter, float, PartResult], None]
-"""Runs a part on an adapter up to a time; raises TimeUpError. Fills in the result."""
+"""Runs a part on an adapter until a deadline, fills in the result, and raises TimeUpError after the deadline."""
 
 
 @dataclass(frozen=True)
@@ -229,14 +229,14 @@ def _print_summary(output: Path, results: Sequence[PartResult]) -> None:
 
 
 def _check_time(deadline: float) -> None:
-    """Raise TimeUpError from a time on."""
+    """Raise TimeUpError after the deadline."""
     if time.monotonic() >= deadline:
         raise TimeUpError
 
 
 @contextlib.contextmanager
 def _stopping(deadline: float, stops: Iterable[Callable[[], None]]) -> Iterator[None]:
-    """Call functions from another thread if the block is still running at a time."""
+    """Call functions from another thread if the block is still running at the deadline."""
 
     def stop() -> None:
         for call in stops:
@@ -261,7 +261,7 @@ def _continue(
     fresh: Iterator[Result],
     write: Callable[[TextIO, Any, Iterable[Result]], Iterator[Result]],
 ) -> Iterator[Result]:
-    """Write earlier results and fresh ones, and yield them; the file keeps its suffix if that does not end."""
+    """Write and yield earlier and fresh results; the file keeps its partial suffix if the iteration does not end."""
     with growing_file(path) as file:
         yield from write(file, dict(header), itertools.chain(earlier, fresh))
 
@@ -270,7 +270,7 @@ def _continue(
 
 
 SUITES = (("driver", "driver", 15), ("conformance", DEFAULT, 45))
-"""Parts that run a test suite, if there is one of that name: part, suite, share of the time."""
+"""Parts that run a test suite, if it exists: name of the part, suite, share of the time."""
 
 
 _SAME = ("dmlgpu", "commit", "shaders", "adapter", "adapters", "suite", "profile", "case_list")
@@ -283,7 +283,7 @@ def _is_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
 
 
 def _run_suite(suite: str, state: Survey, adapter: LocatedAdapter, deadline: float, result: PartResult) -> None:
-    """Run the quick cases of a suite, in an order whose beginning is a sample."""
+    """Run the quick cases of a suite, in an order by hash, so that a part of them is a sample."""
     request = ConformanceRequest(suite=suite)
     names = sorted(request.names, key=lambda name: zlib.crc32(name.encode()))
     result.total = len(names)
@@ -410,7 +410,7 @@ def _without_ceilings(header: Mapping[str, Any]) -> dict[str, Any]:
 def _run_language_model(
     folder: Path, state: Survey, adapter: LocatedAdapter, deadline: float, result: PartResult
 ) -> None:
-    """Measure a token of a small language model with random weights of 4 bits."""
+    """Measure a token of a small language model with random 4-bit weights."""
     missing = [package for package in ("onnx", "tokenizers") if find_spec(package) is None]
     if missing:
         result.why = f"{' and '.join(missing)} not installed: pip install 'dmlgpu[llm]'"
@@ -431,7 +431,7 @@ def _run_language_model(
 def _run_predictions(
     workloads: Sequence[Workload], state: Survey, adapter: LocatedAdapter, deadline: float, result: PartResult
 ) -> None:
-    """Predict the times of the benchmark on the card that the adapter is, if it is described."""
+    """Predict the times of the benchmark on the adapter, if its card is described."""
     result.total = len(workloads)
     profile = Profile.INTEGRATED if adapter.info.kind == "integrated" else Profile.DISCRETE
     card = card_of(Target(adapter.info.name, profile))

@@ -48,10 +48,10 @@ _OWN = frozenset(
         *("commit", "shaders", "digest", "kernels", "schedule", "tolerance"),
     }
 )
-"""Fields whose values are words of dmlgpu."""
+"""Fields whose values dmlgpu chooses, which have no personal data."""
 
 _COMMON = frozenset({"", "admin", "localhost", "root", "user"})
-"""Names of users and computers that tell nothing about anybody."""
+"""Common names of users and computers, which are no personal data."""
 
 
 def personal_words() -> tuple[str, ...]:
@@ -64,7 +64,7 @@ def personal_words() -> tuple[str, ...]:
 
 
 def personal_folders() -> tuple[str, ...]:
-    """Return folders whose paths may have spaces, the longest first."""
+    """Return folders that ``_PATH`` may miss, because their paths may have spaces; the longest first."""
     folders = {home(), Path.cwd(), Path(sys.prefix), Path(dmlgpu.__file__).parent, Path(tempfile.gettempdir())}
     texts = {str(path) for folder in folders if folder is not None for path in (folder, folder.resolve())}
     return tuple(sorted((text for text in texts if len(text) > 1), key=lambda text: -len(text)))
@@ -118,7 +118,7 @@ class SurveyFile:
 
     @property
     def not_run(self) -> Iterator[str]:
-        """A text per part that is not complete."""
+        """Descriptions of incomplete parts, as text."""
         for part in self.facts["parts"]:
             if part["why"]:
                 yield f"{part['part']} on {part['adapter']}: {part['done']:,} of {part['total']:,}, {part['why']}"

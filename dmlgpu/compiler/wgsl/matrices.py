@@ -1,4 +1,4 @@
-"""Operations on matrices of a subgroup, which templates name alike for all extensions of WGSL.
+"""Operations of matrix units, with one name for templates in each dialect of WGSL.
 
 | operation | naga | Tint, the draft of the standard |
 |---|---|---|
@@ -48,7 +48,7 @@ class MatrixWriter(ABC):
 
     @abstractmethod
     def zero(self) -> str:
-        """Return a matrix of sums, of zeros."""
+        """Return a matrix of sums that are zero."""
 
     @abstractmethod
     def _load(self, name: str, slab: str, index: str, stride: int, *, row_major: bool) -> str: ...

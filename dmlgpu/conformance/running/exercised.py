@@ -1,7 +1,7 @@
-"""What the kernels of a run use of WGSL, what they avoid because of the driver, and what none of them uses.
+"""Coverage of WGSL by the kernels of a run: names that they use, avoid because of the driver, or never use.
 
-Child processes read the WGSL of each kernel that they compile; the run merges what they found, so that a kernel that
-several of them compile counts once.
+Child processes read the WGSL of each kernel that they compile. The run merges their answers, so a kernel that several
+of them compile counts once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dmlgpu.runtime.rendered import RenderedBackend
 from dmlgpu.runtime.shader_source import without_comments
 
 EXERCISED: Final = "exercised"
-"""JSON field of a child's answers, and of the end of a run."""
+"""JSON field of a child's answers, and of the record that ends a run."""
 
 _SCANS = ("Add", "ExclusiveAdd", "InclusiveAdd", "Mul", "ExclusiveMul", "InclusiveMul")
 _LANES = ("And", "Or", "Xor", "All", "Any", "Ballot", "Broadcast", "BroadcastFirst", "Elect", "Max", "Min")
@@ -44,7 +44,7 @@ _OTHER_FUNCTIONS = """
     storageBarrier workgroupBarrier workgroupUniformLoad
 """
 FUNCTIONS: Final = frozenset([*_OTHER_FUNCTIONS.split(), *SUBGROUP_FUNCTIONS])
-"""Builtin functions of WGSL that compute shaders without textures have."""
+"""Builtin functions of WGSL for compute shaders, without those of textures."""
 
 _COMPONENTS = ("bool", "i32", "u32", "f32", "f16")
 TYPES: Final = frozenset(
@@ -56,7 +56,7 @@ TYPES: Final = frozenset(
         *("atomic<u32>", "atomic<i32>", "array", "struct", "ptr"),
     ]
 )
-"""Types of WGSL, and the wider numbers of naga."""
+"""Types of WGSL, and naga's 64-bit scalars."""
 
 _STATEMENTS = ("if", "for", "while", "loop", "switch", "break", "continue", "continuing", "return")
 _SPACES = ("storage", "uniform", "workgroup", "private", "immediate")
@@ -72,7 +72,7 @@ FEATURES: Final = frozenset(
         *(f"@builtin({name})" for name in _BUILTINS),
     ]
 )
-"""Statements, address spaces and builtin values of WGSL. Kernels may have others: ``enable`` directives."""
+"""Statements, address spaces and builtin values of WGSL. The ``enable`` directives of kernels are counted with them."""
 
 VOCABULARY: Final[Mapping[str, frozenset[str]]] = {"functions": FUNCTIONS, "types": TYPES, "features": FEATURES}
 
@@ -85,7 +85,7 @@ _NEEDED: Final[Mapping[str, frozenset[str]]] = {
     "shader-f64": frozenset(["f64"]),
     "immediates": frozenset(["var<immediate>"]),
 }
-"""What a kernel can only use if the adapter has a feature."""
+"""Names that a kernel can use only if the adapter has a feature, by feature."""
 
 # ---- reading kernels -------------------------------------------------------------------------------------------------
 
@@ -105,7 +105,7 @@ _SHORT = {"i": "i32", "u": "u32", "f": "f32", "h": "f16"}
 
 
 def used_by(wgsl: str) -> frozenset[str]:
-    """Return what a kernel uses of ``VOCABULARY``, and its ``enable`` directives.
+    """Return the names of ``VOCABULARY`` that a kernel uses, and its ``enable`` directives.
 
     Declarations that no entry point reaches do not count: drivers do not get them.
     """
@@ -141,7 +141,7 @@ def _declarations(text: str) -> Iterator[tuple[str, str]]:
 
 @functools.lru_cache(maxsize=4096)  # kernels share most declarations
 def _read(text: str) -> tuple[frozenset[str], frozenset[str], frozenset[tuple[str, str]]]:
-    """Return the identifiers of a declaration, what it uses, and the sizes and components of its vectors."""
+    """Return the identifiers of a declaration, the names it uses, and the sizes and components of its vectors."""
     identifiers, uses = set[str](), set[str]()
     for word in set(_WORD.findall(text)):
         name = word.rstrip("(<")
@@ -159,7 +159,7 @@ def _read(text: str) -> tuple[frozenset[str], frozenset[str], frozenset[tuple[st
 
 
 def digest_of(wgsl: str) -> str:
-    """Return a hash of a kernel, by which those of several processes are merged."""
+    """Return a hash of a kernel, by which the kernels of several processes are merged."""
     return hashlib.blake2b(wgsl.encode(), digest_size=8).hexdigest()
 
 
@@ -170,13 +170,13 @@ ADAPTER: Final = "adapter"
 
 @dataclass(frozen=True)
 class Avoided:
-    """What kernels of dmlgpu do without on an adapter.
+    """Something that dmlgpu's kernels avoid on an adapter.
 
     Attributes:
         by: ``probe float16``, ``quirk mesa-loops``, or ``adapter`` if it lacks a feature.
-        what: What is avoided, in words.
-        why: The fact, or the fault.
-        names: What is avoided of ``VOCABULARY``; empty if it has no name there.
+        what: Its description, in words.
+        why: The measured fact, the fault, or the missing feature.
+        names: Its names in ``VOCABULARY``; empty if it has none.
     """
 
     by: str
@@ -186,12 +186,12 @@ class Avoided:
 
     @property
     def reason(self) -> str:
-        """Why, in a table."""
+        """The reason, as a cell of a table."""
         return f"{self.by}: {self.why}"
 
 
 def avoided_on(device: Device) -> tuple[Avoided, ...]:
-    """Return what kernels on a device avoid, and what its adapter lacks; nothing for ``numpy``."""
+    """Return everything that kernels on a device avoid, and the features that its adapter lacks; none for ``numpy``."""
     if not isinstance(device.backend, RenderedBackend):
         return ()
     info = device.adapter
@@ -216,7 +216,7 @@ def _needing(features: Iterable[str]) -> tuple[str, ...]:
 
 
 def _by_probes(device: Device) -> Iterator[Avoided]:
-    """Yield what kernels avoid because of facts that probes measured, or that are assumed or set."""
+    """Yield everything that kernels avoid because a probe did not find a fact, or an environment variable says so."""
     from dmlgpu.runtime.wgpu.backend import GpuBackend  # noqa: PLC0415 - other adapters do without wgpu
     from dmlgpu.runtime.wgpu.probes import PROBES  # noqa: PLC0415
 
@@ -245,13 +245,13 @@ def kind_of(name: str) -> str:
 
 @dataclass(frozen=True)
 class Exercised:
-    """What a run used, avoided, and never used.
+    """Coverage of WGSL by the kernels of a run.
 
     Attributes:
         kernels: Number of different kernels.
-        used: Number of kernels by what they use.
-        avoided: What kernels of dmlgpu avoid; kernels in plain WGSL may use it.
-        never: What no kernel used.
+        used: Number of kernels that use a name, by name.
+        avoided: Everything that dmlgpu's kernels avoid; kernels in plain WGSL may use it.
+        never: Names that no kernel uses.
     """
 
     kernels: int
@@ -273,7 +273,7 @@ class Exercised:
         return cls(**fields.read_fields(record, _READERS, "kernels", "used", "avoided", "never"))
 
     def reasons(self) -> dict[str, str]:
-        """Return why names are avoided."""
+        """Return the reasons why names are avoided, by name."""
         reasons: dict[str, list[str]] = {}
         for avoided in self.avoided:
             for name in avoided.names:
@@ -298,12 +298,12 @@ class Exercised:
         return {kind: [name for name in names if kind_of(name) == kind] for kind in VOCABULARY}
 
     def counts(self) -> dict[str, str]:
-        """Return how much of each kind is used: ``8 of 121``."""
+        """Return the number of used names of each kind: ``8 of 121``."""
         used, never = Counter(map(kind_of, self.used)), Counter(map(kind_of, self.never))
         return {kind: f"{used[kind]} of {used[kind] + never[kind]}" for kind in VOCABULARY}
 
     def avoided_text(self) -> str:
-        """Return what is avoided and by which probe or quirk; empty if nothing is."""
+        """Return a list of everything that is avoided, with the probe or quirk; empty if nothing is."""
         by: dict[str, list[str]] = {}
         for avoided in self.avoided:
             if avoided.by != ADAPTER:
@@ -311,7 +311,7 @@ class Exercised:
         return "; ".join(f"{', '.join(texts)} ({name})" for name, texts in by.items())
 
     def summary(self) -> list[str]:
-        """Return a line with the numbers of names that are used, and one with what is avoided if anything is."""
+        """Return a line with the numbers of used names and, if anything is avoided, a second line with it."""
         counts = ", ".join(f"{text} {kind}" for kind, text in self.counts().items())
         avoided = self.avoided_text()
         line = f"exercised by {counted(self.kernels, 'kernel')}: {counts} of WGSL"
@@ -349,7 +349,7 @@ class KernelNotes:
         self._compiled.clear()
 
     def take(self, device: Device) -> dict[str, Any] | None:
-        """Return the new kernels as an answer, the first time with what is avoided; None if there are none."""
+        """Return the new kernels as an answer; None if there are none. The first answer has what is avoided, too."""
         if not self._compiled:
             return None
         avoided = [] if self._known else [asdict(each) for each in avoided_on(device)]
@@ -361,7 +361,7 @@ class KernelNotes:
 
 @dataclass
 class RunNotes:
-    """Kernels of a run, merged from its child processes. Children may add to it from several threads."""
+    """Kernels of a run, merged from its child processes. Several threads may add to it."""
 
     kernels: dict[str, Sequence[str]] = field(default_factory=dict)
     avoided: dict[Avoided, None] = field(default_factory=dict)
@@ -372,7 +372,7 @@ class RunNotes:
         self.avoided.update(dict.fromkeys(map(_avoided, answer["avoided"])))
 
     def exercised(self) -> Exercised | None:
-        """Return what the run used; None if it compiled nothing."""
+        """Return the coverage of the run; None if it compiled nothing."""
         if not self.kernels:
             return None
         used = Counter(name for names in self.kernels.values() for name in names)

@@ -340,11 +340,11 @@ class EncodedDecoding:
         self._decoder.bind(_ADDED, added)
 
     def repeat(self, scores: Scores, count: int) -> Scores:
-        """Not supported."""
+        """Raise NotSupported: ``shares_prompts`` is False."""
         raise NotSupported(f"{self._label}: prompts run once per answer")
 
     def hidden(self, prompt: Any) -> NDArray[np.float32]:
-        """Not supported."""
+        """Raise NotSupported: models with an encoder have no embeddings."""
         raise NotSupported(f"{self._label}: embeddings are those of models without an encoder")
 
     def step(self, tokens: Tensor | NDArray[np.int32]) -> Scores:

@@ -17,30 +17,30 @@ from dmlgpu.tensors.tracing.compiled import compile as traced
 
 _SEEDS = 2**64
 _LARGEST = 3.4e38
-"""Bound of numbers on the device, which are float32."""
+"""Largest absolute value of an option: the device computes in float32."""
 
 _MIN_TEMPERATURE = 1e-6
-"""Lower temperatures give the same tokens, but divided logits would overflow."""
+"""Lower temperatures give the same tokens, but the divided logits would overflow."""
 
 _MIN_POSITIVE = 1e-30
 
 
 @dataclass(frozen=True)
 class SamplingOptions:
-    """Options of choosing tokens.
+    """Options that choose the next token.
 
-    They apply in this order: biases and penalties change the logits, the temperature divides them, and ``top_k``,
-    ``top_p`` and ``min_p`` remove tokens, by probabilities after the temperature.
+    They apply in this order: penalties and biases change the logits, the temperature divides them, and ``top_k``,
+    ``top_p`` and ``min_p`` remove tokens, by their probabilities after the temperature.
 
     Attributes:
         temperature: Divides the logits; 0 always takes the most likely token.
-        top_k: Only this many of the most likely tokens; 0 for all.
-        top_p: Only the most likely tokens whose probabilities reach this sum together.
-        min_p: Only tokens at least this fraction as probable as the most likely one; 0 for all.
-        repetition_penalty: Divides positive logits of tokens that occurred, in the prompt or after it, and multiplies
+        top_k: Samples from this many of the most likely tokens; 0 means all.
+        top_p: Samples from the most likely tokens whose probabilities together reach this sum.
+        min_p: Samples from tokens at least this fraction as probable as the most likely one; 0 means all.
+        repetition_penalty: Divides positive logits of tokens that occurred in the prompt or the answer, and multiplies
             negative ones.
-        presence_penalty: Subtracted from the logits of tokens that the answer has.
-        frequency_penalty: Subtracted from the logits of tokens for each time that they are in the answer.
+        presence_penalty: Subtracted from the logits of tokens that occurred in the answer.
+        frequency_penalty: Subtracted from the logits of tokens once for each time that they occurred in the answer.
         logit_bias: Numbers added to logits, by token id; -1e30 forbids a token.
         seed: Key of the random numbers, 0 to 2^64 - 1; None draws one from the operating system.
     """
@@ -87,7 +87,7 @@ class SamplingOptions:
 
     @property
     def is_greedy(self) -> bool:
-        """Whether the most likely token is always taken, and logits are used as they are."""
+        """Whether the most likely token of the unchanged logits is always taken."""
         return self._is_certain and not (self._repeats or self._counts or self.logit_bias)
 
     @property
@@ -125,11 +125,11 @@ def _is_integer(value: object) -> bool:
 
 @dataclass(frozen=True)
 class _SamplingKind:
-    """Steps of choosing a token, for which a function is compiled.
+    """The steps that choose a token. Each combination has one compiled function.
 
     Attributes:
-        top: Number of tokens that may be taken.
-        is_certain: Whether the most likely one is taken.
+        top: Number of the most likely tokens to sample from.
+        is_certain: Whether the most likely token is always taken.
         nucleus: Whether ``top_p`` removes tokens.
         minimum: Whether ``min_p`` removes tokens.
         repeats: Whether there is a repetition penalty.
@@ -156,8 +156,8 @@ def recommended(settings: Mapping[str, Any]) -> dict[str, float]:
     """Return the sampling options that the files of a model recommend.
 
     Args:
-        settings: Values by the names of Transformers. They do not count if ``do_sample`` is false; single values do
-            not if they are out of range, such as a ``top_k`` of -1.
+        settings: Values by the names of Transformers. All are ignored if ``do_sample`` is false. A value that is out of
+            range, such as a ``top_k`` of -1, is ignored.
     """
     if settings.get("do_sample") is False:
         return {}
@@ -239,9 +239,9 @@ class Sampler:
         return token
 
     def logprobs(self, logits: Tensor, tokens: Tensor, count: int) -> Tensor:
-        """Return logarithms of probabilities, before options change the logits: {batch, 1 + 2 count} FLOAT.
+        """Return log probabilities, before options change the logits: {batch, 1 + 2 count} FLOAT.
 
-        A row has that of its token, those of the ``count`` most likely tokens, and these tokens.
+        A row has the log probability of its token, those of the ``count`` most likely tokens, and the ids of these.
         """
         count = min(count, self._vocabulary)
         if count not in self._logprobs:
@@ -250,8 +250,8 @@ class Sampler:
                 logs = ops.log_softmax(logits, axis=1)
                 columns = [ops.take_along_axis(logs, tokens, axis=1)]
                 if count:
-                    largest, places = ops.topk(logs, count, axis=1)
-                    columns += [largest, places.astype("float32")]
+                    largest, ids = ops.topk(logs, count, axis=1)
+                    columns += [largest, ids.astype("float32")]
                 return ops.concatenate(columns, axis=1)
 
             self._logprobs[count] = traced(values)
@@ -259,7 +259,7 @@ class Sampler:
         return result
 
     def _function(self, kind: _SamplingKind) -> Any:
-        """Return the function from logits, numbers, biases and states to tokens and new states."""
+        """Return the function that computes tokens and new states from logits, numbers, biases and states."""
         vocabulary, generator = self._vocabulary, self._random
 
         def penalized(logits: Tensor, numbers: Tensor, rest: Sequence[Tensor]) -> tuple[Tensor, Sequence[Tensor]]:
@@ -278,37 +278,37 @@ class Sampler:
             if kind.is_certain:
                 return ops.argmax(logits, axis=1, keepdims=True).astype("int32")
             logits = logits / _column(numbers, 0)
-            places = None
+            ids = None
             if kind.top < vocabulary or kind.nucleus:
-                logits, places = ops.topk(logits, kind.top, axis=1)
+                logits, ids = ops.topk(logits, kind.top, axis=1)
             weights = ops.softmax(logits, axis=1)
             largest = ops.max(weights, axis=1, keepdims=True) if kind.minimum else None
             sums = ops.cumsum(weights, axis=1)
-            if kind.nucleus:  # a token counts unless those before it reach the sum
+            if kind.nucleus:  # a token stays unless the tokens before it reach the sum
                 weights = ops.where(sums - weights < _column(numbers, 1), weights, 0.0)
             if largest is not None:
                 weights = ops.where(weights < largest * _column(numbers, 3), 0.0, weights)
             if kind.nucleus or kind.minimum:
                 sums = ops.cumsum(weights, axis=1)
             threshold = generator.random((logits.shape[0], 1)) * ops.sum(weights, axis=1, keepdims=True)
-            # Sums are rounded: the last token that counts gets the remainder.
+            # Sums are rounded: the last token that stays gets the remainder.
             below = ops.sum((sums <= threshold).astype("float32"), axis=1, keepdims=True)
-            if places is None and not kind.minimum:
+            if ids is None and not kind.minimum:
                 return ops.minimum(below, float(vocabulary - 1)).astype("int32")
-            if places is None:
-                numbered = ops.arange(vocabulary, dtype="float32", device=self._device).reshape(1, vocabulary)
-                last = ops.max(ops.where(weights > 0, numbered, 0.0), axis=1, keepdims=True)
+            if ids is None:
+                every_id = ops.arange(vocabulary, dtype="float32", device=self._device).reshape(1, vocabulary)
+                last = ops.max(ops.where(weights > 0, every_id, 0.0), axis=1, keepdims=True)
                 return ops.minimum(below, last).astype("int32")
             last = ops.sum((weights > 0).astype("float32"), axis=1, keepdims=True) - 1.0
-            return ops.take_along_axis(places, ops.minimum(below, last).astype("int32"), axis=1).astype("int32")
+            return ops.take_along_axis(ids, ops.minimum(below, last).astype("int32"), axis=1).astype("int32")
 
         def step(logits: Tensor, numbers: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
             logits, states = penalized(logits, numbers, rest)
             token = chosen(logits, numbers)
             if not states:
                 return (token,)
-            numbered = ops.arange(vocabulary, dtype="int32", device=self._device).reshape(1, vocabulary)
-            taken = (numbered == token).astype("float32")
+            every_id = ops.arange(vocabulary, dtype="int32", device=self._device).reshape(1, vocabulary)
+            taken = (every_id == token).astype("float32")
             seen = [ops.maximum(states[0], taken)] if kind.repeats else []
             return (token, *seen, *([states[-1] + taken] if kind.counts else []))
 

@@ -1,4 +1,4 @@
-"""Text from tokens as it arrives, and prompts from conversations."""
+"""Streams of text from tokens, and prompts from conversations."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ Message = Mapping[str, Any]
 
 _UNFINISHED = "\N{REPLACEMENT CHARACTER}"
 _BYTE = re.compile("<0x[0-9A-Fa-f]{2}>")
-"""Name of a token for a byte, which some tokenizers use for characters without a token."""
+"""Name of a token for one byte. Some tokenizers write characters without a token as such bytes."""
 
 
 class TextStream:
-    """Pieces of text from the tokens of an answer.
+    """Converts the tokens of an answer to pieces of text.
 
     The pieces continue the prompt: prompt and pieces together equal the decoded text of all tokens. A piece is
-    returned when no further token can change it. The last character waits while it may lack bytes, and a run of byte
-    tokens waits for its end, because an invalid byte makes replacement characters of all of them.
+    returned when no further token can change it. The last character waits while it may lack bytes. A run of byte
+    tokens waits for its end, because one invalid byte turns all of them into replacement characters.
 
     Args:
         tokenizer: Converts tokens to text.
@@ -43,15 +43,15 @@ class TextStream:
 
     def __init__(self, tokenizer: Tokenizer, stop: Sequence[str] = (), prompt: Sequence[int] = ()):
         self._tokenizer, self._stop = tokenizer, tuple(stop)
-        # Tokens from a boundary between characters on, the first of those after the last boundary, and the returned
-        # text of all. A few tokens before a boundary suffice: they decide about spaces after it.
+        # Recent tokens, the index of the first one after the last boundary between characters, and the returned text of
+        # all of them. A few tokens before the boundary suffice: they decide about spaces after it.
         self._tokens, self._boundary = list(prompt), len(prompt)
         self._shown = self._decoded(self._tokens)
         self._text = ""
         self.stopped = False
 
     def add(self, token: int) -> str:
-        """Return the text that a token completes; empty if it is part of a character, or of a stop string."""
+        """Return the text that a token completes; empty if it ends within a character or a stop string."""
         name, alone = self._tokenizer.id_to_token(token), self._decoded([token])
         is_special = not alone and self._tokenizer.decode([token], skip_special_tokens=False)
         if name is None or is_special:
@@ -81,7 +81,7 @@ class TextStream:
         return piece
 
     def _beyond(self, text: str) -> str:
-        """Return the new part of a text. It begins where the prompt's text ends."""
+        """Return the part of a text that has not been returned."""
         pairs = zip(self._shown, text, strict=False)
         end = min(len(self._shown), len(text))
         return text[next((index for index, (before, after) in enumerate(pairs) if before != after), end) :]
@@ -91,7 +91,7 @@ class TextStream:
         return text
 
     def _released(self, text: str, *, last: bool) -> str:
-        """Return the text before a stop string, and without the beginning of one."""
+        """Return the text before a stop string, without an end that may begin one."""
         self._text += text
         ends = [position for stop in self._stop if (position := self._text.find(stop)) >= 0]
         if ends:
@@ -104,7 +104,7 @@ class TextStream:
 
 
 def _overlap(text: str, stop: str) -> int:
-    """Return the length of the longest end of a text that begins a stop string."""
+    """Return the length of the longest suffix of a text that is a prefix of a stop string."""
     return next((size for size in range(min(len(stop), len(text)), 0, -1) if text.endswith(stop[:size])), 0)
 
 
@@ -170,10 +170,10 @@ def conversation(
 
 
 def checked_messages(messages: Sequence[Message], label: str) -> Sequence[Message]:
-    """Return a conversation.
+    """Return a conversation after checking it.
 
     Raises:
-        InvalidArgument: If it is empty, or a message is malformed; the message begins with `label`.
+        InvalidArgument: If it is empty, or a message is malformed; the text of the error begins with `label`.
     """
     if not isinstance(messages, Sequence) or not messages or not all(map(_is_message, messages)):
         raise InvalidArgument(
@@ -218,7 +218,7 @@ class _Generation(Extension):
     tags = {"generation"}  # noqa: RUF012 - as the base class declares it
 
     def parse(self, parser: Parser) -> nodes.Node:
-        """Return the block as the body of a call: names that it sets are its own, as in Transformers."""
+        """Return the block as the body of a call, so that names set in it are local, as in Transformers."""
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
         return nodes.CallBlock(self.call_method("_render"), [], [], body).set_lineno(line)
@@ -228,7 +228,7 @@ class _Generation(Extension):
 
 
 class _Dict:
-    """``dict(...)`` without the attributes of Python's type."""
+    """Provides ``dict(...)`` without the attributes of Python's type."""
 
     fromkeys = staticmethod(dict.fromkeys)
 
@@ -237,7 +237,7 @@ class _Dict:
 
 
 class _Namespace(jinja2.utils.Namespace):
-    """``namespace(...)`` without the attributes of Python's objects."""
+    """Provides ``namespace(...)`` without the attributes of Python's objects."""
 
     def __init__(*args: Any, **items: Any):  # a name may be `self`
         jinja2.utils.Namespace.__init__(args[0])
@@ -257,7 +257,7 @@ def _to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """Return JSON without the escapes of HTML that jinja2's own filter makes."""
+    """Return JSON without the HTML escapes of jinja2's own filter."""
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
@@ -266,7 +266,7 @@ def _reject(message: str) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Convert a value to JSON types, whose methods are safe; other objects become the names of their types."""
+    """Return a value as JSON types, whose methods are safe. Other objects become the names of their types."""
     if isinstance(value, Mapping):
         return {_plain(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,13 +1,13 @@
 """Dawn, the WebGPU library of Chromium, from the package wgpudawn: its compiler, Tint, takes the place of naga.
 
-What version 0.32.0.4 of the package gets wrong, or does unlike wgpu-py, is met here:
+This module works around faults of version 0.32.0.4 of the package, and differences from wgpu-py:
 
 - Errors of all threads go into one list, so that a call may raise the error of another thread's: ``_ThreadErrors``.
 - Its exceptions are not wgpu's: those that it raises here are both.
 - Dawn prints two warnings about limits when adapters are enumerated: ``_without_warnings``.
-- An adapter creates one device. So the listed adapters create none: each device has its own.
+- An adapter creates only one device, so each device gets an adapter of its own, and the listed adapters create none.
 - ``wgpudawn.install_as_wgpu``, which lends its modules the names of wgpu's, is not used: it loads the library twice.
-- Objects are not thread-safe without a feature of Dawn, which every device gets.
+- Objects are not thread-safe without a feature of Dawn, which every device requests.
 - Timestamps are rounded to 100 microseconds, unless a toggle of the device is off.
 - Calls on a lost device raise nothing: ``why_lost`` reads the package's promise.
 - Destroying a device waits for its work.
@@ -38,7 +38,7 @@ SYNCHRONIZED: Final = "implicit-device-synchronization"
 """Feature of devices whose objects several threads may use."""
 
 _NAMES: Final = {"subgroup": "subgroups", "mappable-primary-buffers": "buffer-map-extended-usages"}
-"""Dawn's names of features by wgpu-native's, where they differ."""
+"""Dawn's names of features by those of wgpu-native, if they differ."""
 
 _PREFIX = "enable subgroups; diagnostic(off, subgroup_uniformity); "
 """Precedes kernels that use subgroups, on the same line: naga needs no directive, and Tint's analysis rejects kernels
@@ -90,7 +90,7 @@ class _PendingErrors(threading.local):
 
 
 class _ThreadErrors(_helpers.ErrorHandler):
-    """Error handler of the package: a thread's calls raise the thread's errors, which Dawn reports during the call."""
+    """Error handler of the package with a list per thread: Dawn reports errors during the call that causes them."""
 
     def __init__(self, logger: Any):
         super().__init__(logger)
@@ -114,7 +114,7 @@ class Dawn(Library):
             return list(wgpudawn.gpu.enumerate_adapters_sync())
 
     def driver(self, info: Mapping[str, Any]) -> str:
-        # Dawn puts the driver's name before, and the package repeats it as the vendor.
+        # The description begins with the driver's name, which the package also has as the vendor.
         version = info["description"].removeprefix(f"{info['vendor']}: ")
         return f"{version}, Dawn {lib_version_info[0]}"
 
@@ -163,7 +163,7 @@ class Dawn(Library):
 
 @contextlib.contextmanager
 def _without_warnings() -> Iterator[None]:
-    """Remove Dawn's warnings from what C writes to the standard error meanwhile."""
+    """Remove Dawn's warnings from the standard error of the block."""
     try:
         sys.stderr.flush()
         duplicate = os.dup(2)
@@ -181,7 +181,7 @@ def _without_warnings() -> Iterator[None]:
 
 
 def _load() -> Dawn:
-    """Set the package up, before its first adapter."""
+    """Set up the package before its first adapter is listed, and return the library."""
     _api.error_handler = _ThreadErrors(_api.logger)
     _api.libf = _helpers.SafeLibCalls(lib, _api.error_handler)
     with contextlib.suppress(RuntimeError):  # the program has used the package already

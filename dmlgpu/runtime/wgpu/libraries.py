@@ -1,6 +1,6 @@
 """WebGPU libraries of this process: wgpu-native always, and Dawn if the package wgpudawn is installed.
 
-Dawn is imported when its adapters are listed or used: other programs do not wait for it.
+Dawn is imported when its adapters are listed or used, so other programs do not wait for it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the executor needs of a WebGPU library: wgpu-native (``native.py``) or Dawn (``dawn.py``).
+"""Interface of a WebGPU library for the executor: wgpu-native (``native.py``) or Dawn (``dawn.py``).
 
-Both have Python packages with the interface of wgpu-py, whose objects the executor uses alike. ``Library`` adds calls
+The executor uses the objects of their Python packages, which both have the interface of wgpu-py. ``Library`` adds calls
 of the C libraries that the packages do not wrap, or wrap slowly or incorrectly. They take the packages' objects.
 
 wgpu-py's promises start a polling thread per device (using OpenGL from two threads aborts the process),
@@ -26,12 +26,12 @@ from dmlgpu.runtime.wgpu import forks
 from dmlgpu.runtime.wgpu.waiting import wait_until
 
 DispatchCalls: TypeAlias = tuple[Any, Any, Any, int, int, int, int]
-"""Arguments of C for one dispatch: pipeline, bind group, parameter block with its size, and grid. None for any of the
-first three leaves it unchanged."""
+"""Arguments of C for one dispatch: pipeline, bind group, parameter block with its size, and grid. If one of the first
+three is None, that of the previous dispatch stays."""
 
 
 class Library(abc.ABC):
-    """A WebGPU library: what differs between libraries, and calls of C that are the same.
+    """A WebGPU library. Subclasses implement the calls that differ; the other calls of C are the same.
 
     Args:
         name: Name that precedes that of the graphics API in ``AdapterInfo.backend``; empty for the default library.
@@ -109,8 +109,13 @@ class Library(abc.ABC):
 
     @abc.abstractmethod
     def create_unchecked_module(self, device: Any, label: str, wgsl: str, bounds_loops: bool) -> Any:
-        """Return a shader module without clamps of indices, and without bounds of loops unless ``bounds_loops``; with
-        both if the library cannot omit them.
+        """Return a shader module without bounds checks, or with all of them if the library cannot omit them.
+
+        Args:
+            device: The device.
+            label: Label of the module.
+            wgsl: Source.
+            bounds_loops: Whether to keep the limits of loops; clamps of indices are omitted in any case.
 
         Raises:
             GPUError: As ``GPUDevice.create_shader_module``.
@@ -197,7 +202,7 @@ class Library(abc.ABC):
         (read, start), (written, to) = source, destination
         self.lib.wgpuCommandEncoderCopyBufferToBuffer(encoder, read._internal, start, written._internal, to, size)
 
-    def dispatch(self, this: Any, calls: Iterable[DispatchCalls]) -> None:
+    def dispatch(self, compute_pass: Any, calls: Iterable[DispatchCalls]) -> None:
         """Record dispatches in a compute pass. wgpu-py takes four times as long."""
         lib, null = self.lib, self.ffi.NULL
         set_pipeline, set_group = lib.wgpuComputePassEncoderSetPipeline, lib.wgpuComputePassEncoderSetBindGroup
@@ -205,12 +210,12 @@ class Library(abc.ABC):
         dispatch_workgroups = lib.wgpuComputePassEncoderDispatchWorkgroups
         for pipeline, group, block, size, x, y, z in calls:
             if pipeline is not None:
-                set_pipeline(this, pipeline)
+                set_pipeline(compute_pass, pipeline)
             if group is not None:
-                set_group(this, 0, group, 0, null)
+                set_group(compute_pass, 0, group, 0, null)
             if block is not None:
-                set_immediates(this, 0, block, size)
-            dispatch_workgroups(this, x, y, z)
+                set_immediates(compute_pass, 0, block, size)
+            dispatch_workgroups(compute_pass, x, y, z)
 
     # ---- queue ------------------------------------------------------------------------------------------------------
 
@@ -230,8 +235,10 @@ class Library(abc.ABC):
     # ---- mapping ----------------------------------------------------------------------------------------------------
 
     def map_for_reading(self, buffer: Any, offset: int, size: int, reply: Reply) -> None:
-        """Begin to map a range (offset a multiple of 8, size of 4); a reply of the kind "WGPUBufferMapCallback"
-        receives the completion."""
+        """Begin to map a range whose offset is a multiple of 8, and its size of 4.
+
+        A reply of the kind "WGPUBufferMapCallback" receives the completion.
+        """
         self.libf.wgpuBufferMapAsync(buffer._internal, self.lib.WGPUMapMode_Read, offset, size, reply.expected())
 
     def is_mapped(self, reply: Reply) -> bool:
@@ -301,7 +308,7 @@ class Reply:
         self._info = ffi.new(f"{kind}Info *")
         self._info.mode = library.lib.WGPUCallbackMode_AllowProcessEvents
         self._info.callback = ffi.cast(kind, self._function)
-        # C calls once: those that came and were never cleared belonged to a device that is gone.
+        # C calls once: replies that came and were never cleared belonged to a device that is gone.
         expected_replies.difference_update([reply for reply in tuple(expected_replies) if reply.statuses])
 
     def expected(self) -> Any:
@@ -322,10 +329,10 @@ ctypes.pythonapi.Py_IncRef(ctypes.py_object(expected_replies))
 
 
 class Completion:
-    """Tracker of completed submissions.
+    """Records which submissions are complete.
 
     Attributes:
-        tracked: The latest serial number of which C notifies.
+        tracked: Serial number of the latest submission with a callback.
     """
 
     def __init__(self, library: Library, queue: Any):
@@ -349,7 +356,7 @@ class Completion:
         under_way = self._under_way
         if under_way and under_way[0][1].statuses:
             with self._lock:
-                # In order: where two threads poll at once and the later reply comes first, it waits for the earlier.
+                # In order: if two threads poll at once and the later reply comes first, it waits for the earlier one.
                 while under_way and (first := under_way[0])[1].statuses:
                     self._done = max(self._done, first[0])
                     under_way.remove(first)
@@ -373,7 +380,7 @@ def dispatch_calls(pipeline: Any, group: Any, block: Any, grid: tuple[int, int, 
 def without_cycle(device: Any) -> Any:
     """Remove the reference cycle of a new device, through itself and its queue, and return the device.
 
-    Else one that is dropped would keep its memory until the next collection of garbage, which may be long.
+    Otherwise a dropped device would keep its memory until the next garbage collection, which may come late.
     """
     device._device = device.queue._device = weakref.proxy(device)
     return device

@@ -43,7 +43,7 @@ C_TYPES = (
 def look_up_together(known: cffi.FFI, texts: Iterable[str]) -> None:
     """Parse types in one string, and add each to the cache of an FFI.
 
-    That cache is private to cffi: versions of cffi without it, and headers that lack one of the types, change nothing.
+    The cache is private to cffi. If cffi has none, or the header lacks one of the types, this does nothing.
     """
     parsed: Any = getattr(known, "_parsed_types", None)
     if not isinstance(parsed, dict):
@@ -55,7 +55,7 @@ def look_up_together(known: cffi.FFI, texts: Iterable[str]) -> None:
     except (cffi.FFIError, cffi.CDefError):
         return
     for text, c_type in zip(missing, function.args, strict=True):
-        is_function = "(" in text and "(*" not in text  # which stands for a pointer to it, in callbacks alone
+        is_function = "(" in text and "(*" not in text  # cffi takes such a type for a pointer to it, in callbacks only
         parsed[text] = (c_type.item if "[" in text else c_type), is_function
 
 
@@ -75,7 +75,7 @@ class WgpuNative(Library):
         return raw
 
     def request_device(self, adapter: Any, features: Collection[str]) -> Any:
-        # Without required_limits wgpu-py asks for the adapter's own.
+        # Without required_limits, wgpu-py requests the limits of the adapter.
         return without_cycle(adapter.request_device_sync(label="dmlgpu", required_features=sorted(features)))
 
     def check_wrapped(self, device: Any) -> None:

@@ -77,7 +77,9 @@ def test_what_kernels_avoid_is_listed(monkeypatch):
         "unpack2x16float (not exact)",
         "kernels without checks of indices (the driver does not limit accesses of buffers)",
     ]
-    assert dict(devices.facts_of(CARD))["checks"] == "kernels keep wgpu's checks of indices and loops (docs/adapters.md)"
+    assert (
+        dict(devices.facts_of(CARD))["checks"] == "kernels keep wgpu's checks of indices and loops (docs/adapters.md)"
+    )
 
 
 def test_one_adapter_keeps_its_number(two_adapters, capsys):

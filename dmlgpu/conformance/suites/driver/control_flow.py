@@ -78,7 +78,7 @@ def _short_circuit(x: int) -> int:
 
 
 def _alternating(count: int) -> int:
-    """The number that a step turns into another, `count` times from 1."""
+    """Return the number that `count` steps of the generator make of 1."""
     value = 1
     for _ in range(count):
         value = (value * 1664525 + 1013904223) & _MASK
@@ -86,7 +86,7 @@ def _alternating(count: int) -> int:
 
 
 def _step(count: int) -> int:
-    """Return what `count` steps turn 0 into, by squaring the step's matrix."""
+    """Return the number that `count` steps of the generator make of 0, by repeated squaring."""
     factor, addend, power_factor, power_addend = 1, 0, 1664525, 1013904223
     while count:
         if count & 1:

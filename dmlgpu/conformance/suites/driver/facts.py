@@ -1,4 +1,4 @@
-"""Cases of the facts that probes measure: they fail where kernels avoid something, although WGSL may allow it."""
+"""Cases of the facts that probes measure. A case whose fact does not hold is a known failure if kernels avoid it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PREFIX = "probe"
 
 
 def fact_cases() -> Mapping[str, tuple[Probe, str]]:
-    """Return a probe and one of its facts by the name of the case, ``probe-float16-pack``."""
+    """Return the probe and the fact of each case by its name, such as ``probe-float16-pack``."""
     from dmlgpu.runtime.wgpu.probes import PROBES  # noqa: PLC0415 - suites are listed without wgpu
 
     return {f"{PREFIX}-{probe.name}-{fact}": (probe, str(fact)) for probe in PROBES for fact in probe.avoided}

@@ -1,4 +1,4 @@
-"""Cases of float operators and builtin functions: a table of expressions and their accepted results."""
+"""Cases of float operators and builtin functions: a table of expressions and their allowed results."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import numpy as np
 
 from dmlgpu.conformance.cases.case import Array
 from dmlgpu.conformance.suites.driver.intervals import F16, F32, Accuracy, Interval
-from dmlgpu.conformance.suites.driver.kernel_case import Accepted, Expectation, KernelCase
+from dmlgpu.conformance.suites.driver.kernel_case import Accepted, KernelCase
 
 TYPES: Final = {"f32": F32, "f16": F16}
 LARGE: Final = 3.5e38
-"""A bound of domains beyond the numbers of every type, which are limited to theirs."""
+"""Bound of domains that have all numbers of a type: it is larger than every float32."""
 
 Domain = tuple[float, float]
 Formula = Callable[..., Interval]
@@ -33,9 +33,9 @@ class BuiltinFunction:
 
     Attributes:
         wgsl: Expression of ``x``, ``y`` and ``z``; ``T`` is their type.
-        formula: The accepted results, from the accuracy of a type and the intervals of the operands.
+        formula: The allowed results, from the accuracy of a type and the intervals of the operands.
         domains: Smallest and largest number of each operand.
-        float16_domains: The same of float16, if it overflows on most of these domains.
+        float16_domains: The domains for float16, if it overflows on most of ``domains``; else empty.
     """
 
     wgsl: str
@@ -45,7 +45,7 @@ class BuiltinFunction:
 
 
 def _exact(function: Callable[..., Any]) -> Formula:
-    """Return the formula of an increasing function whose results are exact."""
+    """Return the formula of an increasing function with exact results."""
     return lambda m, x: m.exactly(function, x)
 
 
@@ -63,14 +63,14 @@ def _maximum(m: Accuracy, x: Interval, y: Interval) -> Interval:
 
 
 def _either(x: Interval, y: Interval, result: Interval) -> Interval:
-    """Return a minimum or maximum; either operand, if one may equal the other because it is flushed."""
+    """Return a minimum or maximum; either operand if the intervals overlap, because a subnormal may be flushed."""
     both = x.union(y)
     is_unsure = (x.low <= y.high) & (y.low <= x.high)
     return Interval(np.where(is_unsure, both.low, result.low), np.where(is_unsure, both.high, result.high))
 
 
 def _clamp(m: Accuracy, x: Interval, low: Interval, high: Interval) -> Interval:
-    """WGSL lets a driver take the median instead, which differs if the bounds are exchanged."""
+    """Return the clamped number, or the median, which WGSL allows too: they differ if the bounds are exchanged."""
     ordered = _minimum(m, _maximum(m, x, low), high)
     return ordered.union(_maximum(m, _minimum(m, x, high), low))
 
@@ -121,7 +121,7 @@ def _fract(m: Accuracy, x: Interval) -> Interval:
 
 
 def _modf_fract(m: Accuracy, x: Interval) -> Interval:
-    # Subnormal numbers are all fraction, whether they are flushed or not.
+    # A subnormal number is its own fraction, flushed or not.
     return m.flushed(Interval(x.low - np.trunc(x.low), x.high - np.trunc(x.high)))
 
 
@@ -239,7 +239,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
 
 
 def function_case(wgsl_type: str, name: str, count: int) -> KernelCase:
-    """Return the case of a function on a number of operands, a multiple of 64."""
+    """Return the case of a function on ``count`` operands, a multiple of 64."""
     accuracy, function = TYPES[wgsl_type], functions_of(wgsl_type)[name]
     domains = (function.float16_domains if wgsl_type == "f16" else ()) or function.domains
     operands = operands_of(accuracy, domains, count, f"{wgsl_type}-{name}")
@@ -260,15 +260,12 @@ def function_case(wgsl_type: str, name: str, count: int) -> KernelCase:
 
 
 def _source(function: BuiltinFunction, names: str, wgsl_type: str) -> str:
-    """Return a kernel that applies a function to scalars, and to four at a time."""
+    """Return a kernel that applies a function to scalars, and to vectors of four."""
 
     def definition(name: str, of: str, integers: str) -> str:
-        body = function.wgsl.replace("INT", integers)
-        parameters = ", ".join(f"{operand}: T" for operand in names)
-        words = body.replace("T(", f"{of}(") if "T(" in body else body
-        return f"fn {name}({parameters}) -> T {{ return {words}; }}".replace(": T", f": {of}").replace(
-            "-> T", f"-> {of}"
-        )
+        body = function.wgsl.replace("INT", integers).replace("T(", f"{of}(")
+        parameters = ", ".join(f"{operand}: {of}" for operand in names)
+        return f"fn {name}({parameters}) -> {of} {{ return {body}; }}"
 
     vector = f"vec4<{wgsl_type}>"
     components = ", ".join(f"{{0}}s[4u * i + {lane}u]" for lane in range(4))
@@ -287,7 +284,7 @@ def _source(function: BuiltinFunction, names: str, wgsl_type: str) -> str:
 
 
 def operands_of(accuracy: Accuracy, domains: Sequence[Domain], count: int, seed: str) -> tuple[Array, ...]:
-    """Return finite operands: special numbers in all combinations, numbers of all magnitudes, and even ones."""
+    """Return finite operands: combinations of special numbers, then numbers of all magnitudes or evenly spread."""
     rng = np.random.default_rng(zlib.crc32(seed.encode()))
     special = [_special(accuracy, domain) for domain in domains]
     pairs = list(itertools.product(*special))
@@ -322,7 +319,7 @@ def _special(accuracy: Accuracy, domain: Domain) -> list[float]:
 
 
 def _spread(accuracy: Accuracy, domain: Domain, count: int, rng: np.random.Generator) -> Array:
-    """Return numbers of a domain: half are spread evenly, half have exponents that are."""
+    """Return numbers of a domain: half are spread evenly, half have evenly spread exponents."""
     low, high = _limits(accuracy, domain)
     even = low + (high - low) * rng.random(count) if high < LARGE / 10 else rng.normal(size=count) * 10
     even = np.clip(np.abs(even) if low >= 0 else even, low, high)
@@ -346,9 +343,9 @@ class VectorFunction:
 
     Attributes:
         wgsl: Expression of the vectors ``x``, ``y`` and ``z``.
-        formula: The accepted results: an interval, or one per component.
+        formula: Returns the allowed results: an interval, or one per component.
         operands: Number of vectors.
-        sizes: Numbers of components.
+        sizes: Component counts to test.
     """
 
     wgsl: str
@@ -461,11 +458,10 @@ def vector_case(wgsl_type: str, name: str, count: int) -> KernelCase:
         wgsl=function.wgsl.replace("T(", f"{wgsl_type}("),
         stores="\n".join(stores),
     )
-    expected: Mapping[str, Expectation] = {"results": Accepted(accepted)}
     return KernelCase(
         source,
         {f"{operand}s": vector.astype(np.float32).ravel() for operand, vector in zip(names, vectors, strict=True)},
-        {"results": Accepted(Interval(accepted.low.ravel(), accepted.high.ravel()))} if width > 1 else expected,
+        {"results": Accepted(Interval(accepted.low.ravel(), accepted.high.ravel()))},
         (count // 64,),
         {"results": ((count * width,), "float32")},
         ("shader-f16",) if wgsl_type == "f16" else (),
@@ -480,11 +476,11 @@ MATRICES: Final[Mapping[str, tuple[str, Callable[[Array, Array], Array]]]] = {
     "determinant": ("determinant(x)", lambda x, y: _determinants(x)),
     "matrix_add": ("x + y", lambda x, y: x + y),
 }
-"""Expressions of square matrices of integers, and their exact results; WGSL's matrices are arrays of columns."""
+"""Expressions of square matrices, and functions that return their results; WGSL's matrices are arrays of columns."""
 
 
 def _determinants(x: Array) -> Array:
-    """Return exact determinants by expansion."""
+    """Return determinants by the formula of Leibniz, exact for small integers."""
     size = x.shape[1]
     total = np.zeros(len(x))
     for order in itertools.permutations(range(size)):
@@ -499,7 +495,7 @@ def matrix_names() -> list[str]:
 
 
 def matrix_case(wgsl_type: str, name: str, count: int) -> KernelCase:
-    """Return the case of square matrices of small integers, whose results are exact in every order."""
+    """Return the case of square matrices of small integers, whose results are exact in every order of operations."""
     (wgsl, function), size = MATRICES[name[:-1]], int(name[-1])
     rng = np.random.default_rng(zlib.crc32(f"{wgsl_type}-{name}".encode()))
     x, y = rng.integers(-3, 4, (2, count, size, size)).astype(np.float64)

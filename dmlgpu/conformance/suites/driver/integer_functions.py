@@ -17,7 +17,7 @@ U32, I32, F = "u32", "i32", "f32"
 _DTYPES: Final = {U32: np.dtype(np.uint32), I32: np.dtype(np.int32), F: np.dtype(np.float32)}
 _MASK: Final = 0xFFFFFFFF
 DIVISORS: Final = (1, 2, 3, 5, 6, 7, 10, 11, 64, 100, 127, 255, 641, 1000, 4096, 65535, 65537, 6700417, 0x7FFFFFFF)
-"""Constants to divide by; compilers replace each division by other operations."""
+"""Constant divisors: compilers replace such divisions by other operations."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +26,10 @@ class IntegerFunction:
 
     Attributes:
         wgsl: Expression of ``x``, ``y`` and ``z``.
-        function: Its results: integers, of which 32 bits count, floats, or ``Accepted`` floats.
+        function: Returns its results: integers, of which 32 bits count, floats, or ``Accepted`` floats.
         operands: Types of the operands.
         result: Type of the result.
-        least, most: Limits of the operands, which are otherwise any words.
+        least, most: Limits of a single operand, or of all but the first; None for any words.
     """
 
     wgsl: str
@@ -41,18 +41,18 @@ class IntegerFunction:
 
 
 def _quotient(x: Array, y: Array) -> Array:
-    """Truncate; WGSL gives x for division by zero, and for the one quotient that overflows."""
+    """Return quotients truncated toward zero; callers replace those of divisions by zero."""
     divisor = np.where(y == 0, 1, y)
     return np.sign(x) * np.sign(divisor) * (np.abs(x) // np.abs(divisor))
 
 
 def _remainder(x: Array, y: Array) -> Array:
-    """The sign is that of x; WGSL gives 0 for division by zero."""
+    """Return remainders with the sign of x, and 0 for division by zero, as WGSL defines."""
     return np.where(y == 0, 0, x - _quotient(x, y) * y)
 
 
 def _constant_divisions(operator: str, wgsl_type: str) -> IntegerFunction:
-    """Return the division by every constant, each result rotated by a bit more and added."""
+    """Return the sum of the results of division by every constant, each rotated by one bit more than the previous."""
     suffix = "u" if wgsl_type == U32 else "i"
     divisors = [*DIVISORS, *((-3, -7, -(1 << 31)) if wgsl_type == I32 else (0x80000001, 0xFFFFFFFE, _MASK))]
 
@@ -82,12 +82,12 @@ def _trailing(x: Array) -> Array:
 
 
 def _leading_bit(x: Array) -> Array:
-    """Of a negative number, the highest bit that differs from the sign."""
+    """Return the index of the highest bit that differs from the sign, -1 if there is none."""
     return _bit_length(np.where(x < 0, ~x, x)) - 1
 
 
 def _bits(x: Array) -> Array:
-    """Return the bits of words in a last axis, the lowest first."""
+    """Return the bits of words along a new last axis, the lowest bit first."""
     return ((x & _MASK)[..., None] >> np.arange(32)) & 1
 
 
@@ -113,7 +113,7 @@ def _extract_signed(x: Array, offset: Array, count: Array) -> Array:
 
 
 def _insert(x: Array, y: Array, z: Array) -> Array:
-    """The offset is in the lower half of z, the number of bits in the upper half."""
+    """Return x with bits of y; the offset is in the lower half of z, the number of bits in the upper half."""
     first, width = _field(z & 63, (z >> 16) & 63)
     mask = ((1 << width) - 1) << first
     return (x & ~mask & _MASK) | ((y << first) & mask)
@@ -134,7 +134,7 @@ def _dot_bytes(x: Array, y: Array, *, signed: bool) -> Array:
 
 
 def _spread(*parts: Array) -> Array:
-    """Return the word of four bytes made of x, as the kernels make it."""
+    """Return the word whose bytes are the low bytes of four parts."""
     return np.asarray(sum((part & 255) << (8 * place) for place, part in enumerate(parts)))
 
 
@@ -143,14 +143,14 @@ def _clamped(x: Array, low: int, high: int) -> Array:
 
 
 def _unpacked_norm(parts: Array, scale: int, *, lowest: float) -> Accepted:
-    """Return parts / scale, limited below; a quotient has 2.5 ULP."""
+    """Return parts / scale within 2.5 ULP, limited below."""
     exact = F32.of(parts.astype(np.float64))
     quotient = F32.divide(exact, float(scale))
     return Accepted(Interval(np.maximum(quotient.low, lowest), np.maximum(quotient.high, lowest)))
 
 
 def _packed_norm(x: Array, y: Array, bits: int, lowest: float) -> Accepted:
-    """Return floor(0.5 + scale * x) of each float, with the neighbor next to a tie, as parts of the words."""
+    """Return floor(0.5 + scale * x) of each float, or either neighbor near a tie, as parts of the words."""
     scale = 2 ** (bits - (1 if lowest < 0 else 0)) - 1
     numbers = np.stack([x, y] * (16 // bits), -1).astype(np.float64)
     scaled, slack = np.clip(numbers, lowest, 1) * scale, scale * 2.0**-22
@@ -209,7 +209,7 @@ _BOTH: Final[Mapping[str, tuple[str, Callable[..., Any], int]]] = {
     "insertBits": ("insertBits(x, y, u32(z) & 63u, (u32(z) >> 16u) & 63u)", _insert, 3),
     "dot": ("dot(vec4<T>(x, y, x, y), vec4<T>(y, T(3), x, T(5)))", lambda x, y: x * y + 3 * y + x * x + 5 * y, 2),
 }
-"""Functions of both integer types: expression, results, number of operands."""
+"""Functions of both integer types: expression, function of the results, number of operands."""
 
 FUNCTIONS: Final[Mapping[str, IntegerFunction]] = {
     **{
@@ -340,7 +340,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
 
 
 def function_case(name: str, count: int) -> KernelCase:
-    """Return the case of a function on a number of operands, a multiple of 64."""
+    """Return the case of a function on ``count`` operands, a multiple of 64."""
     function = FUNCTIONS[name]
     names = "xyz"[: len(function.operands)]
     operands = _operands(function, count, name)
@@ -389,7 +389,7 @@ def _operands(function: IntegerFunction, count: int, seed: str) -> list[Array]:
 
 
 def _words(count: int, rng: np.random.Generator) -> Array:
-    """Return words of all lengths, and those next to powers of two and to zero."""
+    """Return words of all bit lengths, and words next to powers of two and to zero."""
     words = rng.integers(0, 1 << 32, count, np.uint64) >> rng.integers(0, 32, count).astype(np.uint64)
     near = (np.uint64(1) << rng.integers(0, 33, count).astype(np.uint64)) + rng.integers(0, 3, count).astype(np.uint64)
     words = np.where(rng.random(count) < 0.4, near - np.uint64(1), words)
@@ -398,7 +398,7 @@ def _words(count: int, rng: np.random.Generator) -> Array:
 
 
 def _floats(count: int, rng: np.random.Generator) -> Array:
-    """Return normal floats, most of them small, with ties and integers beyond 32 bits."""
+    """Return floats, most of them small, with ties and integers beyond 32 bits."""
     numbers = np.where(
         rng.random(count) < 0.5,
         rng.uniform(-1.2, 1.2, count),

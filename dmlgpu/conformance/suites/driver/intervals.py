@@ -1,9 +1,9 @@
-"""Results that WGSL accepts: interval arithmetic by the rules of its section on floating-point accuracy.
+"""Interval arithmetic by WGSL's rules for floating-point accuracy.
 
-An interval has float64 bounds, which contain every result that a conforming driver may give. Its rules, as the WebGPU
-CTS applies them: a correctly rounded result is either neighbor of the exact one, an accuracy is a distance in ULP or an
-absolute one, or inherited from an expression. Subnormal inputs and results may be flushed to zero. Beyond the largest
-finite number, and where WGSL gives no accuracy, every result is accepted.
+An interval has float64 bounds that contain every result that a conforming driver may give. As in the WebGPU CTS, a
+correctly rounded result is either float next to the exact one; other accuracies are a distance in ULP, an absolute one,
+or inherited from an expression. Subnormal inputs and results may be flushed to zero. If a result may overflow, or WGSL
+gives no accuracy, every result is accepted.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ Floats: TypeAlias = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Interval:
-    """Bounds of accepted numbers, of any shape; infinite on both sides if every result, NaN included, is accepted."""
+    """Bounds of accepted results, of any shape; infinite on both sides if every result is accepted, NaN included."""
 
     low: Floats
     high: Floats
 
     @property
     def is_free(self) -> NDArray[np.bool_]:
-        """Where every result is accepted."""
+        """Mask of the elements of which every result is accepted."""
         return np.isneginf(self.low) & np.isposinf(self.high)
 
     def accepts(self, results: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return where results are accepted. The sign of a zero does not count."""
+        """Return a mask of the accepted results. The sign of a zero does not count."""
         numbers = results.astype(np.float64)
         return self.is_free | ((numbers >= self.low) & (numbers <= self.high))
 
     def free_where(self, condition: NDArray[np.bool_]) -> Interval:
-        """Return the interval that accepts every result where a condition holds, or a bound is no number."""
+        """Return the interval that accepts every result where a condition holds, or a bound is NaN."""
         condition = condition | np.isnan(self.low) | np.isnan(self.high)
         return Interval(np.where(condition, -np.inf, self.low), np.where(condition, np.inf, self.high))
 
@@ -50,12 +50,12 @@ class Interval:
         )
 
     def contains(self, number: float) -> NDArray[np.bool_]:
-        """Return where a number is inside."""
+        """Return a mask of the intervals that contain a number."""
         return (self.low <= number) & (number <= self.high)
 
     @staticmethod
     def stack(intervals: Sequence[Interval]) -> Interval:
-        """Return one interval from those of the components of vectors, which become the last axis."""
+        """Return the intervals of the components of vectors as one, along a new last axis."""
         return Interval(*(np.stack([getattr(each, side) for each in intervals], -1) for side in ("low", "high")))
 
 
@@ -68,14 +68,14 @@ class Accuracy:
 
     Attributes:
         wgsl: The type in WGSL.
-        dtype: That of NumPy.
+        dtype: NumPy's type.
         digits: Bits of the significand.
         least: Exponent of the smallest normal number; the largest divisor with an accuracy is 2^-least.
         log_error: Largest absolute error of logarithms in [0.5, 2].
         exp_error: Smallest error of exponentials in ULP, at 0.
         angle_error: Largest absolute error of sin and cos in [-pi, pi].
         atan_error: Error of atan in ULP.
-        asin_error, acos_error: Largest absolute errors, if those that are inherited are not larger.
+        asin_error, acos_error: Largest absolute errors, unless the inherited errors are larger.
     """
 
     wgsl: str
@@ -102,7 +102,7 @@ class Accuracy:
     # ---- numbers
 
     def of(self, numbers: NDArray[Any]) -> Interval:
-        """Return the interval of an input, which may be flushed."""
+        """Return the interval of an input: subnormals may be flushed."""
         exact = numbers.astype(np.float64)
         return self.flushed(Interval(exact, exact))
 
@@ -114,7 +114,7 @@ class Accuracy:
         return Interval(self.neighbor(exact, -np.inf), self.neighbor(exact, np.inf))
 
     def neighbor(self, numbers: Floats, toward: float) -> Floats:
-        """Return numbers of the type that are equal, or next in one direction; beyond the largest, infinities."""
+        """Return equal numbers of the type, or the next ones in a direction; infinities beyond the largest number."""
         with np.errstate(over="ignore"):
             rounded = numbers.astype(self.dtype)
         is_past = rounded > numbers if toward < 0 else rounded < numbers
@@ -122,7 +122,7 @@ class Accuracy:
         return stepped
 
     def flushed(self, interval: Interval) -> Interval:
-        """Return an interval with zero, if a subnormal number is inside."""
+        """Return an interval, extended to zero if it contains a subnormal number."""
         low = np.where((interval.low > 0) & (interval.low < self.tiny), 0.0, interval.low)
         high = np.where((interval.high < 0) & (interval.high > -self.tiny), 0.0, interval.high)
         return Interval(low, high)
@@ -138,7 +138,7 @@ class Accuracy:
         return self.result(self.neighbor(low, -np.inf), self.neighbor(high, np.inf))
 
     def ulp(self, numbers: Floats) -> Floats:
-        """Return the distance of the numbers of the type around numbers."""
+        """Return the distance between adjacent numbers of the type, around numbers."""
         exponents = np.frexp(numbers)[1] - 1
         spacing: Floats = np.ldexp(1.0, np.maximum(exponents, self.least) - self.digits + 1)
         return spacing
@@ -173,7 +173,7 @@ class Accuracy:
         return self.rounded(low, high)
 
     def divide(self, a: Operands, b: Operands) -> Interval:
-        """Return a / b, 2.5 ULP for divisors between the smallest normal number and its inverse."""
+        """Return a / b, within 2.5 ULP for divisors from the smallest normal number to its reciprocal."""
         a, b = self.constant(a), self.constant(b)
         with np.errstate(all="ignore"):
             quotients = [x / y for x in (a.low, a.high) for y in (b.low, b.high)]
@@ -187,7 +187,7 @@ class Accuracy:
         return self.subtract(a, self.multiply(b, self.exactly(np.trunc, self.divide(a, b))))
 
     def exactly(self, function: Callable[[Floats], Floats], a: Operands) -> Interval:
-        """Return an increasing function whose results are numbers of the type."""
+        """Return the results of an increasing function that are numbers of the type."""
         a = self.constant(a)
         with np.errstate(all="ignore"):
             return self.flushed(Interval(function(a.low), function(a.high)))
@@ -195,11 +195,11 @@ class Accuracy:
     # ---- functions
 
     def exp(self, a: Operands) -> Interval:
-        """Return exp(a), 3 + 2 |a| ULP (float16: 1 + 2 |a|)."""
+        """Return exp(a), within 3 + 2 |a| ULP (float16: 1 + 2 |a|)."""
         return self._exponential(np.exp, self.constant(a))
 
     def exp2(self, a: Operands) -> Interval:
-        """Return 2^a, as exp."""
+        """Return 2^a, as accurate as exp."""
         return self._exponential(np.exp2, self.constant(a))
 
     def _exponential(self, function: Callable[[Floats], Floats], a: Interval) -> Interval:
@@ -208,11 +208,11 @@ class Accuracy:
             return self.within_ulp(function(a.low), function(a.high), distance)
 
     def log(self, a: Operands) -> Interval:
-        """Return the logarithm: an absolute error in [0.5, 2], else 3 ULP."""
+        """Return the logarithm, within an absolute error in [0.5, 2], else within 3 ULP."""
         return self._logarithm(np.log, self.constant(a))
 
     def log2(self, a: Operands) -> Interval:
-        """Return the logarithm to the base 2, as log."""
+        """Return the logarithm to the base 2, as accurate as log."""
         return self._logarithm(np.log2, self.constant(a))
 
     def _logarithm(self, function: Callable[[Floats], Floats], a: Interval) -> Interval:
@@ -225,25 +225,25 @@ class Accuracy:
         return interval.free_where(a.low <= 0)
 
     def power(self, a: Operands, b: Operands) -> Interval:
-        """Return a^b, as exp2(b * log2(a))."""
+        """Return a^b, as accurate as exp2(b * log2(a))."""
         return self.exp2(self.multiply(b, self.log2(a)))
 
     def inverse_sqrt(self, a: Operands) -> Interval:
-        """Return 1 / sqrt(a), 2 ULP."""
+        """Return 1 / sqrt(a), within 2 ULP."""
         a = self.constant(a)
         with np.errstate(all="ignore"):
             return self.within_ulp(1 / np.sqrt(a.high), 1 / np.sqrt(a.low), 2).free_where(a.low <= 0)
 
     def sqrt(self, a: Operands) -> Interval:
-        """Return the square root, as 1 / inverseSqrt(a)."""
+        """Return the square root, as accurate as 1 / inverseSqrt(a)."""
         return self.divide(1.0, self.inverse_sqrt(a))
 
     def sin(self, a: Operands) -> Interval:
-        """Return the sine, with an absolute error in [-pi, pi]."""
+        """Return the sine, within an absolute error in [-pi, pi]."""
         return self._angle(np.sin, self.constant(a))
 
     def cos(self, a: Operands) -> Interval:
-        """Return the cosine, as sin."""
+        """Return the cosine, as accurate as sin."""
         return self._angle(np.cos, self.constant(a))
 
     def _angle(self, function: Callable[[Floats], Floats], a: Interval) -> Interval:
@@ -252,7 +252,7 @@ class Accuracy:
         return self.result(low, high).free_where((a.low < -np.pi) | (a.high > np.pi))
 
     def atan2(self, y: Operands, x: Operands) -> Interval:
-        """Return the angle of a point, as accurate as atan; on the negative x axis, of either sign."""
+        """Return the angle of a point, as accurate as atan; free on the axes."""
         y, x = self.constant(y), self.constant(x)
         with np.errstate(invalid="ignore"):
             corners = [np.arctan2(b, a) for b in (y.low, y.high) for a in (x.low, x.high)]
@@ -262,19 +262,19 @@ class Accuracy:
         return interval.free_where(is_outside | y.contains(0) | x.contains(0))
 
     def asin(self, a: Operands) -> Interval:
-        """Return the arcsine: an absolute error, or as atan2(a, sqrt(1 - a * a))."""
+        """Return the arcsine, within an absolute error, or as accurate as atan2(a, sqrt(1 - a * a))."""
         a = self.constant(a)
         inherited = self.atan2(a, self.sqrt(self.subtract(1.0, self.multiply(a, a))))
         return self.result(np.arcsin(a.low) - self.asin_error, np.arcsin(a.high) + self.asin_error).union(inherited)
 
     def acos(self, a: Operands) -> Interval:
-        """Return the arccosine: an absolute error, or as atan2(sqrt(1 - a * a), a)."""
+        """Return the arccosine, within an absolute error, or as accurate as atan2(sqrt(1 - a * a), a)."""
         a = self.constant(a)
         inherited = self.atan2(self.sqrt(self.subtract(1.0, self.multiply(a, a))), a)
         return self.result(np.arccos(a.high) - self.acos_error, np.arccos(a.low) + self.acos_error).union(inherited)
 
     def atan(self, a: Operands) -> Interval:
-        """Return the arctangent, 4096 ULP (float16: 5)."""
+        """Return the arctangent, within 4096 ULP (float16: 5)."""
         a = self.constant(a)
         return self.within_ulp(np.arctan(a.low), np.arctan(a.high), self.atan_error)
 
@@ -295,7 +295,7 @@ class Accuracy:
         return total
 
     def length(self, a: Sequence[Interval]) -> Interval:
-        """Return the length of a vector, as sqrt(dot(a, a))."""
+        """Return the length of a vector, as accurate as sqrt(dot(a, a))."""
         return self.sqrt(self.dot(a, a))
 
 
@@ -310,7 +310,7 @@ def _sum(a: Floats, b: Floats, toward: float) -> Floats:
 
 
 def _product(a: Floats, b: Floats, toward: float) -> Floats:
-    """Return float64 products, rounded in one direction; those of float32 numbers are exact."""
+    """Return float64 products, rounded in one direction; products of float32 numbers are exact."""
     with np.errstate(over="ignore", invalid="ignore"):
         product = a * b
         is_exact = (a.astype(np.float32) == a) & (b.astype(np.float32) == b)

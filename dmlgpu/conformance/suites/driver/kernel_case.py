@@ -1,4 +1,4 @@
-"""A case of the suite ``driver``: a kernel in plain WGSL, its inputs, and the results that WGSL accepts."""
+"""Cases of the suite ``driver``: a kernel in plain WGSL, its inputs, and the results that WGSL allows."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from dmlgpu.tensors.kernels import Kernel
 
 @dataclass(frozen=True, eq=False)
 class Accepted:
-    """Numbers that WGSL accepts as the results of an output.
+    """Results of an output that WGSL allows.
 
     Attributes:
-        interval: The accepted numbers.
-        view: Dtype of the elements in the words of the output; defaults to the dtype of the output.
+        interval: Interval of each element.
+        view: Dtype of the elements that are packed into the words of the output; defaults to the dtype of the output.
     """
 
     interval: Interval
@@ -33,22 +33,22 @@ class Accepted:
 
 Expectation: TypeAlias = Array | Accepted
 Judged: TypeAlias = Mapping[str, tuple[Array, Expectation]]
-"""Results and what they must be, by what they are."""
+"""Results and their expectations, by a name for messages."""
 
 
 @dataclass(frozen=True, eq=False)
 class KernelCase:
-    """A kernel and what it must compute.
+    """A kernel with its inputs and expected results.
 
     Attributes:
         source: WGSL with the entry point ``main``.
-        inputs: Contents of the bindings that are not in ``outputs``, and first contents of those that are.
-        outputs: Shape and dtype of the other outputs, which are zero at first.
-        expected: The results, by output; those without an entry are not compared.
+        inputs: Contents of bindings by name; an output that has one is not in ``outputs``.
+        expected: Expectations by output; other outputs are not compared.
         grid: Number of workgroups.
+        outputs: Shape and dtype of the outputs that start with zeros.
         features: Features that the adapter needs.
-        judge: Returns what is compared instead, from the results by output: for results that depend on the order of
-            invocations, or on subgroups.
+        judge: Returns the results and expectations to compare instead of ``expected``, from the results by output: if
+            they depend on the order of invocations, or on subgroups.
     """
 
     source: str
@@ -60,7 +60,7 @@ class KernelCase:
     judge: Callable[[Mapping[str, Array]], Judged] | None = None
 
     def run(self, name: str, device: Device) -> Verdict:
-        """Run the kernel and return the verdict on the output with most wrong elements.
+        """Run the kernel and return the verdict on the output with the most wrong elements.
 
         Raises:
             NotSupported: If the adapter lacks a feature, or runs no shaders.
@@ -90,7 +90,7 @@ def _verdict(expected: Expectation, result: Array) -> Verdict:
 
 
 def _within(interval: Interval, results: Array) -> Verdict:
-    """Return the verdict on numbers that must be in an interval; the expected number is its middle."""
+    """Return the verdict on results that must be in an interval; the expected result is its middle."""
     low, high = (np.broadcast_to(side, results.shape) for side in (interval.low, interval.high))
     interval = Interval(low, high)
     wrong = ~interval.accepts(results)

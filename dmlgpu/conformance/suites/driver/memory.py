@@ -15,7 +15,7 @@ _FACTOR: Final = 2654435761
 
 
 def _hashed(count: int) -> Array:
-    """Return words without a period, of the indices of elements."""
+    """Return hashes of the indices of elements."""
     return (np.arange(count, dtype=np.uint64) * _FACTOR).astype(np.uint32)
 
 
@@ -35,7 +35,13 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
 
 
 def _grid(size: tuple[int, int, int], grid: tuple[int, int, int], missing: int = 0) -> KernelCase:
-    """Every invocation adds to its own element once; the results have fewer elements if some are missing."""
+    """Return a case in which every invocation adds to its own element once.
+
+    Args:
+        size: Size of a workgroup.
+        grid: Number of workgroups.
+        missing: Number of invocations at the end without an element.
+    """
     count = int(np.prod(size) * np.prod(grid)) - missing
     source = _GRID.format(size=", ".join(map(str, size)), factor=_FACTOR)
     return KernelCase(source, {}, {"results": _hashed(count)}, grid, {"results": ((count,), "uint32")})
@@ -52,7 +58,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(num_workgroups) g
 
 
 def _strided(count: int) -> KernelCase:
-    """Every vector of a large buffer, by few workgroups."""
+    """Return a case in which few workgroups copy every vector of a large buffer."""
     words = _hashed(count).reshape(-1, 4)
     return KernelCase(
         _STRIDED,
@@ -86,7 +92,7 @@ def _workgroup(
         size: Invocations per workgroup.
         declarations: WGSL before the entry point.
         body: Computes results[id.x] from x.
-        function: Results from a matrix of words, a row per workgroup, in uint64; 32 bits of them count.
+        function: Returns results from a matrix of words in uint64, a row per workgroup; 32 bits of each count.
         groups: Number of workgroups.
     """
     words = _hashed(groups * size)
@@ -200,7 +206,7 @@ _COUNT: Final = 64 * 512
 
 
 def _atomic(of: str, operator: str, function: Callable[[Array], Array], initial: int) -> KernelCase:
-    """Every invocation updates one of a few words, in storage and through one in workgroup memory."""
+    """Return a case in which every invocation updates one of a few words in storage, and one in workgroup memory."""
     dtype = np.dtype(np.uint32 if of == "u32" else np.int32)
     words = _hashed(_COUNT).view(dtype)
     body = f"""    atomic{operator}(&places[i % {_PLACES}u], x);
@@ -228,20 +234,18 @@ def _words_of(numbers: Array, dtype: np.dtype[np.generic]) -> Array:
     return (numbers & 0xFFFFFFFF).astype(np.uint32).view(dtype)
 
 
-def _returned(body: str, last: int, *, per_place: int = 1) -> KernelCase:
-    """Every invocation gets another number from one word: sorted, they are all numbers.
+def _returned(body: str, last: int) -> KernelCase:
+    """Return a case in which every invocation gets another number from one word: sorted, they are all numbers.
 
     Args:
         body: Sets results[i].
         last: Final value of the word.
-        per_place: Results that are equal.
     """
-    ordered = np.arange(_COUNT, dtype=np.uint32) // np.uint32(per_place)
 
     def judge(results: Mapping[str, Array]) -> Judged:
         return {
             "the final word": (results["places"][:1], np.array([last], np.uint32)),
-            "the results, sorted": (np.sort(results["results"]), ordered),
+            "the results, sorted": (np.sort(results["results"]), np.arange(_COUNT, dtype=np.uint32)),
         }
 
     source = _ATOMIC.format(of="u32", declarations="", body=body)
@@ -259,7 +263,7 @@ _COMPARE_EXCHANGE = """    var old = atomicLoad(&places[0]);
 
 
 def _exchanged() -> KernelCase:
-    """Every invocation puts its number into one word and takes another's: none is lost, none is taken twice."""
+    """Return a case in which every invocation exchanges its number for that of another: each is taken once."""
 
     def judge(results: Mapping[str, Array]) -> Judged:
         numbers = np.append(results["results"], results["places"][:1])
@@ -309,7 +313,7 @@ _OFFSETS: Final = np.array(
 
 
 def _bounds(body: str) -> KernelCase:
-    """Accesses out of bounds read zeros, since there is nothing else in the array, and change nothing else."""
+    """Return a case of accesses out of bounds: reads give 0, like all elements, and no other buffer changes."""
     guard = np.full(64, 0x5AFE5AFE, np.uint32)
     offsets = np.resize(_OFFSETS, 64)
     return KernelCase(
@@ -350,7 +354,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 }
 """
 _LAYOUT_PLACES: Final = (0, 4, 5, 6, 7, 8, 9, 10, 11, 16, 17, 24, 27, 28, 32, 35)
-"""Words of the members: b is aligned to 16 bytes, c follows it, e is aligned to 32, f takes 24, g 8 per column."""
+"""Indices of words of the members: b is aligned to 16 bytes, c follows it, e is aligned to 32, f takes 24."""
 _LAYOUT_WORDS: Final = 40
 
 
@@ -480,4 +484,4 @@ LARGE_CASES: Final[Mapping[str, Callable[[], KernelCase]]] = {
     "grid-3d_large": lambda: _grid((4, 4, 4), (40, 41, 43)),
     "buffer-64_mib": lambda: _strided(1 << 24),
 }
-"""Those of the standard and full profile, of many megabytes."""
+"""Cases of the standard and full profiles by name, with large buffers or grids."""

@@ -24,7 +24,7 @@ class SubgroupFunction:
 
     Attributes:
         wgsl: Expression of the word ``x``, the lane and ``size``, the number of lanes.
-        function: The results by lane, from the words of all lanes; None where WGSL gives none.
+        function: Returns the results by lane from the words of all lanes; None for a result that WGSL does not define.
     """
 
     wgsl: str
@@ -46,7 +46,7 @@ def _scan(function: Callable[[int, int], int], start: int, *, inclusive: bool) -
 
 
 def _moved(source: Callable[[int], int]) -> Callable[[Values], Sequence[int | None]]:
-    """Return the operation that reads another lane; lanes that do not exist give no result."""
+    """Return the function of an operation that reads another lane, with None for a lane that does not exist."""
     return lambda words: [words[source(lane)] if 0 <= source(lane) < len(words) else None for lane in range(len(words))]
 
 
@@ -55,7 +55,7 @@ def _product(words: Values) -> int:
 
 
 def _ballot(words: Values) -> int:
-    """The first word of the ballot."""
+    """Return the first word of the ballot."""
     return sum(1 << lane for lane, word in enumerate(words[:32]) if word & 4)
 
 

@@ -1,8 +1,8 @@
-"""The suite of drivers: kernels in plain WGSL that test the driver itself, not the kernels of dmlgpu.
+"""The suite ``driver``: kernels in plain WGSL that test the driver itself, not the kernels of dmlgpu.
 
-A name has the area, and what is tested: ``driver-f32-exp-1024``, the number of operands last, ``driver-flow-loop_for``,
-``driver-memory-atomic-u32-add``. Results must be those that WGSL accepts: exact ones computed in integers, or intervals
-(see ``intervals``). The cases of quirks are among them; those of probes fail if kernels avoid what they measure.
+A name has the area, the function, and the number of operands if there is one: ``driver-f32-exp-1024``,
+``driver-flow-loop_for``, ``driver-memory-atomic-u32-add``. Results must be those that WGSL allows: integers exactly,
+floats within an interval (see ``intervals``). The suite contains the cases of quirks, and a case per fact of a probe.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _COUNTED = re.compile(r"(.+)-([1-9]\d*)")
 
 @cache
 def _functions() -> Mapping[str, Callable[[int], KernelCase]]:
-    """Return the cases with a number of operands, by name."""
+    """Return functions that make a case from the number of operands, by name."""
     cases: dict[str, Callable[[int], KernelCase]] = {}
     for of in float_functions.TYPES:
         for names, make in (
@@ -56,7 +56,7 @@ def _functions() -> Mapping[str, Callable[[int], KernelCase]]:
 
 @cache
 def _kernels() -> Mapping[str, Callable[[], KernelCase]]:
-    """Return the other cases of kernels by name."""
+    """Return functions that make the other cases, by name."""
     return {
         **{f"flow-{name}": partial(control_flow.flow_case, name) for name in control_flow.FUNCTIONS},
         **{f"memory-{name}": case for name, case in memory.CASES.items()},
@@ -66,12 +66,12 @@ def _kernels() -> Mapping[str, Callable[[], KernelCase]]:
 
 @cache
 def _large() -> Mapping[str, Callable[[], KernelCase]]:
-    """Return the cases that the quick profile omits."""
+    """Return functions that make the cases that the quick profile omits, by name."""
     return {f"memory-{name}": case for name, case in memory.LARGE_CASES.items()}
 
 
 class DriverSuite(Suite):
-    """Builtin functions, control flow, memory and subgroups; facts of probes; quirks."""
+    """Suite of builtin functions, control flow, memory, subgroups, facts of probes, and quirks."""
 
     profiles = PROFILES
 
@@ -87,10 +87,10 @@ class DriverSuite(Suite):
         return self.quirks.has(name) or self._is_fact(name) or self.case(name) is not None
 
     def run(self, name: str, device: Device) -> Outcome:
-        """Run a kernel and judge its results by WGSL's rules.
+        """Run a case and judge its results by WGSL's rules.
 
         Raises:
-            InvalidArgument: If the name spells no case.
+            InvalidArgument: If no case has this name.
             NotSupported: If the adapter lacks a feature, or runs no shaders.
             ShaderError: If the kernel does not compile.
         """
@@ -107,7 +107,7 @@ class DriverSuite(Suite):
 
     @staticmethod
     def case(name: str) -> Callable[[], KernelCase] | None:
-        """Return the maker of a kernel's case; None if the name spells none."""
+        """Return the function that makes the case of a kernel; None if no kernel has this name."""
         if not name.startswith(PREFIX):
             return None
         rest = name.removeprefix(PREFIX)
