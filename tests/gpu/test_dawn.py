@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import subprocess
 import sys
 import threading
@@ -25,6 +27,7 @@ from dmlgpu.conformance.running.runner import run_case
 from dmlgpu.runtime.adapters import adapters
 from dmlgpu.runtime.executor import Range, Resources
 from dmlgpu.runtime.wgpu import GpuBackend, dawn_adapters
+from tests.gpu.usable import identifier
 
 wgpudawn = pytest.importorskip("wgpudawn", reason="Dawn is not installed: pip install 'dmlgpu[dawn]'")
 if not dawn_adapters():
@@ -33,12 +36,14 @@ if not dawn_adapters():
 INFO = dawn_adapters()[0]
 SHARE = 40
 """Of how many quick cases one runs."""
+CASES = list(zip(case_names("quick")[::SHARE], itertools.cycle((Profile.CPU, Profile.DISCRETE))))
+"""Cases, and whose schedules each takes."""
 X = np.random.default_rng(5).standard_normal((64, 64)).astype(np.float32)
 
 
-@pytest.fixture(scope="module")
-def device() -> Iterator[Device]:
-    device = Device(INFO)
+@pytest.fixture(scope="module", params=[pytest.param(INFO, id=identifier(INFO))])
+def device(request: pytest.FixtureRequest) -> Iterator[Device]:
+    device = Device(request.param)
     yield device
     device.remove()
 
@@ -50,8 +55,7 @@ def fresh() -> Iterator[GpuBackend]:
     backend.close()
 
 
-@pytest.mark.parametrize("profile", [Profile.CPU, Profile.DISCRETE])
-@pytest.mark.parametrize("name", case_names("quick")[::SHARE])
+@pytest.mark.parametrize(("name", "profile"), CASES)
 def test_cases(device: Device, name: str, profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device.backend, "target", replace(device.backend.target, profile=profile))
     verdict = run_case(case_by_name(name), device)
@@ -204,6 +208,14 @@ def test_programs_end_silently(end: str) -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT.format(end=end)], capture_output=True, text=True, check=False)
     expected = "64.0\n" if "print" in end else ""
     assert (done.returncode, done.stdout, done.stderr) == (3 if "Exit" in end else 0, expected, "")
+
+
+def test_a_machine_without_vulkan_lists_adapters_silently() -> None:
+    script = "from dmlgpu.runtime.wgpu import dawn_adapters; print(any(i.api == 'Vulkan' for i in dawn_adapters()))"
+    environment = os.environ | {"VK_DRIVER_FILES": os.devnull}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert (done.stdout, done.stderr) == ("False\n", "")
 
 
 def test_other_programs_do_not_load_it() -> None:

@@ -4,7 +4,8 @@ This module works around faults of version 0.32.0.4 of the package, and differen
 
 - Errors of all threads go into one list, so that a call may raise the error of another thread's: ``_ThreadErrors``.
 - Its exceptions are not wgpu's: those that it raises here are both.
-- Dawn prints two warnings about limits when adapters are enumerated: ``_without_warnings``.
+- Dawn prints warnings about limits, and about a machine without Vulkan drivers, when adapters are enumerated:
+  ``_without_warnings``.
 - An adapter creates only one device, so each device gets an adapter of its own, and the listed adapters create none.
 - ``wgpudawn.install_as_wgpu``, which lends its modules the names of wgpu's, is not used: it loads the library twice.
 - Objects are not thread-safe without a feature of Dawn, which every device requests.
@@ -44,7 +45,7 @@ _PREFIX = "enable subgroups; diagnostic(off, subgroup_uniformity); "
 """Precedes kernels that use subgroups, on the same line: naga needs no directive, and Tint's analysis rejects kernels
 whose branches are uniform for reasons that it does not see."""
 
-_WARNING = re.compile(rb"Warning: max\w+ artificially reduced from .*\n")
+_WARNING = re.compile(rb"Warning: (?:max\w+ artificially reduced from |vkCreateInstance).*\n(?:(?:    at .*\n)+\n?)?")
 
 
 class DawnError(wgpu.GPUError, wgpudawn.GPUError):

@@ -419,7 +419,8 @@ def test_a_failure_without_quirks_is_repeated_without_them(misbehaving, monkeypa
 @pytest.fixture
 def no_driver(monkeypatch):
     """No driver has an adapter."""
-    monkeypatch.setattr("dmlgpu.runtime.wgpu.adapters", lambda: ())
+    for name in ("adapters", "dawn_adapters"):
+        monkeypatch.setattr(f"dmlgpu.runtime.wgpu.{name}", lambda: ())
     monkeypatch.setattr("dmlgpu.cli.devices.all_drivers", lambda paths: Discovery((LocatedAdapter(NUMPY_ADAPTER, 0),)))
     monkeypatch.delenv("DMLGPU_ADAPTER", raising=False)
 

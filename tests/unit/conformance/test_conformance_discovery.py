@@ -50,7 +50,7 @@ found = {
 def adapters():
     print("a driver prints this", flush=True)
     return found.get(manifest, ())
-gpu.adapters = adapters
+gpu.adapters, gpu.dawn_adapters = adapters, tuple
 """
 
 
