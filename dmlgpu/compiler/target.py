@@ -217,6 +217,11 @@ class Matrices:
     turns: bool = True
 
     @property
+    def size(self) -> str:
+        """The size of the matrices, as Vulkan and Dawn write it: M x N x K."""
+        return f"{self.rows} x {self.columns} x {self.steps}"
+
+    @property
     def divide_slabs(self) -> bool:
         """Whether the least slab of steps in workgroup memory, and units of four columns, are whole matrices."""
         return 16 % self.steps == 0 and self.columns % 4 == 0

@@ -218,12 +218,13 @@ def _needing(features: Iterable[str]) -> tuple[str, ...]:
 def _by_probes(device: Device) -> Iterator[Avoided]:
     """Yield everything that kernels avoid because a probe did not find a fact, or an environment variable says so."""
     from dmlgpu.runtime.wgpu.backend import GpuBackend  # noqa: PLC0415 - other adapters do without wgpu
+    from dmlgpu.runtime.wgpu.libraries import features_of  # noqa: PLC0415
     from dmlgpu.runtime.wgpu.probes import PROBES  # noqa: PLC0415
 
     info, backend = device.adapter, device.backend
     if not isinstance(backend, GpuBackend):
         return
-    features = backend.context.device.features
+    features = features_of(backend.context.device)
     for probe in PROBES:
         relied = probe.facts(info, features)
         if relied is None or not probe.applies(info, features):

@@ -37,9 +37,10 @@ _MAX_CORES = 4  # beyond them, kernels of a software adapter copy faster than on
 def describe(library: Library, info: Any, features: Collection[str], limits: dict[str, int]) -> AdapterInfo:
     """Return the description of a library's adapter or device from its ``info``, features and limits."""
     known = library.features(features, limits)
+    prefix = "" if library is NATIVE else f"{library.name} "
     return AdapterInfo(
         name=info["device"],
-        backend=f"{library.name} {info['backend_type']}".strip(),
+        backend=prefix + info["backend_type"],
         kind=_KINDS.get(info["adapter_type"], "unknown"),
         vendor=info["vendor"],
         driver=library.driver(info),

@@ -15,9 +15,9 @@ from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidArgument, Inval
 from dmlgpu.compiler.quirks import with_quirks
 from dmlgpu.compiler.target import COOPERATIVE, AdapterInfo, Target
 from dmlgpu.runtime.wgpu import cooperative, forks, probes
-from dmlgpu.runtime.wgpu.adapter import describe, target_of, wgpu_adapter
+from dmlgpu.runtime.wgpu.adapter import dawn_adapters, describe, target_of, wgpu_adapter
 from dmlgpu.runtime.wgpu.errors import reason_of
-from dmlgpu.runtime.wgpu.libraries import library_of
+from dmlgpu.runtime.wgpu.libraries import dawn, features_of, library_of
 from dmlgpu.runtime.wgpu.waiting import without_signals
 
 NO_DEVICE: Final = "the driver cannot create a device"
@@ -176,8 +176,8 @@ def with_measured_facts(
     device: wgpu.GPUDevice, info: AdapterInfo, target: Target, disabled_features: Collection[str]
 ) -> Target:
     """Return the target with the facts of the adapter that only kernels can measure, measured if they are unknown."""
-    if COOPERATIVE in set(device.features) - set(disabled_features):
-        units = cooperative.matrix_units(device)
+    has_matrices = COOPERATIVE in set(features_of(device)) - set(disabled_features)
+    if has_matrices and (units := library_of(device).matrix_units(device.adapter)) is not None:
         target = replace(target, features=target.features | {COOPERATIVE}, matrices=units)
     with OPENGL if info.backend == "OpenGL" else contextlib.nullcontext():
         measured = probes.with_facts(info, target, device)
@@ -199,24 +199,40 @@ def why_unusable(info: AdapterInfo) -> str:
 
 
 def matrix_support(adapter: Any, info: AdapterInfo) -> str:
-    """Describe whether products of an adapter use its matrix units, with the reason if not; empty if wgpu lists none.
+    """Describe whether products of an adapter use its matrix units, with the reason if not; empty if there are none.
 
     Args:
-        adapter: A wgpu adapter.
+        adapter: An adapter of a library.
         info: Its facts.
     """
-    if not adapter.features >= cooperative.NEEDED:
+    library, units = library_of(adapter), cooperative.matrix_units(adapter)
+    if units is None:
         return ""
+    probe = probes.MATRICES
+    assumed = probe.given(info, cooperative.NEEDED)
+    if assumed is not None and cooperative.FASTER not in assumed:
+        return f"{COOPERATIVE} is not used: {probe.origin(info)}"
     try:
         device = cooperative.request_features(adapter, cooperative.NEEDED)
     except RuntimeError as error:
-        return f"{COOPERATIVE} is not used, because wgpu-native rejects it: {reason_of(error)}"
-    facts = probes.MATRICES.facts(info, device.features, device) or ()
-    library_of(device).destroy(device)
+        reason = f"{library.name} rejects it: {reason_of(error)}"
+        return "; ".join(filter(None, (f"{COOPERATIVE} is not used, because {reason}", _units_of_dawn(info))))
+    facts = probe.facts(info, cooperative.NEEDED, device) or ()
+    library.destroy(device)
     if cooperative.FASTER in facts:
-        return COOPERATIVE
-    if failure := probes.MATRICES.failure(info):
+        return f"{units.size}, float16 with float32 sums"
+    if failure := probe.failure(info):
         return f"{COOPERATIVE} is not used, because its products do not compile: {failure}"
     is_slower = cooperative.EQUAL in facts
     reason = "its products are slower than ordinary ones" if is_slower else "its products differ from NumPy's"
     return f"{COOPERATIVE} is not used, because {reason}"
+
+
+def _units_of_dawn(info: AdapterInfo) -> str:
+    """Return what Dawn has on an adapter of wgpu-native, and what to do; empty if it has no matrix units there."""
+    library = dawn()
+    if library is None:
+        return "Dawn may enable it: pip install 'dmlgpu[dawn]'"
+    same = (wgpu_adapter(other) for other in dawn_adapters() if (other.name, other.api) == (info.name, info.api))
+    units = next(filter(None, map(cooperative.matrix_units, same)), None)
+    return "" if units is None else f"{library.name} has {units.size}: -a dawn"

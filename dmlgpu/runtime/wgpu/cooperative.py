@@ -1,22 +1,23 @@
-"""Matrix units: adapters with the feature ``cooperative-matrix``, which is experimental in wgpu.
+"""Matrix units: adapters with the feature ``cooperative-matrix``, which is experimental in wgpu and in Dawn.
 
 wgpu-native 29 lists the feature but does not enable it. Every new device requests it, in case a version enables it.
-WGSL does not specify how an adapter's matrix units compute, and wgpu-native does not report which matrices they take.
-So products are compared with NumPy's, once per adapter and driver: of integers whose sums fit float32 but not float16,
-and of random numbers. Software adapters and some drivers emulate matrix units: products are timed as well.
+Dawn enables it, and reports the sizes of the matrices (``Library.matrix_units``).
+WGSL does not specify how an adapter's matrix units compute. So products are compared with NumPy's, once per adapter and
+driver: of integers whose sums fit float32 but not float16, and of random numbers. Some drivers emulate matrix units, so
+products are timed as well. CPU adapters always emulate them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import wgpu
 from numpy.typing import NDArray
 
-from dmlgpu.compiler.target import COOPERATIVE, Float16Conversions, Matrices, MatrixDialect, Policies, Profile, Target
-from dmlgpu.runtime.wgpu.libraries import library_of
+from dmlgpu.compiler.target import COOPERATIVE, Float16Conversions, Matrices, Policies, Profile, Target
+from dmlgpu.runtime.wgpu.libraries import features_of, library_of
 from dmlgpu.runtime.wgpu.measured import contents_after, seconds_of
 
 if TYPE_CHECKING:
@@ -35,21 +36,20 @@ _ROWS, _INNER, _COLUMNS = 128, 64, 128
 _LARGEST = 60
 _TIMED_SIZES = (256, 1024)
 _ENOUGH = 5e-3
-_NVIDIA = 0x10DE
 
 
 def request_device(adapter: Any, features: Collection[str], disabled: Collection[str]) -> wgpu.GPUDevice:
-    """Return a device with features, and with cooperative matrices if the adapter has them and wgpu enables them.
+    """Return a device with features, and with cooperative matrices if its adapter has them and its library enables it.
 
     Args:
-        adapter: A wgpu adapter.
+        adapter: An adapter of a library.
         features: Features to enable.
         disabled: Features not to enable.
 
     Raises:
         RuntimeError: If the driver cannot create a device.
     """
-    if adapter.features >= NEEDED and not NEEDED & set(disabled):
+    if not NEEDED & set(disabled) and matrix_units(adapter) is not None:
         try:
             return request_features(adapter, {*features, *NEEDED})
         except RuntimeError:
@@ -62,35 +62,9 @@ def request_features(adapter: Any, features: Collection[str]) -> wgpu.GPUDevice:
     return library_of(adapter).request_device(adapter, features)
 
 
-def matrix_units(device: wgpu.GPUDevice) -> Matrices:
-    """Return the matrix units that a device of wgpu-native has, which does not report them: those of AMD and NVIDIA."""
-    is_nvidia = device.adapter.info["vendor_id"] == _NVIDIA
-    return Matrices(lanes=32, turns=False) if is_nvidia else Matrices()
-
-
-def configured_units(configurations: Iterable[Mapping[str, Any]], vendor_id: int) -> Matrices | None:
-    """Return the matrix units among Dawn's ``subgroup_matrix_configs`` of an adapter that kernels use: the largest that
-    multiply float16 and sum in float32; None if there are none.
-
-    Args:
-        configurations: Sizes ``m``, ``n`` and ``k``, types and subgroup sizes.
-        vendor_id: PCI vendor of the adapter.
-    """
-    types = {"component_type": "f16", "result_component_type": "f32"}
-    units = (
-        Matrices(
-            each["m"],
-            each["n"],
-            each["k"],
-            lanes=each["max_subgroup_size"],
-            dialect=MatrixDialect.TINT,
-            turns=vendor_id != _NVIDIA,
-        )
-        for each in configurations
-        if types.items() <= each.items()
-    )
-    usable = (each for each in units if each.divide_slabs)
-    return max(usable, key=lambda each: each.rows * each.columns * each.steps, default=None)
+def matrix_units(adapter: Any) -> Matrices | None:
+    """Return the matrix units of an adapter; None if there are none that kernels can use."""
+    return library_of(adapter).matrix_units(adapter) if set(features_of(adapter)) >= NEEDED else None
 
 
 def measure(device: wgpu.GPUDevice) -> frozenset[str]:
@@ -99,7 +73,8 @@ def measure(device: wgpu.GPUDevice) -> frozenset[str]:
     Raises:
         GPUError: If the driver rejects the kernel.
     """
-    matrices, rng = matrix_units(device), np.random.default_rng(1)
+    matrices, rng = matrix_units(device.adapter), np.random.default_rng(1)
+    assert matrices is not None
     shapes = (_ROWS, _INNER), (_INNER, _COLUMNS)
     integers = [rng.integers(-_LARGEST, _LARGEST + 1, shape).astype(np.float16) for shape in shapes]
     floats = [rng.standard_normal(shape).astype(np.float16) for shape in shapes]

@@ -22,7 +22,8 @@ import re
 import sys
 import tempfile
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import wgpu
@@ -31,14 +32,17 @@ from wgpudawn.backends.dawn import _api, _helpers, extras
 from wgpudawn.backends.dawn._ffi import ffi, lib, lib_version_info
 
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.runtime.wgpu.library import Library, without_cycle
-
-NAME: Final = "Dawn"
+from dmlgpu.compiler.target import COOPERATIVE, Matrices, MatrixDialect
+from dmlgpu.runtime.wgpu.library import NVIDIA, Library, without_cycle
 
 SYNCHRONIZED: Final = "implicit-device-synchronization"
 """Feature of devices whose objects several threads may use."""
 
-_NAMES: Final = {"subgroup": "subgroups", "mappable-primary-buffers": "buffer-map-extended-usages"}
+_NAMES: Final = {
+    "subgroup": "subgroups",
+    "mappable-primary-buffers": "buffer-map-extended-usages",
+    COOPERATIVE: "chromium-experimental-subgroup-matrix",
+}
 """Dawn's names of features by those of wgpu-native, if they differ."""
 
 _PREFIX = "enable subgroups; diagnostic(off, subgroup_uniformity); "
@@ -46,6 +50,31 @@ _PREFIX = "enable subgroups; diagnostic(off, subgroup_uniformity); "
 whose branches are uniform for reasons that it does not see."""
 
 _WARNING = re.compile(rb"Warning: (?:max\w+ artificially reduced from |vkCreateInstance).*\n(?:(?:    at .*\n)+\n?)?")
+
+
+def configured_units(configurations: Iterable[Mapping[str, Any]], vendor_id: int) -> Matrices | None:
+    """Return the matrix units among the subgroup matrices of an adapter that kernels use: the largest that multiply
+    float16 and sum in float32; None if there are none.
+
+    Args:
+        configurations: Sizes ``m``, ``n`` and ``k``, types and subgroup sizes.
+        vendor_id: PCI vendor of the adapter.
+    """
+    types = {"component_type": "f16", "result_component_type": "f32"}
+    units = (
+        Matrices(
+            each["m"],
+            each["n"],
+            each["k"],
+            lanes=each["max_subgroup_size"],
+            dialect=MatrixDialect.TINT,
+            turns=vendor_id != NVIDIA,
+        )
+        for each in configurations
+        if types.items() <= each.items()
+    )
+    usable = (each for each in units if each.divide_slabs)
+    return max(usable, key=lambda each: each.rows * each.columns * each.steps, default=None)
 
 
 class DawnError(wgpu.GPUError, wgpudawn.GPUError):
@@ -124,6 +153,12 @@ class Dawn(Library):
         immediates = {"immediates"} if limits.get("max-immediate-size") else set()
         return {*raw, *names, *immediates}
 
+    def matrix_units(self, adapter: Any) -> Matrices | None:
+        configurations = extras.get_adapter_properties(adapter).get("subgroup_matrix_configs") or ()
+        units = configured_units(configurations, adapter.info["vendor_id"])
+        # llvmpipe unrolls every operation: blocks of 4 x 4 matrices would compile 15 times as long.
+        return replace(units, block=1) if units and adapter.info["adapter_type"] == "CPU" else units
+
     def request_device(self, adapter: Any, features: Collection[str]) -> Any:
         names = {_NAMES.get(feature, feature) for feature in features} - {"immediates"}
         unused = next((other for other in self.adapters() if dict(other.info) == dict(adapter.info)), adapter)
@@ -187,7 +222,7 @@ def _load() -> Dawn:
     _api.libf = _helpers.SafeLibCalls(lib, _api.error_handler)
     with contextlib.suppress(RuntimeError):  # the program has used the package already
         extras.set_instance_extras(enable_toggles=["allow_unsafe_apis"])
-    return Dawn(NAME, wgpudawn, _api, ffi, lib)
+    return Dawn("Dawn", wgpudawn, _api, ffi, lib)
 
 
 DAWN: Final = _load()

@@ -6,6 +6,7 @@ Dawn is imported when its adapters are listed or used, so other programs do not 
 from __future__ import annotations
 
 import functools
+from collections.abc import Collection
 from typing import Any
 
 from dmlgpu.runtime.wgpu.library import Library
@@ -29,3 +30,8 @@ def library_of(thing: Any) -> Library:
     if type(thing).__module__.partition(".")[0] == "wgpudawn" and (library := dawn()) is not None:
         return library
     return NATIVE
+
+
+def features_of(thing: Any) -> Collection[str]:
+    """Return the features of an adapter or device under the names of wgpu-native."""
+    return library_of(thing).features(thing.features, thing.limits)

@@ -16,12 +16,13 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import wgpu
 from numpy.typing import NDArray
 
+from dmlgpu.compiler.target import Matrices
 from dmlgpu.runtime.wgpu import forks
 from dmlgpu.runtime.wgpu.waiting import wait_until
 
@@ -29,12 +30,15 @@ DispatchCalls: TypeAlias = tuple[Any, Any, Any, int, int, int, int]
 """Arguments of C for one dispatch: pipeline, bind group, parameter block with its size, and grid. If one of the first
 three is None, that of the previous dispatch stays."""
 
+NVIDIA: Final = 0x10DE
+"""PCI vendor whose matrix units read either layout of workgroup memory."""
+
 
 class Library(abc.ABC):
     """A WebGPU library. Subclasses implement the calls that differ; the other calls of C are the same.
 
     Args:
-        name: Name that precedes that of the graphics API in ``AdapterInfo.backend``; empty for the default library.
+        name: The library's name.
         package: The Python package.
         api: Its module with the classes of objects.
         ffi: Its cffi interface.
@@ -73,6 +77,12 @@ class Library(abc.ABC):
         Args:
             raw: Features under the library's names.
             limits: Its limits.
+        """
+
+    @abc.abstractmethod
+    def matrix_units(self, adapter: Any) -> Matrices | None:
+        """Return the matrix units of an adapter with the feature ``cooperative-matrix``: as the library reports them,
+        or assumed if it does not. None if kernels cannot use them.
         """
 
     @abc.abstractmethod

@@ -16,7 +16,8 @@ import wgpu
 from wgpu.backends.wgpu_native import _api
 from wgpu.backends.wgpu_native._ffi import ffi, lib
 
-from dmlgpu.runtime.wgpu.library import Library, without_cycle
+from dmlgpu.compiler.target import Matrices
+from dmlgpu.runtime.wgpu.library import NVIDIA, Library, without_cycle
 
 C_TYPES = (
     *("char []", "uint8_t[]", "uint8_t []", "uint8_t *", "uintptr_t", "void(*)(int)"),
@@ -74,6 +75,10 @@ class WgpuNative(Library):
     def features(self, raw: Collection[str], limits: Mapping[str, int]) -> Collection[str]:
         return raw
 
+    def matrix_units(self, adapter: Any) -> Matrices | None:
+        is_nvidia = adapter.info["vendor_id"] == NVIDIA  # others: AMD's
+        return Matrices(lanes=32, turns=False) if is_nvidia else Matrices()
+
     def request_device(self, adapter: Any, features: Collection[str]) -> Any:
         # Without required_limits, wgpu-py requests the limits of the adapter.
         return without_cycle(adapter.request_device_sync(label="dmlgpu", required_features=sorted(features)))
@@ -105,5 +110,5 @@ class WgpuNative(Library):
         return float(self.lib.wgpuQueueGetTimestampPeriod(queue._internal))
 
 
-NATIVE: Final = WgpuNative("", wgpu, _api, ffi, lib)
+NATIVE: Final = WgpuNative("wgpu-native", wgpu, _api, ffi, lib)
 """The library, loaded."""

@@ -8,7 +8,15 @@ from typing import Final
 
 import wgpu
 
-from dmlgpu.compiler.target import COOPERATIVE, AdapterInfo, Division, Float16Conversions, Float16Encoding, Target
+from dmlgpu.compiler.target import (
+    COOPERATIVE,
+    AdapterInfo,
+    Division,
+    Float16Conversions,
+    Float16Encoding,
+    Profile,
+    Target,
+)
 from dmlgpu.runtime.wgpu import checks, cooperative, division, float16, subgroups
 from dmlgpu.runtime.wgpu.measured import Probe
 
@@ -25,7 +33,10 @@ def _with_conversions(target: Target, facts: Collection[str]) -> Target:
 
 
 def _with_matrices(target: Target, facts: Collection[str]) -> Target:
-    return target if cooperative.FASTER in facts else replace(_without(COOPERATIVE, target), matrices=None)
+    if cooperative.FASTER not in facts:
+        return replace(_without(COOPERATIVE, target), matrices=None)
+    # Only schedules for GPUs use matrix units. CPU adapters have them if the environment says so.
+    return replace(target, profile=Profile.DISCRETE) if target.profile is Profile.CPU else target
 
 
 def _without(feature: str, target: Target) -> Target:
@@ -87,6 +98,9 @@ MATRICES: Final = Probe(
     name="matrices",
     measure=cooperative.measure,
     decide=_with_matrices,
+    variable="DMLGPU_MATRICES",
+    values={"auto": None, "always": (cooperative.EQUAL, cooperative.FASTER), "never": ()},
+    assumed={"cpu": ()},  # emulated: slower, and LLVM compiles them for up to a minute
     applies=lambda info, features: set(features) >= cooperative.NEEDED,
     avoided={cooperative.EQUAL: "matrix units (products are wrong)"},
 )

@@ -37,6 +37,7 @@ def run_fact(case: str, name: str, device: Device) -> Outcome:
         NotSupported: If the device is not one of wgpu, or the fact does not matter on it.
     """
     from dmlgpu.runtime.wgpu.backend import GpuBackend  # noqa: PLC0415 - suites are listed without wgpu
+    from dmlgpu.runtime.wgpu.libraries import features_of  # noqa: PLC0415
     from dmlgpu.runtime.wgpu.waiting import without_signals  # noqa: PLC0415
 
     probe, fact = fact_cases()[name]
@@ -44,12 +45,13 @@ def run_fact(case: str, name: str, device: Device) -> Outcome:
     if not isinstance(backend, GpuBackend):
         raise NotSupported(f"{info}: only adapters of wgpu are measured")
     wgpu_device = backend.context.device
-    if not probe.applies(info, wgpu_device.features):
+    features = features_of(wgpu_device)
+    if not probe.applies(info, features):
         raise NotSupported(f"{info}: {probe.name} does not matter on this adapter")
     with backend.context.lock:
         measured = without_signals(lambda: probe.measure(wgpu_device))
     if fact in measured:
         return Outcome(case, Status.PASS)
     outcome = Outcome(case, Status.FAIL, message=f"wrong: {probe.avoided[fact]}")
-    relied = probe.facts(info, wgpu_device.features) or ()
+    relied = probe.facts(info, features) or ()
     return outcome if fact in relied else outcome.expected_to_fail(f"kernels avoid {probe.avoided[fact]}")

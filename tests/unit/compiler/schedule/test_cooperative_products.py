@@ -18,7 +18,7 @@ from dmlgpu.compiler.schedule import schedule
 from dmlgpu.compiler.schedule.steps.cooperative import ScheduledCooperative
 from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import COOPERATIVE, AdapterInfo, Matrices, MatrixDialect, Policies, Profile, Target
-from dmlgpu.runtime.wgpu import cooperative, measured, native, probes
+from dmlgpu.runtime.wgpu import context, cooperative, libraries, measured, native, probes
 from dmlgpu.runtime.wgpu.context import matrix_support
 
 GPU = Target(
@@ -116,27 +116,13 @@ def test_control_flow_does_not_depend_on_subgroups() -> None:
     assert compile_operator(gemm(100, 48, 128), NVIDIA).kernels[0].wgsl.count("@workgroup_size(128)") == 1
 
 
-INTEL = {"component_type": "f16", "m": 8, "n": 16, "k": 16, "min_subgroup_size": 16, "max_subgroup_size": 16}
-LAVAPIPE = {"component_type": "f16", "m": 8, "n": 8, "k": 8, "min_subgroup_size": 8, "max_subgroup_size": 8}
-
-
-def test_matrix_units_are_those_of_dawn() -> None:
-    of_halves, of_floats = ({**INTEL, "result_component_type": kind} for kind in ("f16", "f32"))
-    of_integers = {**INTEL, "component_type": "i8", "k": 32, "result_component_type": "i32"}
-    small = {**LAVAPIPE, "result_component_type": "f32"}
-    units = cooperative.configured_units([of_halves, small, of_floats, of_integers], 0x8086)
-    assert units == Matrices(8, 16, 16, lanes=16, dialect=MatrixDialect.TINT)
-    assert cooperative.configured_units([small], 0x10DE) == Matrices(
-        8, 8, 8, lanes=8, dialect=MatrixDialect.TINT, turns=False
-    )
-    assert cooperative.configured_units([of_halves, of_integers], 0x8086) is None
-
-
 class _Adapter:
     """An adapter that records what is requested."""
 
     def __init__(self, features: set[str], error: str = ""):
         self.features, self.error, self.requested = features, error, []
+        self.limits: dict[str, int] = {}
+        self.info = {"vendor_id": 0}
 
     def request_device_sync(self, *, label: str, required_features: list[str]) -> Any:
         self.requested.append(required_features)
@@ -170,12 +156,44 @@ def test_devices_are_asked_for_matrix_units(
     assert adapter.requested == expected
 
 
-def test_a_rejection_is_described() -> None:
+class _Dawn:
+    """Dawn with matrix units, or without."""
+
+    name = "Dawn"
+
+    def __init__(self, units: Matrices | None):
+        self.units = units
+
+    def features(self, raw: Collection[str], limits: object) -> Collection[str]:
+        return raw
+
+    def matrix_units(self, adapter: object) -> Matrices | None:
+        return self.units
+
+
+@pytest.mark.parametrize(
+    ("dawn", "adapters", "advice"),
+    [
+        (None, (), "Dawn may enable it: pip install 'dmlgpu[dawn]'"),
+        (_Dawn(Matrices(8, 16, 16)), (replace(CARD, backend="Dawn Vulkan"),), "Dawn has 8 x 16 x 16: -a dawn"),
+        (_Dawn(Matrices()), (replace(CARD, backend="Dawn D3D12"), replace(CARD, name="Other")), ""),
+        (_Dawn(None), (replace(CARD, backend="Dawn Vulkan"),), ""),
+    ],
+)
+def test_a_rejection_is_described(
+    dawn: _Dawn | None, adapters: tuple[AdapterInfo, ...], advice: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_dawn = _Adapter(set(cooperative.NEEDED))
+    monkeypatch.setattr(context, "dawn", lambda: dawn)
+    monkeypatch.setattr(context, "dawn_adapters", lambda: adapters)
+    monkeypatch.setattr(context, "wgpu_adapter", lambda info: of_dawn)
+    monkeypatch.setattr(libraries, "library_of", lambda thing: dawn if thing is of_dawn else native.NATIVE)
+    monkeypatch.setattr(cooperative, "library_of", libraries.library_of)
     text = matrix_support(_Adapter(set(cooperative.NEEDED), REJECTED), CARD)
     assert text == (
         "cooperative-matrix is not used, because wgpu-native rejects it: "
         "Some experimental features, X, were requested, but they are not enabled"
-    )
+    ) + (f"; {advice}" if advice else "")
     assert matrix_support(_Adapter({"subgroup"}), CARD) == ""
 
 
@@ -205,5 +223,17 @@ def test_the_reason_why_products_are_not_used_is_described(
     monkeypatch.setattr(probes, "MATRICES", replace(probes.MATRICES, measure=measure))
     monkeypatch.setattr(cooperative, "request_features", lambda adapter, features: device)
     monkeypatch.setattr(native.NATIVE, "destroy", lambda device: None)
-    expected = f"cooperative-matrix is not used, because {reason}" if reason else "cooperative-matrix"
+    used = "16 x 16 x 16, float16 with float32 sums"
+    expected = f"cooperative-matrix is not used, because {reason}" if reason else used
     assert matrix_support(_Adapter(set(cooperative.NEEDED)), CARD) == expected
+
+
+def test_matrix_units_of_cpu_adapters_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    software, adapter = replace(CARD, kind="cpu"), _Adapter(set(cooperative.NEEDED), REJECTED)
+    monkeypatch.delenv("DMLGPU_MATRICES", raising=False)
+    assert matrix_support(adapter, software) == (
+        "cooperative-matrix is not used: assumed for adapters of the kind cpu, not measured"
+    )
+    monkeypatch.setenv("DMLGPU_MATRICES", "never")
+    assert matrix_support(adapter, CARD) == "cooperative-matrix is not used: set by DMLGPU_MATRICES"
+    assert adapter.requested == []

@@ -18,6 +18,7 @@ from dmlgpu.compiler.target import (
     Float16Conversions,
     Float16Encoding,
     Matrices,
+    Profile,
     Target,
 )
 from dmlgpu.compiler.tuned_files import identity
@@ -155,10 +156,26 @@ def test_the_environment_overrides_measurements(
         assert value_of(probe, facts, info) == expected
 
 
-@pytest.mark.parametrize("probe", [CHECKS, SUBGROUPS], ids=lambda probe: probe.name)
+@pytest.mark.parametrize(
+    ("value", "info", "is_used"),
+    [("always", CARD, True), ("always", CPU, True), ("never", CARD, False), ("auto", CPU, False), ("", CPU, False)],
+)
+def test_the_environment_and_the_kind_of_adapter_decide_on_matrix_units(
+    value: str, info: AdapterInfo, is_used: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DMLGPU_MATRICES", value)
+    value_of(SUBGROUPS, {"full"})
+    target = replace(TARGET, features=cooperative.NEEDED, matrices=Matrices())
+    for facts in ((), {"equal", "faster"}):
+        assert (COOPERATIVE in value_of(MATRICES, facts, info, target)) == is_used
+        # Only schedules for GPUs use them.
+        assert with_facts(info, target).profile is (Profile.DISCRETE if is_used else Profile.CPU)
+
+
+@pytest.mark.parametrize("probe", [CHECKS, SUBGROUPS, MATRICES], ids=lambda probe: probe.name)
 def test_auto_measures(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(probe.variable, "auto")
-    assert probe.facts(CARD, FEATURES) is None
+    assert probe.facts(CARD, cooperative.NEEDED) is None
 
 
 @pytest.mark.parametrize(
@@ -168,6 +185,7 @@ def test_auto_measures(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
         (FLOAT16, "DMLGPU_FLOAT16 must be one of software, pack, f16, got 'fast'"),
         (CHECKS, "DMLGPU_CHECKS must be one of auto, always, never, got 'fast'"),
         (SUBGROUPS, "DMLGPU_SUBGROUPS must be one of auto, always, never, got 'fast'"),
+        (MATRICES, "DMLGPU_MATRICES must be one of auto, always, never, got 'fast'"),
     ],
 )
 def test_an_unknown_value_is_rejected(probe: Probe, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
