@@ -239,3 +239,72 @@ ensure_validators() {
     say 'installing spirv-tools, spirv-cross and glslang-tools, which validate kernels'
     apt_install spirv-tools spirv-cross glslang-tools
 }
+
+# matrix_driver_sources [APT_DIRECTORY]: prints the machine's own apt entry, rewritten for Debian trixie and its
+# backports, whose Mesa has the first llvmpipe with cooperative matrices; nothing if there is no entry.
+matrix_driver_sources() {
+    local codename entry suite
+    codename=$(os_release VERSION_CODENAME)
+    entry=$(backports_source "$codename" "$@")
+    [ -n "$entry" ] || return 0
+    for suite in trixie trixie-backports; do
+        printf '%s\n\n' "$entry" | sed "s/$codename-backports/$suite/"
+    done
+}
+
+# ensure_matrix_driver: sets MATRIX_ICD to the manifest of a Vulkan driver with matrix units, unless it is set. Unpacks
+# Mesa and all its libraries into MATRIX_FOLDER, where apt has them; installs nothing, and needs not be root.
+MATRIX_FOLDER=${XDG_CACHE_HOME:-$HOME/.cache}/dmlgpu/matrix-driver
+ensure_matrix_driver() {
+    local manifest=$MATRIX_FOLDER/icd.json
+    if [ -n "${MATRIX_ICD:-}" ]; then
+        MATRIX_FOLDER=
+        [ -r "$MATRIX_ICD" ]
+        return
+    fi
+    [ -r "$manifest" ] || { command -v apt-get dpkg-deb >/dev/null && unpack_matrix_driver "$manifest"; } || return 1
+    MATRIX_ICD=$manifest
+}
+
+unpack_matrix_driver() {
+    local manifest=$1 sources suffix=list package library apt
+    [ "$(os_release ID)" = debian ] || { say 'only Debian has a Mesa with matrix units for other releases'; return 1; }
+    sources=$(matrix_driver_sources)
+    [ -n "$sources" ] || { say 'no apt source to derive that of trixie-backports from'; return 1; }
+    case $sources in Types:*|*$'\n'Types:*) suffix=sources ;; esac
+    say "unpacking Mesa of trixie-backports, which has matrix units, into $MATRIX_FOLDER"
+    rm -rf "$MATRIX_FOLDER"
+    mkdir -p "$MATRIX_FOLDER"/{lists/partial,archives/partial,sources,root} || return 1
+    : >"$MATRIX_FOLDER/status"
+    printf '%s\n' "$sources" >"$MATRIX_FOLDER/sources/trixie.$suffix"
+    apt=(
+        apt-get -q -o Acquire::http::Timeout=30 -o Acquire::https::Timeout=30 -o Acquire::Retries=2
+        -o Dir::State="$MATRIX_FOLDER" -o Dir::State::Lists="$MATRIX_FOLDER/lists" -o Dir::State::Status="$MATRIX_FOLDER/status"
+        -o Dir::Cache="$MATRIX_FOLDER" -o Dir::Cache::Archives="$MATRIX_FOLDER/archives"
+        -o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts="$MATRIX_FOLDER/sources"
+    )
+    "${apt[@]}" update </dev/null >&2 &&
+        "${apt[@]}" install --yes --download-only --no-install-recommends --target-release trixie-backports \
+            mesa-vulkan-drivers libvulkan1 </dev/null >&2 || return 1
+    for package in "$MATRIX_FOLDER"/archives/*.deb; do
+        dpkg-deb --extract "$package" "$MATRIX_FOLDER/root" || return 1
+    done
+    rm -rf "$MATRIX_FOLDER"/{archives,lists,*.bin}
+    library=$(find "$MATRIX_FOLDER/root" -name libvulkan_lvp.so)
+    [ -n "$library" ] || return 1
+    find "$MATRIX_FOLDER/root" -name 'libvulkan_*.so' ! -path "$library" -delete
+    sed "s#\"[^\"]*libvulkan_lvp.so\"#\"$library\"#" "$MATRIX_FOLDER"/root/usr/share/vulkan/icd.d/lvp_icd*.json >"$manifest"
+}
+
+# on_matrix_driver COMMAND...: runs a command on the driver of MATRIX_ICD. An unpacked one needs a newer C library than
+# the machine may have, so its own dynamic loader runs the command.
+on_matrix_driver() {
+    local loader libraries
+    if [ -z "$MATRIX_FOLDER" ]; then
+        VK_DRIVER_FILES=$MATRIX_ICD "$@"
+        return
+    fi
+    loader=$(find "$MATRIX_FOLDER/root/usr/lib" -name 'ld-linux*.so.*' -type f)
+    libraries=$(dirname "$(find "$MATRIX_FOLDER/root" -name libvulkan_lvp.so)")
+    VK_DRIVER_FILES=$MATRIX_ICD "$loader" --library-path "$libraries" "$@"
+}

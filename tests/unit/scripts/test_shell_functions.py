@@ -119,3 +119,46 @@ def test_scripts_are_valid_bash_and_executable():
         assert (ROOT / name).stat().st_mode & 0o111, f"{name} has no run bit"
         subprocess.run(["bash", "-n", name], cwd=ROOT, check=True)
     assert subprocess.run(["bash", "-n", "scripts/lib/environment.sh"], cwd=ROOT, check=True).returncode == 0
+
+
+MATRIX_SOURCES = "".join(
+    f"{DEB822_BACKPORTS}\n".replace("bookworm-backports", suite) for suite in ("trixie", "trixie-backports")
+)
+LINES = "deb http://mirror.example/debian trixie main\n\ndeb http://mirror.example/debian trixie-backports main\n\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "expected"),
+    [
+        ("sources.list.d/debian.sources", DEB822, MATRIX_SOURCES),
+        ("sources.list", "deb http://mirror.example/debian bookworm main\n", LINES),
+        ("sources.list", "deb http://mirror.example/debian bullseye main\n", ""),
+    ],
+)
+def test_the_sources_of_the_driver_with_matrix_units_are_the_machines_own(apt, name, source, expected):
+    (apt / name).write_text(source)
+    script = "os_release() { echo bookworm; }; matrix_driver_sources"
+    assert call(f"{script}", apt).stdout == expected
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_driver_with_matrix_units_may_be_named(tmp_path, exists):
+    manifest = tmp_path / "icd.json"
+    if exists:
+        manifest.touch()
+    script = f"MATRIX_ICD={manifest}; ensure_matrix_driver && on_matrix_driver printenv VK_DRIVER_FILES; :"
+    assert call(script).stdout == (f"{manifest}\n" if exists else "")
+
+
+def test_commands_run_on_an_unpacked_driver(tmp_path):
+    """By its own dynamic loader, with its libraries."""
+    libraries = tmp_path / "dmlgpu" / "matrix-driver" / "root" / "usr" / "lib" / "x86_64-linux-gnu"
+    libraries.mkdir(parents=True)
+    (libraries / "libvulkan_lvp.so").touch()
+    loader = libraries / "ld-linux-x86-64.so.2"
+    loader.write_text('#!/bin/sh\necho "$VK_DRIVER_FILES" "$@"\n')
+    loader.chmod(0o755)
+    manifest = tmp_path / "dmlgpu" / "matrix-driver" / "icd.json"
+    manifest.touch()
+    script = f"MATRIX_FOLDER={manifest.parent}; unset MATRIX_ICD; ensure_matrix_driver && on_matrix_driver program"
+    assert call(script, "argument").stdout == f"{manifest} --library-path {libraries} program argument\n"

@@ -1,0 +1,177 @@
+"""Products of float16 on real matrix units, by Dawn: those of a GPU, or of llvmpipe from Mesa 26.1 on.
+
+``scripts/test --all`` unpacks such a Mesa and runs this module on it. To run it on a driver of your own, name its
+manifest: ``VK_DRIVER_FILES=/path/icd.json pytest tests/gpu/test_matrix_units.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dmlgpu import Device, TensorDesc, descs, ops
+from dmlgpu.catalog.enums import DataType, MatrixTransform
+from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.compiler.program import RenderedKernel
+from dmlgpu.compiler.stages import compile_operator
+from dmlgpu.compiler.target import MatrixDialect, Target
+from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
+from dmlgpu.conformance.running.runner import run_case
+from dmlgpu.runtime.wgpu import GpuBackend, cooperative, dawn_adapters, measured
+from dmlgpu.runtime.wgpu.adapter import wgpu_adapter
+from dmlgpu.runtime.wgpu.context import matrix_support
+from dmlgpu.runtime.wgpu.probes import MATRICES
+from tests.gpu.descriptions import run_desc
+from tests.gpu.gpu_programs import with_text
+
+INFO = next((info for info in dawn_adapters() if cooperative.matrix_units(wgpu_adapter(info)) is not None), None)
+if INFO is None:
+    pytest.skip("Dawn is not installed, or finds no adapter with matrix units", allow_module_level=True)
+
+F16 = DataType.FLOAT16
+OPERATION = "subgroupMatrixMultiplyAccumulate"
+
+
+@pytest.fixture(scope="module")
+def device() -> Iterator[Device]:
+    """A device that uses matrix units, also on llvmpipe."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DMLGPU_MATRICES", "always")
+        device = Device(INFO)
+        yield device
+        device.remove()
+
+
+@pytest.fixture
+def backend(device: Device) -> GpuBackend:
+    assert isinstance(device.backend, GpuBackend)
+    return device.backend
+
+
+def uses_matrices(desc: OperatorDesc, target: Target) -> bool:
+    return any(OPERATION in kernel.wgsl for kernel in compile_operator(desc, target).kernels)
+
+
+def stored(array: NDArray[Any], padding: int) -> tuple[TensorDesc, NDArray[Any]]:
+    """The description of an array whose rows lie apart, and the array."""
+    *outer, rows, columns = array.shape
+    stride = columns + padding
+    strides = (outer[1] * rows * stride, rows * stride, stride, 1)
+    return TensorDesc(F16, array.shape, strides), array
+
+
+@pytest.mark.parametrize(
+    ("sizes", "storage", "changes"),
+    [
+        ((1, 1, 64, 32, 64), ("", 0), {"block": 2}),  # whole tiles
+        ((2, 1, 48, 48, 96), ("a", 0), {}),  # whole tiles, slabs of 16 steps, batches
+        ((1, 2, 48, 48, 96), ("a", 0), {"turns": False}),
+        ((1, 1, 52, 40, 36), ("b", 4), {"turns": False}),  # partial tiles and slabs
+        ((1, 3, 33, 17, 67), ("ab", 3), {}),  # element by element
+        ((1, 1, 33, 17, 67), ("", 3), {"turns": False}),
+    ],
+)
+def test_products_are_those_of_numpy(
+    backend: GpuBackend, sizes: tuple[int, int, int, int, int], storage: tuple[str, int], changes: dict[str, Any]
+) -> None:
+    """``storage`` names the operands that are transposed, and the elements between rows."""
+    transposed, padding = storage
+    batch, channels, rows, inner, columns = sizes
+    rng = np.random.default_rng(3)
+    # Small integers, whose sums are exact in any order.
+    a = rng.integers(-4, 5, (batch, channels, rows, inner)).astype(np.float16)
+    b = rng.integers(-4, 5, (batch, channels, inner, columns)).astype(np.float16)
+    c = rng.integers(-9, 9, (1, 1, 1, columns)).astype(np.float16)
+    whole = (batch, channels, rows, columns)
+    (a_desc, a_array), (b_desc, b_array) = (
+        stored(array.swapaxes(2, 3) if name in transposed else array, padding) for name, array in (("a", a), ("b", b))
+    )
+    desc = descs.Gemm(
+        a_tensor=a_desc,
+        b_tensor=b_desc,
+        c_tensor=TensorDesc(F16, whole, (0, 0, 0, 1)),
+        output_tensor=TensorDesc(F16, whole),
+        trans_a=MatrixTransform("a" in transposed),
+        trans_b=MatrixTransform("b" in transposed),
+        alpha=1.0,
+        beta=2.0,
+        fused_activation=descs.ActivationRelu(),
+    )
+    units = backend.target.matrices
+    assert units is not None and units.dialect is MatrixDialect.TINT
+    target = replace(backend.target, matrices=replace(units, **{"block": 1, **changes}))
+    assert uses_matrices(desc, target)
+    (result,) = run_desc(backend, desc, [a_array, b_array, np.broadcast_to(c, whole)], target)
+    expected = a.astype(np.float32) @ b.astype(np.float32) + 2 * c.astype(np.float32)
+    np.testing.assert_array_equal(result, np.maximum(expected, 0).astype(np.float16))
+
+
+@pytest.mark.parametrize(("stem", "count"), [("gemm", 4), ("gru", 1), ("lstm", 1), ("rnn", 1)])
+def test_cases(device: Device, stem: str, count: int) -> None:
+    """Cases of products, with all their epilogues, whose kernels use matrix units."""
+    names = [name for name in OPERATOR_CASES[stem].names("standard") if "-float16-" in name]
+    chosen = [name for name in names if uses_matrices(case_by_name(name).desc, device.backend.target)]
+    assert chosen
+    for name in chosen[:count]:
+        verdict = run_case(case_by_name(name), device)
+        assert verdict.ok, verdict
+
+
+@pytest.fixture
+def compiled(backend: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """WGSL of the kernels that the device compiles meanwhile."""
+    texts: list[str] = []
+    create = backend.context.library.create_module
+
+    def record(device: Any, label: str, wgsl: str) -> Any:
+        texts.append(wgsl)
+        return create(device, label, wgsl)
+
+    monkeypatch.setattr(backend.context.library, "create_module", record)
+    return texts
+
+
+def test_matmul_uses_them_by_itself(device: Device, compiled: list[str]) -> None:
+    """Products are exact in float32, in which they are summed; results are rounded to float16."""
+    rng = np.random.default_rng(4)
+    a, b = rng.standard_normal((40, 96)).astype(np.float16), rng.standard_normal((96, 72)).astype(np.float16)
+    result = np.asarray(ops.matmul(a, b, device=device)).astype(np.float64)
+    exact, magnitude = a.astype(np.float64) @ b, np.abs(a.astype(np.float64)) @ np.abs(b)
+    assert any(OPERATION in text for text in compiled)
+    assert np.all(np.abs(result - exact) <= 96 * 2.0**-23 * magnitude + np.spacing(np.abs(exact).astype(np.float16)))
+
+
+def test_the_measurement_finds_them_right(backend: GpuBackend) -> None:
+    assert cooperative.EQUAL in cooperative.measure(backend.wgpu_device)
+    units = backend.target.matrices
+    assert units is not None
+    used = f"{units.rows} x {units.columns} x {units.steps}, float16 with float32 sums"
+    assert matrix_support(wgpu_adapter(backend.info), backend.info) == used
+
+
+@pytest.mark.parametrize(
+    ("text", "replacement", "failure"),
+    [
+        ("true, ", "false, ", ""),  # another layout
+        (OPERATION, "multiply", "unresolved call target 'multiply'"),
+    ],
+)
+def test_the_measurement_finds_faults(
+    backend: GpuBackend, text: str, replacement: str, failure: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels that compute something else, and that do not compile."""
+    units = backend.target.matrices
+    assert units is not None
+    product = cooperative.rendered_product(units)
+    assert text in product.wgsl
+    wrong: RenderedKernel = with_text(product, product.wgsl.replace(text, replacement))
+    monkeypatch.setattr(cooperative, "rendered_product", lambda *_: wrong)
+    monkeypatch.setattr(measured, "CACHED", {})
+    monkeypatch.setattr(measured, "FAILURES", {})
+    assert MATRICES.measured(backend.wgpu_device, backend.info) == frozenset()
+    assert (failure in MATRICES.failure(backend.info)) if failure else MATRICES.failure(backend.info) == ""
