@@ -8,12 +8,13 @@ Ratios are time of ours over time of bare wgpu-py, interleaved. Exits with 1 whe
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
 import wgpu
 from targets import Call, Part, Result, main
 
-from dmlgpu import BufferBinding, Device, descs
+from dmlgpu import BufferBinding, Device, adapters, descs
 from dmlgpu.bench.ratios import ratio
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
@@ -36,6 +37,23 @@ def identity() -> descs.ElementWiseIdentity:
 def recording(adapter: str) -> Iterator[Result]:
     """Recording and submitting through DirectML's objects against bare wgpu-py doing the same in one pass."""
     device = Device(adapter)
+    ours, bare = recorded(device), BareWgpu(device.parent)
+    yield Result("1,000 dispatches in one list", ratio(ours(1000), bare.run(1000), 31), at_most=2.0)
+    yield Result("one dispatch, compiled and bound", ratio(ours(1), bare.run(1), 31, calls=50), at_most=1.5)
+
+
+def libraries(adapter: str) -> Iterator[Result]:
+    """Recording and submitting on an adapter of Dawn against one of wgpu-native, if Dawn is installed."""
+    if not any(info.is_of_dawn for info in adapters()):
+        return
+    dawn, native = (recorded(Device(name)) for name in ("dawn", adapter))
+    for clock, read in {"wall": time.perf_counter, "CPU time of the thread": time.thread_time}.items():
+        yield Result(f"1,000 dispatches, Dawn / wgpu, {clock}", ratio(dawn(1000), native(1000), 31, clock=read))
+        yield Result(f"one dispatch, Dawn / wgpu, {clock}", ratio(dawn(1), native(1), 31, calls=50, clock=read))
+
+
+def recorded(device: Device) -> Callable[[int], Call]:
+    """A function that returns a call which records, submits and waits for a number of dispatches."""
     compiled = device.compile_operator(device.create_operator(identity()))
     tables = []
     for _ in range(2):  # two sets of bindings in turn, so that none of the recording can be left out
@@ -64,9 +82,7 @@ def recording(adapter: str) -> Iterator[Result]:
 
         return run
 
-    bare = BareWgpu(device.parent)
-    yield Result("1,000 dispatches in one list", ratio(ours(1000), bare.run(1000), 31), at_most=2.0)
-    yield Result("one dispatch, compiled and bound", ratio(ours(1), bare.run(1), 31, calls=50), at_most=1.5)
+    return ours
 
 
 class BareWgpu:
@@ -115,7 +131,7 @@ class BareWgpu:
         return call
 
 
-PARTS: dict[str, Part] = {"recording": recording}
+PARTS: dict[str, Part] = {"recording": recording, "libraries": libraries}
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from targets import Part, Result, main
 
-from dmlgpu import Device, TensorDesc, descs
+from dmlgpu import Device, TensorDesc, adapters, descs
 from dmlgpu.bench.ratios import MINIMUM_ROUNDS, summarize
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.stages import compile_operator
@@ -183,6 +183,15 @@ def _matrix_product(folder: Path) -> Path | None:
     return path
 
 
+def libraries(adapter: str) -> Iterator[Result]:
+    """A process to its first product on an adapter of Dawn, compared with one of wgpu-native, if Dawn is installed."""
+    if not any(info.is_of_dawn for info in adapters()):
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        starts = {name: process(OURS, name, DMLGPU_CACHE=folder) for name in ("dawn", adapter)}
+        yield from in_turn(starts, {})
+
+
 def importing(adapter: str) -> Iterator[Result]:
     """Importing dmlgpu, compared with importing its dependencies."""
     starts = {"import dmlgpu": process("import dmlgpu"), "import wgpu, numpy": process("import wgpu, numpy")}
@@ -221,7 +230,13 @@ def models(adapter: str) -> Iterator[Result]:
             yield from in_turn(starts, {"nothing kept in files": 1.0})
 
 
-PARTS: dict[str, Part] = {"product": product, "importing": importing, "commands": commands, "models": models}
+PARTS: dict[str, Part] = {
+    "product": product,
+    "libraries": libraries,
+    "importing": importing,
+    "commands": commands,
+    "models": models,
+}
 
 if __name__ == "__main__":
     sys.exit(main(__doc__, PARTS))
