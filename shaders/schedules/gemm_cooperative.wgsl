@@ -1,30 +1,69 @@
-// GEMM, cooperative: a workgroup brings {{ operands[0][1].depth }} steps of both operands into workgroup memory at a time, as float16. Each of its four
+// GEMM, cooperative: a workgroup brings {{ operands[0][2].depth }} steps of both operands into workgroup memory at a time, as float16. Each of its four
 // subgroups multiplies matrices of {{ matrices.rows }} x {{ matrices.steps }} by {{ matrices.steps }} x {{ matrices.columns }}, and holds the sums of {{ block }} x {{ block }} of them. At the end the four
 // write one matrix of sums each to workgroup memory, whose units all invocations store.
 // (Subgroups beyond the fourth repeat the work of another: control flow around matrices must be uniform in the workgroup.)
-{% macro fetch(name, slab, count, is_partial) %}
+// If an operand is of windows, the steps are channels of one tap of the windows at a time.
+{% macro own_places(name, slab, count) %}
+    # if slab.gathers
+    # for number in range(slab.places(launch.workgroup))
+    # set task = "(me + %du)" % (number * launch.workgroup) if number else "me"
+    let {{ name }}_start{{ number }} = {{ name }}_start(batch, min({{ name }}_first + {{ task }} % {{ slab.own }}u, {{ count - 1 }}u));
+    # endfor
+    # endif
+{% endmacro %}
+{% macro tap_of(name, start) %}{{ name }}_tap({{ start }}{% for _ in tap_digits %}, tap{{ loop.index }}{% endfor %}){% endmacro %}
+{% macro own_taps(name, slab) %}
+    # if slab.gathers
+    # for number in range(slab.places(launch.workgroup))
+    let {{ name }}_tap{{ number }} = {{ tap_of(name, "%s_start%d" % (name, number)) }};
+    let {{ name }}_inside{{ number }} = {{ name }}_inside({{ name }}_tap{{ number }});
+    # endfor
+    # endif
+{% endmacro %}
+{% macro fetch(name, operand, slab, count, is_partial) %}
         # set many = " * 4u" if slab.width > 1 else ""
         # set type = "vec4<f16>" if slab.width > 1 else "f16"
         # for first_task in range(0, slab.tasks, launch.workgroup)
         {% if first_task + launch.workgroup > slab.tasks %}if (me < {{ slab.tasks - first_task }}u) {% endif %}{
             let task = me{{ " + %du" % first_task if first_task }};
-            # if slab.inner_fastest
+            # if slab.gathers
+            let own = task % {{ slab.own }}u;
+            let step = task / {{ slab.own }}u * 4u;
+            # elif slab.inner_fastest
             let own = task / {{ slab.depth // slab.width }}u;
             let step = task % {{ slab.depth // slab.width }}u{{ many }};
-            # set last_own, last_step = count - 1, inner - slab.width
             # else
             let own = task % {{ slab.own // slab.width }}u{{ many }};
             let step = task / {{ slab.own // slab.width }}u;
-            # set last_own, last_step = count - slab.width, inner - 1
             # endif
+            # set last_own = count - (1 if slab.inner_fastest else slab.width)
+            # set last_step = inner - (slab.width if slab.inner_fastest else 1)
             # set index = "%s_first + own" % name
             # set index = "min(%s, %su)" % (index, last_own) if is_partial else index
-            let unit_start = {{ name }}_start(batch, {{ "(%s) / 4u" % index if slab.width > 1 and not slab.inner_fastest else index }});
-            # if is_partial_step
-            let position = min(start + step, {{ last_step }}u);
-            let unit = select({{ type }}(), {{ type }}({{ name }}_step(unit_start, position)), start + step < {{ inner }}u);
+            # if slab.gathers
+            # set place = loop.index0 % slab.places(launch.workgroup)
+            # for lane in range(4)
+            let channel{{ lane }} = start + step{{ " + %du" % lane if lane }};
+            # set position = "min(channel%d, %su)" % (lane, last_step) if is_partial_step else "channel%d" % lane
+            # set inside = "%s_inside%d" % (name, place) ~ (" && channel%d < %su" % (lane, inner) if is_partial_step else "")
+            let element{{ lane }} = select(f16(), f16({{ name }}_channel({{ name }}_tap{{ place }}, {{ position }})), {{ inside }});
+            # endfor
+            let unit = vec4<f16>(element0, element1, element2, element3);
             # else
-            let unit = {{ type }}({{ name }}_step(unit_start, start + step));
+            # set position = "min(start + step, %su)" % last_step if is_partial_step else "start + step"
+            # if operand.windows
+            let tap_place = {{ tap_of(name, "%s_start(batch, %s)" % (name, index)) }};
+            # set element = "%s_channel(tap_place, %s)" % (name, position)
+            # else
+            let unit_start = {{ name }}_start(batch, {{ "(%s) / 4u" % index if slab.width > 1 and not slab.inner_fastest else index }});
+            # set element = "%s_step(unit_start, %s)" % (name, "tap * %su + %s" % (inner, position) if tap_digits else position)
+            # endif
+            # set conditions = (["%s_inside(tap_place)" % name] if operand.windows else []) + (["start + step < %su" % inner] if is_partial_step else [])
+            # if conditions
+            let unit = select({{ type }}(), {{ type }}({{ element }}), {{ conditions | join(" && ") }});
+            # else
+            let unit = {{ type }}({{ element }});
+            # endif
             # endif
             # if slab.steps_adjacent
             let at = own * {{ slab.stride }}u + step;
@@ -33,7 +72,7 @@
             # endif
             # if slab.width > 1
             # for part in "xyzw"
-            {{ name }}_slab[at + {{ loop.index0 * (1 if slab.inner_fastest == slab.steps_adjacent else slab.stride) }}u] = unit.{{ part }};
+            {{ name }}_slab[at + {{ loop.index0 * (1 if (slab.inner_fastest or slab.gathers) == slab.steps_adjacent else slab.stride) }}u] = unit.{{ part }};
             # endfor
             # else
             {{ name }}_slab[at] = unit;
@@ -45,7 +84,7 @@
 {% if slab.steps_adjacent %}{% set at = "%s_mine * %du + %du" % (name, slab.stride, number * size * slab.stride + step) %}{% else %}{% set at = "%s_mine + %du" % (name, number * size + step * slab.stride) %}{% endif %}
 {{ matrix.load(name, name ~ "_slab", at, slab.stride, steps_adjacent=slab.steps_adjacent) }}{% endmacro %}
 alias sum_t = vec4<f32>;
-# for name, slab, _, _ in operands
+# for name, _, slab, _, _ in operands
 var<workgroup> {{ name }}_slab: array<f16, {{ slab.size }}>;
 # endfor
 # set matrix_size = matrices.rows * matrices.columns
@@ -59,8 +98,8 @@ fn main(
     load_sizes();
     let number = group.x + group.y * {{ launch.grid[0] }}u;
     if (number >= {{ launch.total }}u) { return; }
-    let b_first = {{ mod("number", across) }} * {{ operands[1][1].own }}u;
-    let a_first = {{ mod(div("number", across), down) }} * {{ operands[0][1].own }}u;
+    let b_first = {{ mod("number", across) }} * {{ operands[1][2].own }}u;
+    let a_first = {{ mod(div("number", across), down) }} * {{ operands[0][2].own }}u;
     let batch = {{ div("number", across * down) }};
     let quarter = subgroup % {{ subgroups }}u;
     let a_mine = quarter / {{ side }}u * {{ block * matrices.rows }}u;
@@ -70,14 +109,26 @@ fn main(
     var sum{{ row }}_{{ column }} = {{ matrix.zero() }};
     # endfor
     # endfor
-    for (var start = 0u; start < {{ inner }}u; start += {{ operands[0][1].depth }}u) {
-        # for name, slab, count, is_partial in operands
-{{ fetch(name, slab, count, is_partial) }}
+    # if tap_digits
+    # for name, _, slab, count, _ in operands
+{{ own_places(name, slab, count) }}
+    # endfor
+    for (var tap = 0u; tap < {{ taps }}u; tap++) {
+    # for digit in tap_digits
+    let tap{{ loop.index }} = {{ digit }};
+    # endfor
+    # for name, _, slab, _, _ in operands
+{{ own_taps(name, slab) }}
+    # endfor
+    # endif
+    for (var start = 0u; start < {{ inner }}u; start += {{ operands[0][2].depth }}u) {
+        # for name, operand, slab, count, is_partial in operands
+{{ fetch(name, operand, slab, count, is_partial) }}
         # endfor
         workgroupBarrier();
-        # for step in range(0, operands[0][1].depth, matrices.steps)
+        # for step in range(0, operands[0][2].depth, matrices.steps)
         {
-            # for name, slab, _, _ in operands
+            # for name, _, slab, _, _ in operands
             # for number in range(block)
             let {{ name }}{{ number }} = {{ load(name, slab, matrices.rows if name == "a" else matrices.columns, number, step) }};
             # endfor
@@ -91,6 +142,9 @@ fn main(
         # endfor
         workgroupBarrier();
     }
+    # if tap_digits
+    }
+    # endif
     # for down in range(block)
     # for right in range(block)
     {{ matrix.store("sum%d_%d" % (down, right), "sums", "quarter * %du" % matrix_size) }};

@@ -1,16 +1,7 @@
 // An operand of windows, element by element: the start of the window of a position, and the element of a step from there.
 // Coordinates before the input wrap around to large numbers, so that one comparison finds both ends; padding is 0, without a branch that
 // would wait for the load.
-alias {{ name }}_unit_t = {{ unit_t }};
-fn {{ name }}_start(batch: u32, own: u32) -> {{ type_of(name ~ "_at") }} {
-    var at: {{ type_of(name ~ "_at") }};
-    at[0] = {{ own_digits[0] }};
-    at[1] = {{ batch_digits[0] }};
-    # for axis in windows
-    at[{{ 3 + loop.index0 }}] = ({{ own_digits[1 + loop.index0] }}) * {{ axis.stride }}u - {{ axis.start % 2 ** 32 }}u;
-    # endfor
-    return at;
-}
+{% include "schedules/gemm_seen_start" %}
 fn {{ name }}_step(start: {{ type_of(name ~ "_at") }}, {{ parameters }}) -> {{ name }}_t {
     var at = start;
     at[2] = k0;

@@ -8,13 +8,14 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
 from dmlgpu import TensorDesc, descs
-from dmlgpu.catalog.enums import DataType, MatrixTransform
+from dmlgpu.catalog.enums import DataType, MatrixTransform, TensorFlags
+from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.compiler.program import Program, RenderedKernel
 from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import SOFTWARE_FLOAT16, Matrices, MatrixDialect, Profile, Target
@@ -103,7 +104,7 @@ def target(backend: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> Target:
     if not backend.target.has("subgroup"):
         pytest.skip("cooperative matrices belong to subgroups")
 
-    def compile_emulated(desc: descs.Gemm, target: Target) -> Program:
+    def compile_emulated(desc: OperatorDesc, target: Target) -> Program:
         program = compile_operator(desc, target)
         kernels = (emulated(kernel) if "cooperative" in kernel.label else kernel for kernel in program.kernels)
         return replace(program, kernels=tuple(kernels))
@@ -169,6 +170,76 @@ def test_products_are_those_of_numpy(
     assert "cooperative" in kernel.label
     expected = a.astype(np.float32) @ b.astype(np.float32) + 2 * c.astype(np.float32)
     np.testing.assert_array_equal(result, np.maximum(expected, 0).astype(np.float16))
+
+
+def _tensor(array: np.ndarray, channels_last: bool) -> TensorDesc:
+    """The description of images or filters, with channels innermost or not."""
+    _, channels, height, width = array.shape
+    strides = (channels * height * width, 1, width * channels, channels) if channels_last else None
+    return TensorDesc(F16, array.shape, strides)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """A convolution: batch, channels and groups, filters, sides of the image and of the window; which of input, filter
+    and output have channels innermost."""
+
+    sizes: tuple[int, int, int, int, int, int, int]
+    stride: int = 1
+    dilation: int = 1
+    padding: int = 1
+    channels_last: str = ""
+    flags: TensorFlags = TensorFlags.NONE
+
+
+@pytest.mark.parametrize(
+    ("windows", "units"),
+    [
+        (Windows((2, 32, 1, 16, 8, 8, 3)), UNITS),
+        (Windows((1, 20, 1, 9, 9, 7, 3), stride=2, flags=TensorFlags.OWNED_BY_DML), replace(UNITS, turns=False)),
+        (Windows((1, 34, 2, 16, 7, 8, 3), dilation=2, padding=2), UNITS),  # groups of 17 channels
+        (Windows((1, 16, 1, 32, 8, 5, 3), padding=0, channels_last="io"), UNITS),  # in units of channels
+        (Windows((1, 18, 1, 32, 8, 5, 3), channels_last="o"), replace(UNITS, block=1)),
+        (Windows((1, 24, 1, 16, 8, 8, 2), channels_last="if"), replace(UNITS, block=1)),
+        (Windows((1, 24, 1, 16, 8, 8, 1), stride=2), replace(UNITS, block=1)),  # outside of the image
+    ],
+)
+def test_convolutions_are_those_of_numpy(
+    backend: GpuBackend, target: Target, windows: Windows, units: Matrices
+) -> None:
+    batch, channels, groups, filters, height, width, side = windows.sizes
+    rng = np.random.default_rng(4)
+    images = rng.integers(-4, 5, (batch, channels, height, width)).astype(np.float16)
+    taps = rng.integers(-4, 5, (filters, channels // groups, side, side)).astype(np.float16)
+    bias = rng.integers(-9, 9, (1, filters, 1, 1)).astype(np.float16)
+    expected = np.maximum(_convolved(images, taps, windows) + bias, 0).astype(np.float16)
+    last = windows.channels_last
+    desc = descs.Convolution(
+        input_tensor=_tensor(images, "i" in last),
+        filter_tensor=replace(_tensor(taps, "f" in last), flags=windows.flags),
+        bias_tensor=TensorDesc(F16, bias.shape),
+        output_tensor=_tensor(expected, "o" in last),
+        strides=(windows.stride,) * 2,
+        dilations=(windows.dilation,) * 2,
+        start_padding=(windows.padding,) * 2,
+        end_padding=(windows.padding,) * 2,
+        group_count=groups,
+        fused_activation=descs.ActivationRelu(),
+    )
+    own = replace(target, matrices=units).with_overrides(schedule="cooperative")
+    (result,) = descriptions.run_desc(backend, desc, [images, taps, bias], own)
+    assert "cooperative" in compile_operator(desc, own).kernels[-1].label
+    np.testing.assert_array_equal(result, expected)
+
+
+def _convolved(images: np.ndarray, taps: np.ndarray, windows: Windows) -> np.ndarray:
+    """The convolution by NumPy, in float32: sums of small integers are exact."""
+    groups, extent = windows.sizes[2], windows.dilation * (taps.shape[-1] - 1) + 1
+    padding = ((0, 0), (0, 0), *((windows.padding,) * 2,) * 2)
+    views = np.lib.stride_tricks.sliding_window_view(np.pad(images, padding), (extent, extent), (2, 3))
+    seen = views[:, :, :: windows.stride, :: windows.stride, :: windows.dilation, :: windows.dilation]
+    parts = zip(np.split(seen.astype(np.float32), groups, 1), np.split(taps.astype(np.float32), groups), strict=True)
+    return np.concatenate([np.einsum("nchwij,ocij->nohw", *part) for part in parts], 1)
 
 
 @pytest.fixture

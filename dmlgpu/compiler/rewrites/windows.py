@@ -51,6 +51,17 @@ def taken(source: Source, windows: Windows) -> Element:
 def seen_by(source: Source) -> tuple[Source, Windows] | None:
     """Return the input of windows, {batch, groups, channels, spatial..}, and how they slide, if a source is what they
     see as products read it, {groups, channels, window.., batch, positions..}; else None."""
+    return seen_in_order(source, own_first=False, channels_last=False)
+
+
+def seen_in_order(source: Source, *, own_first: bool, channels_last: bool) -> tuple[Source, Windows] | None:
+    """Return the input of windows, and how they slide, if a source is what they see in an order; else None.
+
+    Args:
+        source: The source.
+        own_first: Whether batch and positions come before channels and window, after the groups.
+        channels_last: Whether the window comes before the channels.
+    """
     if not isinstance(source, AffineView) or source.lanes > 1:
         return None
     seen = source.source
@@ -58,7 +69,9 @@ def seen_by(source: Source) -> tuple[Source, Windows] | None:
         return None
     windows: Windows = dict(seen.constants)["axes"]
     positions = range(LEAD, LEAD + len(windows))
-    order = (1, 2, *(dimension + len(windows) for dimension in positions), 0, *positions)
+    window = tuple(dimension + len(windows) for dimension in positions)
+    own, inner = (0, *positions), (*window, 2) if channels_last else (2, *window)
+    order = (1, *own, *inner) if own_first else (1, *inner, *own)
     return (seen.children[0], windows) if source.affine == Affine.permutation(order) else None
 
 

@@ -64,10 +64,14 @@ def implicit_gemm(step: Convolve, target: Target, *, keeps_neighbors: bool = Fal
     """Schedule a convolution as a product, per group, of the filter and the windows. The positions of all images are
     its columns, or, where memory runs along the outputs (NHWC), its rows. The elements of windows are not copied to
     memory: that would take as many times the input's memory as the window has elements."""
+    return schedule_step(replace(as_product(step, target), keeps_neighbors=keeps_neighbors), target)
+
+
+def as_product(step: Convolve, target: Target) -> Contract:
+    """Return a convolution as a product."""
     outputs_last, channels_last = _has_outputs_last(step.output), _has_channels_last(step.convolution, target)
     product, order = _product(step.convolution, outputs_last, channels_last)
-    epilogue, output = permuted(step.epilogue, order), permuted(step.output, order)
-    return schedule_step(Contract(step.label, product, epilogue, output, keeps_neighbors), target)
+    return Contract(step.label, product, permuted(step.epilogue, order), permuted(step.output, order))
 
 
 def _has_outputs_last(output: PlanTensor) -> bool:

@@ -6,7 +6,8 @@
 | ``depthwise`` | one input channel per group: nothing to sum but the window (convolution.py) |
 | ``winograd-2``, ``winograd-4`` | windows of 3 x 3 in tiles of 2 x 2 or 4 x 4 positions (winograd.py) |
 
-Where a schedule of matrix products is requested, convolutions are such products.
+Where a schedule of matrix products is requested, convolutions are such products, and so are those of float16 on
+adapters with matrix units (``cooperative``).
 """
 
 from __future__ import annotations
@@ -16,7 +17,14 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from dmlgpu.compiler.plan import Convolve
-from dmlgpu.compiler.schedule.convolution import IMPLICIT_GEMM, depthwise_steps, fits_depthwise, implicit_gemm
+from dmlgpu.compiler.schedule.convolution import (
+    IMPLICIT_GEMM,
+    as_product,
+    depthwise_steps,
+    fits_depthwise,
+    implicit_gemm,
+)
+from dmlgpu.compiler.schedule.cooperative import fills_matrices, fits_matrix_units
 from dmlgpu.compiler.schedule.gemm import PRODUCT_SCHEDULES
 from dmlgpu.compiler.schedule.registry import (
     NONE,
@@ -24,6 +32,7 @@ from dmlgpu.compiler.schedule.registry import (
     Schedule,
     by_profile,
     choose,
+    no,
     only_if,
     pick,
     register,
@@ -65,6 +74,17 @@ def _is_free(problem: ConvolutionProblem) -> Condition:
     return only_if(not requested(PRODUCT_SCHEDULES, problem.target), "a schedule of products is requested")
 
 
+def _multiplies_less(problem: ConvolutionProblem) -> Condition:
+    """Return whether filtering with fewer multiplications of float32 pays: not beside matrix units, whose
+    multiplications take a tenth of the time and less."""
+    step, target = problem.step, problem.target
+    if target.matrices is not None:
+        product = as_product(step, target)
+        if fits_matrix_units(product, target) and fills_matrices(product, target):
+            return no("matrix units multiply float16 faster")
+    return pays_winograd(step.convolution, 4)
+
+
 CONVOLUTION_SCHEDULES: tuple[Schedule[ConvolutionProblem, ScheduledSteps], ...] = register(
     _entry(
         DEPTHWISE,
@@ -76,7 +96,7 @@ CONVOLUTION_SCHEDULES: tuple[Schedule[ConvolutionProblem, ScheduledSteps], ...] 
     _winograd(
         4,
         "dense windows of 3 x 3, channels and tiles enough: Winograd multiplies less",
-        pays=lambda problem: _is_free(problem) and pays_winograd(problem.step.convolution, 4),
+        pays=lambda problem: _is_free(problem) and _multiplies_less(problem),
     ),
     _winograd(2, "less than half as fast as winograd-4, but loses fewer digits", profiles=NONE),
     _entry(IMPLICIT_GEMM, implicit_gemm, "a product with what the windows see"),

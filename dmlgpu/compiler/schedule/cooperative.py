@@ -2,25 +2,38 @@
 
 An adapter has them if they compute the same as the ordinary product, and faster (``runtime.wgpu.cooperative``).
 Sums are of float32, of products that float32 holds exactly. Other products keep the schedules of ``gemm_choice``.
+
+Convolutions are products with windows, whose elements are gathered on the way to workgroup memory: the channels of one
+tap of the window at a time, so that the place of a tap is computed once for all of them. Filters are copied to memory
+first, with channels innermost, if they lie otherwise: little work beside the product's.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.compiler.plan import Contract
-from dmlgpu.compiler.rewrites.sources import is_plain
+from dmlgpu.compiler.plan import Contract, Map, PlanTensor, Product, Sizes, Source, Space
+from dmlgpu.compiler.plan.windows import Windows
+from dmlgpu.compiler.rewrites.packing import UNIT, pack_source, packs_source
+from dmlgpu.compiler.rewrites.sources import as_type, is_plain, permuted
+from dmlgpu.compiler.rewrites.windows import seen_in_order
 from dmlgpu.compiler.schedule.gemm_choice import ProductChoice, Shape
 from dmlgpu.compiler.schedule.launch import Launch, fold
-from dmlgpu.compiler.schedule.operands import ProductOperands, pack_output
+from dmlgpu.compiler.schedule.operands import ProductOperands, flat, pack_output, packed, packs
 from dmlgpu.compiler.schedule.registry import Condition, at_least, no, only_if
+from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.cooperative import PADDING, SUBGROUPS, ScheduledCooperative, Slab, tile_of
-from dmlgpu.compiler.schedule.steps.products import ProductSchedule, ProductTile
+from dmlgpu.compiler.schedule.steps.products import Operand, OperandLayout, ProductSchedule, ProductTile
 from dmlgpu.compiler.sizes import is_symbolic
 from dmlgpu.compiler.target import Matrices, Target
 
 DEPTHS = (32, 16)
 """Numbers of steps that may be in workgroup memory, best first: multiples of the steps of all matrices."""
+
+CHANNEL = 2
+"""Dimension of the input of windows along which channels lie."""
 
 _CHOICE = ProductChoice(ProductSchedule.SHARED, ProductTile(8, 2, 16, 16, 16))
 _FLOAT16_BYTES, _FLOAT32_BYTES = 2, 4
@@ -33,18 +46,25 @@ def fits_matrix_units(step: Contract, target: Target) -> Condition:
         return no("the adapter has no usable matrix units")
     room = at_least(target.max_workgroup_invocations, SUBGROUPS * matrices.lanes, "invocations of a workgroup")
     is_float = only_if(product.accumulator is DataType.FLOAT32, "its sums are not float32")
+    by_taps = _by_taps(product)
     are_halves = only_if(
-        all(is_plain(source) and source.data_type is DataType.FLOAT16 for source in (product.a, product.b)),
+        all(source.data_type is DataType.FLOAT16 for source in (product.a, product.b)),
         "its operands are not float16",
     )
-    may = (
+    are_plain = only_if(
+        (by_taps.a or is_plain(product.a)) and (by_taps.b or is_plain(product.b)),
+        "its operands are neither plain nor windows",
+    )
+    is_single = only_if(by_taps.of_windows or len(product.space.inner) == 1, "its sums are over several dimensions")
+    return (
         room
         and is_float
         and only_if(not target.keeps_digits, "float16 loses digits, which the device forbids")
         and only_if(_memory(matrices, DEPTHS[-1]) <= target.max_workgroup_storage, "workgroup memory is too small")
         and are_halves
+        and are_plain
+        and is_single
     )
-    return may and only_if(len(product.space.inner) == 1, "its sums are over several dimensions")
 
 
 def fills_matrices(step: Contract, target: Target) -> Condition:
@@ -55,18 +75,19 @@ def fills_matrices(step: Contract, target: Target) -> Condition:
     return (
         at_least(shape.rows, rows, "rows")
         and at_least(shape.columns, columns, "columns")
-        and at_least(shape.inner, DEPTHS[-1], "products per sum")
+        and at_least(_by_taps(step.product).space.inner[-1], DEPTHS[-1], "products per sum")
     )
 
 
 def cooperative_steps(step: Contract, target: Target) -> ScheduledSteps | Condition:
-    """Return the kernel of a product on matrix units."""
+    """Return the kernel of a product on matrix units, and the one that copies a filter before."""
     assert target.matrices is not None
-    matrices, space, shape = target.matrices, step.product.space, Shape.of(step.product.space)
+    product = _by_taps(step.product)
+    matrices, space, shape = target.matrices, product.space, Shape.of(product.space)
     rows, columns = tile_of(matrices)
-    operands = ProductOperands(step.product, _CHOICE, target)
-    a, b = operands.a(), operands.b()
-    depth = _depth(shape.inner, matrices, target)
+    a, before_a = product.operand(True, target)
+    b, before_b = product.operand(False, target)
+    depth = _depth(space.inner[-1], matrices, target)
     epilogue, output = pack_output(step.epilogue, step.output)
     total = shape.batch * -(-shape.rows // rows) * -(-shape.columns // columns)
     launch = Launch(SUBGROUPS * matrices.lanes, 1, fold(total, target), total)
@@ -81,10 +102,109 @@ def cooperative_steps(step: Contract, target: Target) -> ScheduledSteps | Condit
         epilogue,
         (Slab.of(a, rows, depth, turns=matrices.turns), Slab.of(b, columns, depth, turns=matrices.turns)),
         matrices,
-        (_is_partial(shape.rows, rows), _is_partial(shape.columns, columns), _is_partial(shape.inner, depth)),
+        (_is_partial(shape.rows, rows), _is_partial(shape.columns, columns), _is_partial(space.inner[-1], depth)),
         reason=f"the adapter multiplies matrices of float16, {size}: tiles of {rows} x {columns} by four subgroups",
     )
-    return operands.before + operands.initialization.as_initialization + ScheduledSteps((kernel,))
+    return before_a + before_b + ScheduledSteps((kernel,))
+
+
+@dataclass(frozen=True)
+class _ByTaps:
+    """A product, the last of whose inner dimensions is that of channels if an operand is of windows.
+
+    Attributes:
+        product: The product; windows may have another order of inner dimensions than the filter.
+        a, b: The input of windows, {batch, groups, channels, spatial..}, and how they slide; None for other operands.
+    """
+
+    product: Product
+    a: tuple[Source, Windows] | None = None
+    b: tuple[Source, Windows] | None = None
+
+    @property
+    def space(self) -> Space:
+        """Sizes of the product."""
+        return self.product.space
+
+    @property
+    def of_windows(self) -> bool:
+        """Whether an operand is of windows."""
+        return bool(self.a or self.b)
+
+    def operand(self, is_a: bool, target: Target) -> tuple[Operand, ScheduledSteps]:
+        """Return an operand, and the steps that copy it."""
+        space = self.space
+        windows, own = (self.a, space.rows) if is_a else (self.b, space.columns)
+        if windows is not None:
+            return _windowed(
+                *windows, Operand(windows[0], OperandLayout.SEEN, space.batch, own, is_a)
+            ), ScheduledSteps()
+        if self.of_windows:
+            return self._filter(is_a, target)
+        operands = ProductOperands(self.product, _CHOICE, target)
+        operand = operands.a() if is_a else operands.b()
+        return operand, operands.before + operands.initialization.as_initialization
+
+    def _filter(self, is_a: bool, target: Target) -> tuple[Operand, ScheduledSteps]:
+        """Return the filter, with adjacent channels: a copy, if they are not."""
+        space, product = self.space, self.product
+        source, own, owned = (
+            (product.a, space.rows, product.a_owned) if is_a else (product.b, space.columns, product.b_owned)
+        )
+        layout = OperandLayout.SINGLE if space.inner[-1] % UNIT else OperandLayout.ALONG
+        operand = flat(Operand(source, OperandLayout.SINGLE, space.batch, own, is_a))
+        is_readable = layout is OperandLayout.SINGLE or packs(operand, layout)
+        if isinstance(source, PlanTensor) and operand.inner == 1 and is_readable:
+            return packed(operand, layout), ScheduledSteps()
+        batch, inner = len(space.batch), len(space.inner)
+        sizes = (*space.batch, *own, *space.inner)
+        room = (PlanTensor.persistent if owned else PlanTensor.temporary)("filters", DataType.FLOAT16, sizes)
+        if not is_a:
+            room = permuted(room, _exchanged(batch, len(own), inner))
+        copied = schedule_step(Map("lay out filters", as_type(source, DataType.FLOAT16), room, is_once=owned), target)
+        copied = copied.because("the product reads the channels of a tap, faster where they are adjacent")
+        laid_out = packed(flat(replace(operand, source=room)), layout)
+        return laid_out, copied.as_initialization if owned else copied
+
+
+def _exchanged(first: int, second: int, third: int) -> Sizes:
+    """Return the dimensions of three groups, with the last two groups exchanged."""
+    return (*range(first), *range(first + second, first + second + third), *range(first, first + second))
+
+
+def _windowed(source: Source, windows: Windows, operand: Operand) -> Operand:
+    """Return an operand of windows, in units of channels if these are adjacent."""
+    in_units = source.sizes[CHANNEL] % UNIT == 0 and packs_source(source, CHANNEL, UNIT)
+    return replace(operand, source=pack_source(source, CHANNEL, UNIT) if in_units else source, windows=windows)
+
+
+def _by_taps(product: Product) -> _ByTaps:
+    """Return a product with channels as the last inner dimension if an operand is of windows."""
+    for is_a, source in ((True, product.a), (False, product.b)):
+        for channels_last in (False, True):
+            seen = seen_in_order(source, own_first=is_a, channels_last=channels_last)
+            if seen is not None:
+                turned = product if channels_last else _with_channels_last(product, is_a)
+                return _ByTaps(turned, a=seen if is_a else None, b=None if is_a else seen)
+    return _ByTaps(product)
+
+
+def _with_channels_last(product: Product, is_a: bool) -> Product:
+    """Return a product with windows whose filter has the first inner dimension, of channels, as the last one.
+
+    Args:
+        product: The product.
+        is_a: Whether the windows are the rows.
+    """
+    space = product.space
+    inner = range(1, len(space.inner))
+    turned = replace(space, inner=(*space.inner[1:], space.inner[0]))
+    first = len(space.batch) + (0 if is_a else len(space.rows))
+    filters = product.b if is_a else product.a
+    rest = range(first + len(space.inner), len(filters.sizes))
+    order = (*range(first), *(first + dimension for dimension in inner), first, *rest)
+    filters = permuted(filters, order)
+    return replace(product, space=turned, b=filters) if is_a else replace(product, space=turned, a=filters)
 
 
 def _depth(inner: int, matrices: Matrices, target: Target) -> int:

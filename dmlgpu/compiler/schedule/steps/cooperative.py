@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dmlgpu.compiler.plan import Body, Space
+from dmlgpu.compiler.plan import Body, PlanTensor, Space
 from dmlgpu.compiler.rewrites.packing import UNIT
 from dmlgpu.compiler.schedule.steps.base import KernelStep
 from dmlgpu.compiler.schedule.steps.products import Operand, OperandLayout
@@ -35,7 +36,8 @@ class Slab:
         depth: Steps.
         steps_adjacent: Whether the steps of a row or column are adjacent; if not, rows or columns of a step are.
         inner_fastest: Whether adjacent invocations read along the steps, not along rows or columns.
-        width: Elements that are read at once, along the same dimension: 4 or 1.
+        width: Elements that an invocation brings, along the same dimension: 4 or 1.
+        gathers: Whether it brings four steps instead, each read by itself: windows whose channels are not adjacent.
     """
 
     own: int
@@ -43,10 +45,14 @@ class Slab:
     steps_adjacent: bool
     inner_fastest: bool
     width: int
+    gathers: bool = False
 
     @classmethod
     def of(cls, operand: Operand, own: int, depth: int, *, turns: bool) -> Slab:
         """Return the slab of an operand."""
+        if operand.layout is OperandLayout.SEEN:
+            in_units = isinstance(operand.source, PlanTensor) and operand.source.lanes == UNIT
+            return cls(own, depth, in_units or turns, in_units, UNIT, gathers=not in_units)
         along = operand.layout is OperandLayout.ALONG or operand.fetch.inner_fastest
         return cls(own, depth, along or turns, along, 1 if operand.layout is OperandLayout.SINGLE else UNIT)
 
@@ -65,14 +71,18 @@ class Slab:
         """Reads that fill the slab."""
         return self.own * self.depth // self.width
 
+    def places(self, workgroup: int) -> int:
+        """Rows or columns of the operand to which an invocation returns, if adjacent ones read along these."""
+        return math.lcm(self.own, workgroup) // workgroup
+
 
 @dataclass(frozen=True)
 class ScheduledCooperative(KernelStep):
     """A product of float16 with sums of float32.
 
     Attributes:
-        space: in elements.
-        a, b: the operands, ACROSS, ALONG or SINGLE.
+        space: in elements. Slabs are of steps along the last inner dimension.
+        a, b: the operands, ACROSS, ALONG, SINGLE or SEEN.
         epilogue, output: packed in units of four along the last dimension, or not at all.
         slabs: of both operands.
         matrices: the adapter's.

@@ -8,8 +8,10 @@ from typing import Any
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.rewrites.packing import UNIT
 from dmlgpu.compiler.schedule.steps.cooperative import ScheduledCooperative
+from dmlgpu.compiler.schedule.steps.products import OperandLayout
+from dmlgpu.compiler.wgsl import templates
 from dmlgpu.compiler.wgsl.matrices import WRITERS
-from dmlgpu.compiler.wgsl.steps.products import keep, operand, output_digits
+from dmlgpu.compiler.wgsl.steps.products import keep, operand, operand_values, output_digits, spread
 from dmlgpu.compiler.wgsl.writer import ShaderWriter, special
 
 
@@ -22,16 +24,27 @@ def _cooperative(step: ScheduledCooperative, writer: ShaderWriter, values: dict[
         "down": -(-rows // a_slab.own),
         "rows": rows,
         "columns": columns,
-        "inner": space.inner[0],
+        "inner": space.inner[-1],
+        "taps": math.prod(space.inner[:-1]),
+        "tap_digits": spread("tap", space.inner[:-1]),
         "digits": output_digits(space, step.output.lanes),
         "block": step.matrices.block,
         "subgroups": step.subgroups,
         "side": step.across,
         "matrix": WRITERS[step.matrices.dialect](step.matrices),
-        "operands": (("a", a_slab, rows, step.edges[0]), ("b", b_slab, columns, step.edges[1])),
+        "operands": (
+            ("a", step.a, a_slab, rows, step.edges[0]),
+            ("b", step.b, b_slab, columns, step.edges[1]),
+        ),
         "is_partial_step": step.edges[2],
     }
     text = writer.epilogue(step.epilogue, DataType.FLOAT32)
-    for name, source in (("a", step.a), ("b", step.b)):
-        text += operand(writer, name, source, UNIT, transposes=False)
+    for name, source, slab in (("a", step.a, a_slab), ("b", step.b, b_slab)):
+        if source.layout is OperandLayout.SEEN:
+            text += writer.source(name, source.source, raw=False, portable=True)
+            text += templates.render(
+                "schedules/gemm_taps", in_units=not slab.gathers, **operand_values(name, source, "f32", 1)
+            )
+        else:
+            text += operand(writer, name, source, UNIT, transposes=False)
     return text + keep(step.output, values, 1)

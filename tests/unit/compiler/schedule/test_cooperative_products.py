@@ -72,6 +72,60 @@ def test_products_of_other_sizes_have_partial_tiles(sizes: tuple[int, int, int])
     assert step.launch.total == -(-sizes[0] // 128) * -(-sizes[2] // 128)
 
 
+def convolution(
+    channels: int,
+    filters: int,
+    side: int = 16,
+    window: int = 3,
+    data_type: DataType = F16,
+    *,
+    channels_last: bool = False,
+) -> descs.Convolution:
+    def tensor(batch: int, channels: int, side: int) -> TensorDesc:
+        strides = (channels * side * side, 1, side * channels, channels) if channels_last else None
+        return TensorDesc(data_type, (batch, channels, side, side), strides)
+
+    return descs.Convolution(
+        input_tensor=tensor(2, channels, 16),
+        filter_tensor=tensor(filters, channels, window),
+        output_tensor=tensor(2, filters, 16),
+        strides=(1, 1),
+        dilations=(1, 1),
+        start_padding=(window // 2,) * 2,
+        end_padding=(window // 2,) * 2,
+    )
+
+
+@pytest.mark.parametrize(
+    ("desc", "target", "kernels"),
+    [
+        (convolution(64, 64), GPU, ["map", "cooperative"]),
+        (convolution(64, 64, channels_last=True), GPU, ["cooperative"]),  # channels of filters are adjacent already
+        (convolution(64, 64, window=1), GPU, ["cooperative"]),
+        (convolution(64, 64), replace(GPU, matrices=None), ["tiles", "tiles", "contract", "tiles"]),
+        (convolution(64, 64, data_type=F32), GPU, ["tiles", "tiles", "contract", "tiles"]),
+        (convolution(3, 64), GPU, ["contract"]),  # less than a slab of channels
+        (convolution(64, 63), GPU, ["tiles", "tiles", "contract", "tiles"]),  # less than half a tile of filters
+        (convolution(64, 64, window=5), GPU.with_policies(precise=True), ["contract", "map"]),
+    ],
+)
+def test_convolutions_of_float16_are_products_on_matrix_units(
+    desc: descs.Convolution, target: Target, kernels: list[str]
+) -> None:
+    assert [step.kind for step in schedule(operators.lower(desc), target).steps] == kernels
+
+
+def test_windows_are_gathered_by_taps() -> None:
+    """An invocation computes the place of a tap once for all channels, and reads channels at once if it can."""
+    planes, pixels = (
+        compile_operator(convolution(64, 64, channels_last=last), NVIDIA).kernels[-1].wgsl for last in (False, True)
+    )
+    loop = planes[planes.index("for (var tap") : planes.index("for (var start")]
+    assert loop.count("= b_tap(") == 1 and "b_tap(" not in planes[planes.index("for (var start") :]
+    assert planes.count("f16(b_channel(b_tap0, channel3))") == 8  # 128 columns x 32 steps, 128 invocations
+    assert pixels.count("vec4<f16>(a_channel(tap_place, start + step))") == 8
+
+
 def test_slabs_fill_workgroup_memory() -> None:
     """Two slabs of 128 x 40 and 4 KiB of sums, or of 128 x 24: rows of 32 or 16 steps are padded by 8."""
     (large,) = compile_operator(gemm(128, 32, 128), GPU).kernels
