@@ -17,6 +17,7 @@ from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.plan import Repeat, Step, parts
 from dmlgpu.compiler.plan.parts import written
 from dmlgpu.compiler.schedule.steps.base import KernelStep
+from dmlgpu.compiler.schedule.steps.cooperative import ScheduledCooperative, ScheduledCooperativeAttend
 from dmlgpu.compiler.schedule.steps.products import (
     ScheduledAttend,
     ScheduledContract,
@@ -167,12 +168,12 @@ def _operations_of_kernel(scheduled: KernelStep, step: Step, kernels: Sequence[K
         step: Its step.
         kernels: All kernels of the step.
     """
-    if isinstance(scheduled, ScheduledContract | ScheduledQuantizedProduct):
+    if isinstance(scheduled, _PRODUCTS):
         return 2 * math.prod(scheduled.space.output) * math.prod(scheduled.space.inner)
     products = multiplications(step)
     if products is not None and isinstance(step, Repeat):
         products //= step.turns
-    elsewhere = any(isinstance(other, ScheduledContract) for other in kernels)
+    elsewhere = any(isinstance(other, ScheduledContract | ScheduledCooperative) for other in kernels)
     if products is None or elsewhere or not isinstance(scheduled, _WHOLE_PRODUCTS):
         return _written_elements(scheduled)
     total = sum(_written_elements(other) for other in kernels if isinstance(other, _WHOLE_PRODUCTS))
@@ -183,8 +184,11 @@ def _written_elements(scheduled: KernelStep) -> int:
     return math.prod(scheduled.output.sizes) * max(scheduled.output.lanes, 1)
 
 
-_WHOLE_PRODUCTS = (ScheduledTiles, ScheduledAttend, ScheduledRecurrence)
+_PRODUCTS = (ScheduledContract, ScheduledCooperative, ScheduledQuantizedProduct)
+"""Kernels of products, of which a step may have one among others."""
+
+_WHOLE_PRODUCTS = (ScheduledTiles, ScheduledAttend, ScheduledCooperativeAttend, ScheduledRecurrence)
 """Kernels that do all multiplications of a step without products, or those for a part of its output."""
 
-MULTIPLYING = (ScheduledContract, ScheduledQuantizedProduct, *_WHOLE_PRODUCTS)
+MULTIPLYING = (*_PRODUCTS, *_WHOLE_PRODUCTS)
 """Kernels whose operations are multiply-adds."""

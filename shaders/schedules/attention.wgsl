@@ -2,6 +2,7 @@
 // invocations computes {{ tile.rows }} x {{ tile.key_units }} units of four scores of a block, and then {{ tile.units }} units of four columns of the weighted sum of its values.
 // (What is read from memory is uniform to WGSL only by way of workgroupUniformLoad, and barriers need uniform control flow.
 // The end of a block is opaque: some compilers unroll loops of known length, for half a minute.)
+{% import "schedules/attention_last" as ends with context %}
 {% import "schedules/attention_macros" as attention with context %}
 {% from "schedules/attention_macros" import row_parts, rows_t, vectors, width with context %}
 alias sum_t = vec4<f32>;
@@ -55,7 +56,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     var mass{{ vector }} = rows_t();
     # endfor
     let first = part * {{ share }}u;
-{{ attention.last_key("row_tile * %du" % (tile.down * tile.rows), tile.down * tile.rows) }}
+{{ ends.last_key("row_tile * %du" % (tile.down * tile.rows), tile.down * tile.rows) }}
     for (var start = first; start < last; start += {{ tile.block }}u) {
         let count = min(last - start, {{ tile.block }}u) + opaque_zero();
 {{ attention.dots() if tile.dots else attention.scores() }}

@@ -7,6 +7,7 @@
 # else
 // Adjacent invocations take different heads, or parts of the keys.
 # endif
+{% import "schedules/attention_last" as ends with context %}
 {% import "schedules/attention_macros" as attention with context %}
 alias sum_t = vec4<f32>;
 const LOWEST = -3.4028234e38f;
@@ -70,7 +71,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     # endfor
     let first = part * {{ share }}u;
     # if in_step and causal
-{{ attention.last_key("(number %% %du) * %du" % (down, tile.down * tile.rows), tile.down * tile.rows) }}
+{{ ends.last_key("(number %% %du) * %du" % (down, tile.down * tile.rows), tile.down * tile.rows) }}
     # elif causal
     let last = min(min(first + {{ share }}u, {{ keys }}u), visible{{ tile.rows - 1 }});
     # else

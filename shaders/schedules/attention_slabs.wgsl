@@ -13,6 +13,7 @@
 {% set loads = tile.across // tile.down %}
 {% set group = tile.across // tile.units %}
 {% set whole = not causal and keys % tile.block == 0 %}
+{% import "schedules/attention_last" as ends with context %}
 {% import "schedules/attention_macros" as attention with context %}
 # set quads = tile.depth // 4
 alias sum_t = vec4<f32>;
@@ -153,7 +154,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, {{ "@builtin(subgroup_id) s
     var top0 = rows_t(LOWEST);
     var mass0 = rows_t();
     let first = part * {{ share }}u;
-{{ attention.last_key("first_row", tile.down * tile.rows) }}
+{{ ends.last_key("first_row", tile.down * tile.rows) }}
     for (var start = first; start < last; start += {{ tile.block }}u) {
         # for load in range(loads)
         let key_starts{{ load }} = key_start(batch, {{ "start + key_own%d" % load if whole else "min(start + key_own%d, last - 1u)" % load }});

@@ -8,6 +8,7 @@
 // assumed, not how a driver spreads invocations over them.
 # endif
 {% set whole = not causal and keys % tile.block == 0 %}
+{% import "schedules/attention_last" as ends with context %}
 {% import "schedules/attention_macros" as attention with context %}
 {% from "schedules/attention_macros" import row_parts, rows_t with context %}
 # set quads = (head // 4)|constant
@@ -75,7 +76,7 @@ fn main(@builtin(workgroup_id) workgroup: vec3<u32>, {{ "@builtin(subgroup_id) s
     var top0 = rows_t(LOWEST);
     var mass0 = rows_t();
     let first = part * {{ share }}u;
-{{ attention.last_key("row", tile.rows) }}
+{{ ends.last_key("row", tile.rows) }}
     # if not causal
     workgroupBarrier();
     # endif

@@ -73,8 +73,11 @@ class Emulated(MatrixWriter):
     def multiply_add(self, a: str, b: str, sums: str) -> str:
         return f"multiply_add({a}, {b}, {sums})"
 
-    def store(self, sums: str, array: str, index: str) -> str:
+    def store(self, sums: str, array: str, index: str, stride: int = 0) -> str:
         return f"store_rows({sums}, {index})"
+
+    def load_sums(self, array: str, index: str, stride: int) -> str:
+        raise NotImplementedError("products do not load sums")
 
 
 def emulated(kernel: RenderedKernel) -> RenderedKernel:

@@ -10,6 +10,8 @@ time, weighted sums those of weights and values. While one slab is multiplied, t
 in their own type, each key once for all heads that share it, and once for 64 rows; float16 is converted on the way.
 Maxima and sums of rows are combined by subgroups, or through workgroup memory.
 
+Where GPUs have matrix units, they compute both products of float16 (``cooperative_attention``).
+
 Few rows wait for keys and values: on GPUs, each is read once, straight to registers, with many loads in flight. Some
 invocations share a key; the weights of a block go through workgroup memory; then all share the values.
 
@@ -34,6 +36,13 @@ from dmlgpu.compiler.cards import card_of
 from dmlgpu.compiler.plan import Attend, Body, Map, PlanTensor, RegisterValue, Source, constants, element
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_source, pack_tensor, packs_source
 from dmlgpu.compiler.rewrites.sources import as_type, cast
+from dmlgpu.compiler.schedule.cooperative_attention import (
+    MatrixTile,
+    cooperative_attention,
+    fills_attention,
+    fits_attention,
+    matrix_tile,
+)
 from dmlgpu.compiler.schedule.gemm_choice import power_of_two
 from dmlgpu.compiler.schedule.launch import Launch, fold, shuffling_lanes
 from dmlgpu.compiler.schedule.operands import pack_output
@@ -49,7 +58,10 @@ MERGE = "attention/merge"
 
 @schedule_step.register
 def _attend(step: Attend, target: Target) -> ScheduledSteps:
-    return _AttentionScheduler(step, target).steps()
+    tile = choose(ATTENTION_SCHEDULES, AttentionProblem(step, target))
+    if isinstance(tile, MatrixTile):
+        return cooperative_attention(step, tile, target)
+    return _AttentionScheduler(step, tile, target).steps()
 
 
 # ---- tiles and parts
@@ -218,7 +230,16 @@ def _fits(tile: AttentionTile, attention: Attend, target: Target) -> bool:
     return tile.workgroup <= target.max_workgroup_invocations and needed <= target.max_workgroup_storage
 
 
-ATTENTION_SCHEDULES: tuple[Schedule[AttentionProblem, AttentionTile], ...] = register(
+ATTENTION_SCHEDULES: tuple[Schedule[AttentionProblem, AttentionTile | MatrixTile], ...] = register(
+    Schedule(
+        "attention",
+        "cooperative",
+        lambda problem: matrix_tile(problem.step, problem.target),
+        "matrix units multiply float16",
+        lambda problem: fits_attention(problem.step, problem.target),
+        lambda problem: fills_attention(problem.step, problem.target),
+        profiles=GPUS,
+    ),
     Schedule("attention", "rows", _tile_by_rows, "an invocation takes rows, and holds their heads", profiles=CPU),
     Schedule("attention", "streamed", _tile_streamed, "few rows: keys and values are read once", profiles=GPUS),
     Schedule("attention", "slabs", _tile_in_slabs, "two products of slabs in workgroup memory", profiles=GPUS),
@@ -267,9 +288,8 @@ MIN_REUSE = 4
 class _AttentionScheduler:
     """The kernels of one attention."""
 
-    def __init__(self, attention: Attend, target: Target):
-        self.attention, self.target = attention, target
-        self.tile = choose(ATTENTION_SCHEDULES, AttentionProblem(attention, target))
+    def __init__(self, attention: Attend, tile: AttentionTile, target: Target):
+        self.attention, self.tile, self.target = attention, tile, target
         self.before = ScheduledSteps()
 
     def steps(self) -> ScheduledSteps:

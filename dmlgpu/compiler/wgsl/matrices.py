@@ -58,8 +58,19 @@ class MatrixWriter(ABC):
         """Return the sum of a product and a matrix of sums."""
 
     @abstractmethod
-    def store(self, sums: str, array: str, index: str) -> str:
-        """Return a call that stores a matrix of sums in an array in workgroup memory, row by row."""
+    def store(self, sums: str, array: str, index: str, stride: int = 0) -> str:
+        """Return a call that stores a matrix of sums in an array in workgroup memory, row by row.
+
+        Args:
+            sums: The matrix.
+            array: Array in workgroup memory.
+            index: Its first element.
+            stride: Elements from row to row; 0 if rows are adjacent.
+        """
+
+    @abstractmethod
+    def load_sums(self, array: str, index: str, stride: int) -> str:
+        """Return a matrix of sums that ``store`` stored."""
 
 
 class _Naga(MatrixWriter):
@@ -79,15 +90,22 @@ class _Naga(MatrixWriter):
     def multiply_add(self, a: str, b: str, sums: str) -> str:
         return f"coopMultiplyAdd({a}, {b}, {sums})"
 
-    def store(self, sums: str, array: str, index: str) -> str:
-        return f"coopStoreT({sums}, &{array}[{index}], {self._matrices.columns}u)"
+    def store(self, sums: str, array: str, index: str, stride: int = 0) -> str:
+        return f"coopStoreT({sums}, &{array}[{index}], {stride or self._matrices.columns}u)"
+
+    def load_sums(self, array: str, index: str, stride: int) -> str:
+        return f"coopLoadT<{self._type('f32, C')}>(&{array}[{index}], {stride}u)"
 
 
 class _Tint(MatrixWriter):
     extensions = ("subgroups", "chromium_experimental_subgroup_matrix")
 
+    @property
+    def _sums(self) -> str:
+        return f"subgroup_matrix_result<f32, {self._matrices.columns}, {self._matrices.rows}>"
+
     def zero(self) -> str:
-        return f"subgroup_matrix_result<f32, {self._matrices.columns}, {self._matrices.rows}>()"
+        return f"{self._sums}()"
 
     def _load(self, name: str, slab: str, index: str, stride: int, *, row_major: bool) -> str:
         units = self._matrices
@@ -100,8 +118,11 @@ class _Tint(MatrixWriter):
     def multiply_add(self, a: str, b: str, sums: str) -> str:
         return f"subgroupMatrixMultiplyAccumulate({a}, {b}, {sums})"
 
-    def store(self, sums: str, array: str, index: str) -> str:
-        return f"subgroupMatrixStore(&{array}, {index}, {sums}, false, {self._matrices.columns}u)"
+    def store(self, sums: str, array: str, index: str, stride: int = 0) -> str:
+        return f"subgroupMatrixStore(&{array}, {index}, {sums}, false, {stride or self._matrices.columns}u)"
+
+    def load_sums(self, array: str, index: str, stride: int) -> str:
+        return f"subgroupMatrixLoad<{self._sums}>(&{array}, {index}, false, {stride}u)"
 
 
 WRITERS: Final[Mapping[MatrixDialect, type[MatrixWriter]]] = {MatrixDialect.NAGA: _Naga, MatrixDialect.TINT: _Tint}

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dmlgpu.compiler.plan import Body, PlanTensor, Space
+from dmlgpu.compiler.plan import Body, PlanTensor, Source, Space
 from dmlgpu.compiler.rewrites.packing import UNIT
 from dmlgpu.compiler.schedule.steps.base import KernelStep
 from dmlgpu.compiler.schedule.steps.products import Operand, OperandLayout
@@ -102,3 +102,59 @@ class ScheduledCooperative(KernelStep):
     edges: tuple[bool, bool, bool]
 
     template = "schedules/gemm_cooperative"
+
+
+@dataclass(frozen=True)
+class ScheduledCooperativeAttend(KernelStep):
+    """Attention of float16 with scores and sums of float32: rows of queries stream over blocks of keys.
+
+    Attributes:
+        query, key: ALONG; their own dimensions are rows and keys.
+        value: in units of four along the last dimension.
+        score, visible: as in ``plan.Attend``.
+        epilogue, output: packed in units of four along the last dimension, or not at all.
+        is_plain: scores depend only on the product.
+        matrices: the adapter's.
+        down: matrices along the rows of a subgroup.
+        block: keys of a block.
+        head, columns: elements of a query or key, and of a value.
+        tolerance: distance by which a score may exceed the one that weights are relative to.
+    """
+
+    padding: ClassVar[int] = PADDING
+    tolerance: ClassVar[int] = 8
+
+    query: Operand
+    key: Operand
+    value: Source
+    score: Body
+    visible: Body | None
+    epilogue: Body
+    is_plain: bool
+    matrices: Matrices
+    down: int
+    block: int
+    head: int
+    columns: int
+
+    template = "schedules/attention_cooperative"
+
+    @property
+    def own_rows(self) -> int:
+        """Rows of a subgroup."""
+        return self.down * self.matrices.rows
+
+    @property
+    def tile_rows(self) -> int:
+        """Rows of a workgroup."""
+        return SUBGROUPS * self.own_rows
+
+    @property
+    def sharing(self) -> int:
+        """Invocations that share the scores of a row."""
+        return self.launch.workgroup // self.tile_rows
+
+    @property
+    def turns(self) -> bool:
+        """Whether the keys of a column of the values are adjacent in workgroup memory."""
+        return self.matrices.turns

@@ -7,11 +7,11 @@ from typing import Any
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.rewrites.packing import UNIT
-from dmlgpu.compiler.schedule.steps.cooperative import ScheduledCooperative
+from dmlgpu.compiler.schedule.steps.cooperative import ScheduledCooperative, ScheduledCooperativeAttend
 from dmlgpu.compiler.schedule.steps.products import OperandLayout
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.compiler.wgsl.matrices import WRITERS
-from dmlgpu.compiler.wgsl.steps.products import keep, operand, operand_values, output_digits, spread
+from dmlgpu.compiler.wgsl.steps.products import attention, keep, operand, operand_values, output_digits, spread
 from dmlgpu.compiler.wgsl.writer import ShaderWriter, special
 
 
@@ -48,3 +48,18 @@ def _cooperative(step: ScheduledCooperative, writer: ShaderWriter, values: dict[
         else:
             text += operand(writer, name, source, UNIT, transposes=False)
     return text + keep(step.output, values, 1)
+
+
+@special.register
+def _cooperative_attend(step: ScheduledCooperativeAttend, writer: ShaderWriter, values: dict[str, Any]) -> str:
+    matrices = step.matrices
+    text = attention(step, writer, values)
+    values |= {
+        "matrix": WRITERS[matrices.dialect](matrices),
+        "tiles": -(-values["rows"] // step.tile_rows),
+        "head_padded": -(-step.head // matrices.steps) * matrices.steps,
+        "columns_padded": -(-step.columns // matrices.columns) * matrices.columns,
+        "units": step.columns // UNIT,
+        "share": values["keys"],
+    }
+    return text

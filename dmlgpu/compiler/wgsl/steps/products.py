@@ -11,6 +11,7 @@ from typing import Any
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.plan import PlanTensor, Space
 from dmlgpu.compiler.rewrites.packing import UNIT, is_paired
+from dmlgpu.compiler.schedule.steps.cooperative import ScheduledCooperativeAttend
 from dmlgpu.compiler.schedule.steps.products import (
     Operand,
     OperandLayout,
@@ -199,44 +200,62 @@ def output_digits(space: Space, lanes: int, interleaved: int = 1, parts: int = 1
 
 @special.register
 def _attend(step: ScheduledAttend, writer: ShaderWriter, values: dict[str, Any]) -> str:
-    tile, output = step.tile, step.output
+    tile = step.tile
+    *_, group, length, _ = step.output.sizes
+    down, across = tile.groups(group * length, step.units)
+    values |= {"across": across, "down": down}
+    transposes = tile.depth == 0 and not tile.is_streamed
+    return attention(step, writer, values, parts=step.parts, width=tile.width, transposes=transposes)
+
+
+def attention(
+    step: ScheduledAttend | ScheduledCooperativeAttend,
+    writer: ShaderWriter,
+    values: dict[str, Any],
+    *,
+    parts: int = 1,
+    width: int = UNIT,
+    transposes: bool = False,
+) -> str:
+    """Return the functions of attention, and add the values that its templates need.
+
+    Args:
+        step: The step.
+        writer: The writer.
+        values: Values of the template.
+        parts: Parts of the keys.
+        width: Width of the units of queries.
+        transposes: Whether units along the head become units of rows and keys as they are read.
+    """
+    output = step.output
     *_, batch, shared, group, length, _ = (1, *output.sizes)
-    rows = group * length
-    down, across = tile.groups(rows, step.units)
     columns = step.epilogue.sizes[-1]
-    parts = ["part"] if step.parts > 1 else []
     digits = {"batch": spread("batch", (batch, shared)), "row": spread("row", (group, length))}
+    part = ["part"] if parts > 1 else []
     values |= {
-        "across": across,
-        "down": down,
         "batches": batch * shared,
-        "rows": rows,
+        "rows": group * length,
         "columns": columns * output.lanes,
-        "digits": [*parts, *digits["batch"], *digits["row"], *spread("column", (columns,))],
+        "digits": [*part, *digits["batch"], *digits["row"], *spread("column", (columns,))],
         "keys": step.score.sizes[-1],
         "length": length,
         "causal": step.visible is not None,
     }
     text = writer.epilogue(step.epilogue, DataType.FLOAT32)
-    text += _operands(step, writer, digits) + _scores(step, writer, digits)
-    return text + keep(output, values)
-
-
-def _operands(step: ScheduledAttend, writer: ShaderWriter, digits: dict[str, Coordinates]) -> str:
-    """Return the accessors of queries, keys, values and the number of keys that a row attends to."""
-    transposes = step.tile.depth == 0 and not step.tile.is_streamed
-    text = operand(writer, "query", step.query, step.tile.width, transposes=transposes)
+    text += operand(writer, "query", step.query, width, transposes=transposes)
     text += operand(writer, "key", step.key, UNIT, transposes=transposes)
     along: dict[str, Sequence[str | Coordinate]] = {"value": ["row"], "visible": digits["row"]}
     for name, source in (("value", step.value), ("visible", step.visible)):
         if source is not None:
             text += writer.source(name, source, raw=False, portable=True)
-            values: dict[str, Any] = {"name": name, "digits": [*digits["batch"], *along[name]]}
-            text += templates.render("schedules/attention_place", parameters=("row",), **values)
-    return text
+            places: dict[str, Any] = {"name": name, "digits": [*digits["batch"], *along[name]]}
+            text += templates.render("schedules/attention_place", parameters=("row",), **places)
+    return text + _scores(step, writer, digits) + keep(output, values)
 
 
-def _scores(step: ScheduledAttend, writer: ShaderWriter, digits: dict[str, Coordinates]) -> str:
+def _scores(
+    step: ScheduledAttend | ScheduledCooperativeAttend, writer: ShaderWriter, digits: dict[str, Coordinates]
+) -> str:
     """Return ``score_finish``, which computes a score from its position and the product of query and key."""
     with writer.names.within("score_"):
         text = templates.render("access/types", name="score_output", rank=step.score.rank, scalar="f32", unit="f32")

@@ -1,0 +1,244 @@
+// ATTENTION, cooperative: a workgroup takes {{ tile_rows }} rows of queries and goes through the keys, {{ block }} at a time. Each of its four subgroups
+// has {{ own_rows }} rows, whose queries and sums of values it holds as matrices. Both products are of float16 with sums of float32; scores,
+// maxima and weights are float32, and weights become float16 for the second product. Scores go through workgroup memory, where
+// {{ sharing }} invocation{{ "s share" if sharing > 1 else " takes" }} a row. Keys and then values of a block are in the same slab.
+// Elements of matrices have no names, so sums of values go through workgroup memory to be rescaled. This is rare: weights are relative to
+// a score that only rises when a larger one exceeds it by more than {{ tolerance }}, e^{{ tolerance }} times a weight of 1.
+// (Control flow around matrices is uniform in the workgroup: workgroupUniformLoad says whether any row rescales.)
+{% import "schedules/attention_last" as ends with context %}
+{% set quads = block // 4 %}
+{% set own_quads = quads // sharing %}
+{% set weights_stride = block + padding %}
+{% set key_stride = head_padded + padding %}
+{% set value_stride = (block if turns else columns_padded) + padding %}
+{% set key_matrices = block // matrices.columns %}
+{% set head_matrices = head_padded // matrices.steps %}
+{% set value_matrices = columns_padded // matrices.columns %}
+{% set weight_matrices = block // matrices.steps %}
+{% set is_masked = causal or keys % block != 0 %}
+{% macro tasks(count) %}
+    # for first_task in range(0, count, launch.workgroup)
+    {% if first_task + launch.workgroup > count %}if (me < {{ count - first_task }}u) {% endif %}{
+        let task = me{{ " + %du" % first_task if first_task }};
+{{ caller() }}
+    }
+    # endfor
+{% endmacro %}
+{% macro quad_at(index) %}own_row * {{ block }}u + (own_row + own_part * {{ own_quads }}u + {{ index }}u) % {{ quads }}u * 4u{% endmacro %}
+{% macro each_sum(first) %}
+    # for row in range(down)
+    # for column in range(first, [first + key_matrices, value_matrices] | min)
+{{ caller(row, column, "(mine + %du) * %du + %du" % (row * matrices.rows, block, (column - first) * matrices.columns)) }}
+    # endfor
+    # endfor
+{% endmacro %}
+alias sum_t = vec4<f32>;
+const LOWEST = -3.4028234e38f;
+var<workgroup> scores: array<f32, {{ tile_rows * block }}>;
+var<workgroup> weights: array<f16, {{ tile_rows * weights_stride }}>;
+var<workgroup> slab: array<f16, {{ [block * key_stride, (columns_padded if turns else block) * value_stride] | max }}>;
+var<workgroup> votes: atomic<u32>;
+# if causal
+var<workgroup> most_visible: u32;
+# endif
+{% include "schedules/attention_weight" %}
+// A weight that becomes float16: the driver's function has digits enough, but no rules for what is not a normal number.
+fn rounded_weight_of(x: f32) -> f16 {
+    let size = bitcast<u32>(x) & 0x7fffffffu;
+    return f16(select(select(exp(max(x, -87.0)), 0.0, size > 0x42ae0000u), x, size > 0x7f800000u));
+}
+# for name in ("query", "key")
+fn {{ name }}_piece(start: {{ type_of(name ~ "_at") }}, step: u32) -> vec4<f16> {
+    # if head_padded > head
+    return select(vec4<f16>(), vec4<f16>({{ name }}_step(start, min(step, {{ head - 4 }}u))), step < {{ head }}u);
+    # else
+    return vec4<f16>({{ name }}_step(start, step));
+    # endif
+}
+# endfor
+@compute @workgroup_size({{ launch.workgroup }})
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(local_invocation_index) me: u32,
+    @builtin(subgroup_id) subgroup: u32,
+) {
+    load_sizes();
+    let number = group.x + group.y * {{ launch.grid[0] }}u;
+    if (number >= {{ launch.total }}u) { return; }
+    let first_row = {{ mod("number", tiles) }} * {{ tile_rows }}u;
+    let batch = {{ div("number", tiles) }};
+    let quarter = subgroup % 4u;
+    let mine = quarter * {{ own_rows }}u;
+    let own_row = me / {{ sharing }}u;
+    let own_part = me % {{ sharing }}u;
+    let row = min(first_row + own_row, {{ rows - 1 }}u);
+    # for chunk in range(0, head_padded, block)
+    # call tasks(tile_rows * quads)
+        let own = task / {{ quads }}u;
+        let step = task % {{ quads }}u * 4u;
+        let piece = query_piece(query_start(batch, min(first_row + own, {{ rows - 1 }}u)), {{ "step + %du" % chunk if head_padded >= chunk + block else "min(step + %du, %du)" % (chunk, head_padded - 4) }});
+        # for part in "xyzw"
+        weights[own * {{ weights_stride }}u + step + {{ loop.index0 }}u] = piece.{{ part }};
+        # endfor
+    # endcall
+    workgroupBarrier();
+    # for step in range(chunk, [chunk + block, head_padded] | min, matrices.steps)
+    # for part in range(down)
+    let q{{ part }}_{{ step // matrices.steps }} = {{ matrix.load("a", "weights", "(mine + %du) * %du + %du" % (part * matrices.rows, weights_stride, step - chunk), weights_stride, steps_adjacent=true) }};
+    # endfor
+    # endfor
+    workgroupBarrier();
+    # endfor
+    # for part in range(down)
+    # for column in range(value_matrices)
+    var sum{{ part }}_{{ column }} = {{ matrix.zero() }};
+    # endfor
+    # endfor
+    var top = LOWEST;
+    var mass = 0.0;
+    # if causal
+    let visible = visible_load(visible_place(batch, row));
+    # endif
+    let first = 0u;
+{{ ends.last_key("first_row", tile_rows) }}
+    for (var start = first; start < last; start += {{ block }}u) {
+        if (me == 0u) { atomicStore(&votes, 0u); }
+        # call tasks(block * head_padded // 4)
+        let own = task / {{ head_padded // 4 }}u;
+        let step = task % {{ head_padded // 4 }}u * 4u;
+        let piece = key_piece(key_start(batch, {{ "min(start + own, last - 1u)" if is_masked else "start + own" }}), step);
+        # for part in "xyzw"
+        slab[own * {{ key_stride }}u + step + {{ loop.index0 }}u] = piece.{{ part }};
+        # endfor
+        # endcall
+        workgroupBarrier();
+        # for column in range(key_matrices)
+        {
+            # for part in range(down)
+            var score{{ part }} = {{ matrix.zero() }};
+            # endfor
+            # for step in range(head_matrices)
+            let k{{ step }} = {{ matrix.load("b", "slab", "%du" % (column * matrices.columns * key_stride + step * matrices.steps), key_stride, steps_adjacent=true) }};
+            # for part in range(down)
+            score{{ part }} = {{ matrix.multiply_add("q%d_%d" % (part, step), "k%d" % step, "score%d" % part) }};
+            # endfor
+            # endfor
+            # for part in range(down)
+            {{ matrix.store("score%d" % part, "scores", "(mine + %du) * %du + %du" % (part * matrices.rows, block, column * matrices.columns), block) }};
+            # endfor
+        }
+        # endfor
+        workgroupBarrier();
+        # call tasks(block * columns_padded // 4)
+        # if turns
+        let own = task % {{ block }}u;
+        let unit = task / {{ block }}u;
+        # else
+        let own = task / {{ columns_padded // 4 }}u;
+        let unit = task % {{ columns_padded // 4 }}u;
+        # endif
+        let key = start + own;
+        var at = value_place(batch, {{ "min(key, last - 1u)" if is_masked else "key" }});
+        at[3] = min(unit, {{ units - 1 }}u);
+        // 0 times what lies behind the last one may be NaN.
+        let piece = {{ "select(vec4<f16>(), vec4<f16>(value_load(at)), key < last)" if is_masked else "vec4<f16>(value_load(at))" }};
+        # for part in "xyzw"
+        slab[{{ "(unit * 4u + %du) * %du + own" % (loop.index0, value_stride) if turns else "own * %du + unit * 4u + %du" % (value_stride, loop.index0) }}] = piece.{{ part }};
+        # endfor
+        # endcall
+        var highest = LOWEST;
+        # for index in range(quads)
+        let quad{{ index }} = {{ quad_at(index) }};
+        # set parts = "xyzw"
+        var score{{ index }} = sum_t({% for lane in range(4) %}scores[quad{{ index }} + {{ lane }}u]{{ ", " if not loop.last }}{% endfor %});
+        # if is_masked or not is_plain
+        let key{{ index }} = vec4<u32>(start + quad{{ index }} % {{ block }}u) + vec4<u32>(0u, 1u, 2u, 3u);
+        # endif
+        score{{ index }} = sum_t(
+            # for part in "xyzw"
+            # set key = "key%d.%s" % (index, part)
+            score_finish({{ type_of("score_output_at") ~ "()" if is_plain else "score_output_place(batch, row, %s)" % ("min(%s, last - 1u)" % key if is_masked else key) }}, score{{ index }}.{{ part }}),
+            # endfor
+        );
+        # if is_masked
+        let seen{{ index }} = key{{ index }} < vec4<u32>({{ "min(last, visible)" if causal else "last" }});
+        score{{ index }} = select(sum_t(LOWEST), score{{ index }}, seen{{ index }});
+        # endif
+        highest = max(highest, max(max(score{{ index }}.x, score{{ index }}.y), max(score{{ index }}.z, score{{ index }}.w)));
+        # endfor
+        var shrink = 1.0;
+        if (highest > top + {{ tolerance }}.0) {
+            shrink = weight_of(top - highest);
+            top = highest;
+            atomicOr(&votes, 1u);
+        }
+        mass *= shrink;
+        # for index in range(own_quads)
+        {
+            # for part in "xyzw"
+            # set weight = "rounded_weight_of(score%d.%s - top)" % (index, part)
+            let weight_{{ part }} = {{ "select(f16(), %s, seen%d.%s)" % (weight, index, part) if is_masked else weight }};
+            # endfor
+            mass += (f32(weight_x) + f32(weight_y)) + (f32(weight_z) + f32(weight_w));
+            let at = own_row * {{ weights_stride }}u + quad{{ index }} % {{ block }}u;
+            # for part in "xyzw"
+            weights[at + {{ loop.index0 }}u] = weight_{{ part }};
+            # endfor
+        }
+        # endfor
+        if (workgroupUniformLoad(&votes) != 0u && start > first) {
+            # for column in range(0, value_matrices, key_matrices)
+            # call(part, number, place) each_sum(column)
+            {{ matrix.store("sum%d_%d" % (part, number), "scores", place, block) }};
+            # endcall
+            workgroupBarrier();
+            # for index in range(own_quads)
+            # for lane in range(4)
+            scores[quad{{ index }} + {{ lane }}u] *= shrink;
+            # endfor
+            # endfor
+            workgroupBarrier();
+            # call(part, number, place) each_sum(column)
+            sum{{ part }}_{{ number }} = {{ matrix.load_sums("scores", place, block) }};
+            # endcall
+            workgroupBarrier();
+            # endfor
+        }
+        # for step in range(weight_matrices)
+        {
+            # for part in range(down)
+            let w{{ part }} = {{ matrix.load("a", "weights", "(mine + %du) * %du + %du" % (part * matrices.rows, weights_stride, step * matrices.steps), weights_stride, steps_adjacent=true) }};
+            # endfor
+            # for column in range(value_matrices)
+            # set place = column * matrices.columns * value_stride + step * matrices.steps if turns else step * matrices.steps * value_stride + column * matrices.columns
+            let v{{ column }} = {{ matrix.load("b", "slab", "%du" % place, value_stride, steps_adjacent=turns) }};
+            # for part in range(down)
+            sum{{ part }}_{{ column }} = {{ matrix.multiply_add("w%d" % part, "v%d" % column, "sum%d_%d" % (part, column)) }};
+            # endfor
+            # endfor
+        }
+        # endfor
+        workgroupBarrier();
+    }
+    # if sharing > 1
+    scores[me] = mass;
+    workgroupBarrier();
+    mass = {% for part in range(sharing) %}scores[own_row * {{ sharing }}u + {{ part }}u]{{ " + " if not loop.last }}{% endfor %};
+    workgroupBarrier();
+    # endif
+    # for column in range(0, value_matrices, key_matrices)
+    # call(part, number, place) each_sum(column)
+    {{ matrix.store("sum%d_%d" % (part, number), "scores", place, block) }};
+    # endcall
+    workgroupBarrier();
+    # for index in range(own_quads)
+    {
+        let quad = {{ quad_at(index) }};
+        let unit = quad % {{ block }}u / 4u + {{ column * matrices.columns // 4 }}u;
+        let sums = sum_t({% for lane in range(4) %}scores[quad + {{ lane }}u]{{ ", " if not loop.last }}{% endfor %});
+        {% if (value_matrices - column) < key_matrices %}if (unit < {{ columns_padded // 4 }}u) { {% endif %}keep(0u, batch, first_row + own_row, unit, sums / mass);{% if (value_matrices - column) < key_matrices %} }{% endif %}
+    }
+    # endfor
+    workgroupBarrier();
+    # endfor
+}
