@@ -2,7 +2,7 @@
 // subgroups multiplies matrices of {{ matrices.rows }} x {{ matrices.steps }} by {{ matrices.steps }} x {{ matrices.columns }}, and holds the sums of {{ block }} x {{ block }} of them. At the end the four
 // write one matrix of sums each to workgroup memory, whose units all invocations store.
 // (Subgroups beyond the fourth repeat the work of another: control flow around matrices must be uniform in the workgroup.)
-// If an operand is of windows, the steps are channels of one tap of the windows at a time.
+// If sums are over several dimensions, a slab has steps of the last one: channels of one tap of windows, elements of one block.
 {% macro own_places(name, slab, count) %}
     # if slab.gathers
     # for number in range(slab.places(launch.workgroup))
@@ -12,6 +12,7 @@
     # endif
 {% endmacro %}
 {% macro tap_of(name, start) %}{{ name }}_tap({{ start }}{% for _ in tap_digits %}, tap{{ loop.index }}{% endfor %}){% endmacro %}
+{% set taps_text %}{% for _ in tap_digits %}tap{{ loop.index }}, {% endfor %}{% endset %}
 {% macro own_taps(name, slab) %}
     # if slab.gathers
     # for number in range(slab.places(launch.workgroup))
@@ -56,7 +57,8 @@
             # set element = "%s_channel(tap_place, %s)" % (name, position)
             # else
             let unit_start = {{ name }}_start(batch, {{ "(%s) / 4u" % index if slab.width > 1 and not slab.inner_fastest else index }});
-            # set element = "%s_step(unit_start, %s)" % (name, "tap * %su + %s" % (inner, position) if tap_digits else position)
+            # set outer = "tap * %su + " % inner if tap_digits and operand.inner == 1 else taps_text if operand.inner > 1 else ""
+            # set element = "%s_step(unit_start, %s%s)" % (name, outer, position)
             # endif
             # set conditions = (["%s_inside(tap_place)" % name] if operand.windows else []) + (["start + step < %su" % inner] if is_partial_step else [])
             # if conditions

@@ -6,6 +6,9 @@ Sums are of float32, of products that float32 holds exactly. Other products keep
 Convolutions are products with windows, whose elements are gathered on the way to workgroup memory: the channels of one
 tap of the window at a time, so that the place of a tap is computed once for all of them. Filters are copied to memory
 first, with channels innermost, if they lie otherwise: little work beside the product's.
+
+Elementwise operands are computed on the way to workgroup memory too. Products by columns that are dequantized in blocks
+sum over blocks and their elements; a slab has elements of one block.
 """
 
 from __future__ import annotations
@@ -55,7 +58,10 @@ def fits_matrix_units(step: Contract, target: Target) -> Condition:
         (by_taps.a or is_plain(product.a)) and (by_taps.b or is_plain(product.b)),
         "its operands are neither plain nor windows",
     )
-    is_single = only_if(by_taps.of_windows or len(product.space.inner) == 1, "its sums are over several dimensions")
+    *outer, steps = product.space.inner
+    in_units = only_if(
+        by_taps.of_windows or not outer or steps % UNIT == 0, "its last sums are not in units of {}", UNIT
+    )
     return (
         room
         and is_float
@@ -63,7 +69,7 @@ def fits_matrix_units(step: Contract, target: Target) -> Condition:
         and only_if(_memory(matrices, DEPTHS[-1]) <= target.max_workgroup_storage, "workgroup memory is too small")
         and are_halves
         and are_plain
-        and is_single
+        and in_units
     )
 
 

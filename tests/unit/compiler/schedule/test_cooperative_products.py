@@ -10,14 +10,17 @@ from typing import Any
 
 import pytest
 
-from dmlgpu import TensorDesc, descs
-from dmlgpu.catalog.enums import DataType
+from dmlgpu import Graph, TensorDesc, descs
+from dmlgpu.catalog.enums import DataType, MatrixTransform, QuantizationType
 from dmlgpu.compiler import operators
+from dmlgpu.compiler.graph.compiler import compile_network
+from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.program import Checks
 from dmlgpu.compiler.schedule import schedule
 from dmlgpu.compiler.schedule.steps.cooperative import ScheduledCooperative
 from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import COOPERATIVE, AdapterInfo, Matrices, MatrixDialect, Policies, Profile, Target
+from dmlgpu.ops import directml as functions
 from dmlgpu.runtime.wgpu import context, cooperative, libraries, measured, native, probes
 from dmlgpu.runtime.wgpu.context import matrix_support
 
@@ -124,6 +127,24 @@ def test_windows_are_gathered_by_taps() -> None:
     assert loop.count("= b_tap(") == 1 and "b_tap(" not in planes[planes.index("for (var start") :]
     assert planes.count("f16(b_channel(b_tap0, channel3))") == 8  # 128 columns x 32 steps, 128 invocations
     assert pixels.count("vec4<f16>(a_channel(tap_place, start + step))") == 8
+
+
+@pytest.mark.parametrize(
+    ("rows", "block", "kinds"),
+    [(64, 32, ["cooperative"]), (64, 8, ["contract"]), (16, 32, ["quantizedproduct"]), (64, 18, ["contract"])],
+)
+def test_columns_are_dequantized_on_the_way_to_workgroup_memory(rows: int, block: int, kinds: list[str]) -> None:
+    """If rows are many, and blocks have a slab of elements in units of four."""
+    graph = Graph()
+    x, scale = graph.input((rows, 8 * block), F16), graph.input((64, 8), F16)
+    weights = functions.dequantize(
+        graph.input((64, 8 * block), DataType.INT8), (scale,), quantization_type=QuantizationType.SCALE
+    )
+    product = functions.gemm(x, weights, trans_b=MatrixTransform.TRANSPOSE)
+    compiled = compile_network(resolve(graph.desc([product])), GPU)
+    assert [step.kind for step in compiled.schedule.steps] == kinds
+    if kinds == ["cooperative"]:
+        assert "b_step(unit_start, tap1, start + step)" in compiled.program.kernels[0].wgsl
 
 
 def test_slabs_fill_workgroup_memory() -> None:
