@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from dmlgpu.compiler.plan import Body, PlanTensor, Source, Space
+from dmlgpu.compiler.plan import Body, Source, Space
 from dmlgpu.compiler.rewrites.packing import UNIT
 from dmlgpu.compiler.schedule.steps.base import KernelStep
 from dmlgpu.compiler.schedule.steps.products import Operand, OperandLayout
@@ -51,7 +51,7 @@ class Slab:
     def of(cls, operand: Operand, own: int, depth: int, *, turns: bool) -> Slab:
         """Return the slab of an operand."""
         if operand.layout is OperandLayout.SEEN:
-            in_units = isinstance(operand.source, PlanTensor) and operand.source.lanes == UNIT
+            in_units = operand.source.lanes == UNIT
             return cls(own, depth, in_units or turns, in_units, UNIT, gathers=not in_units)
         along = operand.layout is OperandLayout.ALONG or operand.fetch.inner_fastest
         return cls(own, depth, along or turns, along, 1 if operand.layout is OperandLayout.SINGLE else UNIT)

@@ -129,6 +129,19 @@ def test_windows_are_gathered_by_taps() -> None:
     assert pixels.count("vec4<f16>(a_channel(tap_place, start + step))") == 8
 
 
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_windows_of_computed_elements_are_gathered_alike(channels_last: bool) -> None:
+    sizes = (2, 64, 16, 16)
+    graph = Graph()
+    strides = (64 * 256, 1, 16 * 64, 64) if channels_last else None
+    x, filters = graph.input(TensorDesc(F16, sizes, strides)), graph.input((64, 64, 3, 3), F16)
+    y = functions.convolution(functions.activation_relu(x), filters, start_padding=(1, 1), end_padding=(1, 1))
+    kernel = compile_network(resolve(graph.desc([y])), GPU).program.kernels[-1]
+    assert "cooperative" in kernel.label
+    assert ("vec4<f16>(b_channel(tap_place" in kernel.wgsl) == channels_last
+    assert ("f16(b_channel(b_tap0" in kernel.wgsl) == (not channels_last)
+
+
 @pytest.mark.parametrize(
     ("rows", "block", "kinds"),
     [(64, 32, ["cooperative"]), (64, 8, ["contract"]), (16, 32, ["quantizedproduct"]), (64, 18, ["contract"])],
