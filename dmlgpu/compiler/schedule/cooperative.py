@@ -5,7 +5,7 @@ Sums are of float32, of products that float32 holds exactly. Other products keep
 
 Convolutions are products with windows, whose elements are gathered on the way to workgroup memory: the channels of one
 tap of the window at a time, so that the place of a tap is computed once for all of them. Filters are copied to memory
-first, with channels innermost, if they lie otherwise: little work beside the product's.
+first, with channels innermost, if they lie otherwise: little work compared with the product's.
 
 Elementwise operands are computed on the way to workgroup memory too. Products by columns that are dequantized in blocks
 sum over blocks and their elements; a slab has elements of one block.

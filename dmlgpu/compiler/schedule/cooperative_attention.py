@@ -33,7 +33,7 @@ MIN_KEYS = 32
 """Minimum keys: a whole block."""
 
 _SMALL = 16
-"""Bytes of workgroup memory beside arrays: votes, the keys that rows see."""
+"""Bytes of workgroup memory in addition to arrays: votes, the keys that rows see."""
 
 
 @dataclass(frozen=True)
