@@ -111,7 +111,7 @@ def test_products_are_those_of_numpy(
     np.testing.assert_array_equal(result, np.maximum(expected, 0).astype(np.float16))
 
 
-@pytest.mark.parametrize(("stem", "count"), [("gemm", 4), ("gru", 1), ("lstm", 1), ("rnn", 1)])
+@pytest.mark.parametrize(("stem", "count"), [("gemm", 4), ("convolution", 3), ("gru", 1), ("lstm", 1), ("rnn", 1)])
 def test_cases(device: Device, stem: str, count: int) -> None:
     """Cases of products, with all their epilogues, whose kernels use matrix units."""
     names = [name for name in OPERATOR_CASES[stem].names("standard") if "-float16-" in name]
@@ -144,6 +144,24 @@ def test_matmul_uses_them_by_itself(device: Device, compiled: list[str]) -> None
     exact, magnitude = a.astype(np.float64) @ b, np.abs(a.astype(np.float64)) @ np.abs(b)
     assert any(OPERATION in text for text in compiled)
     assert np.all(np.abs(result - exact) <= 96 * 2.0**-23 * magnitude + np.spacing(np.abs(exact).astype(np.float16)))
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_attention_uses_them_by_itself(device: Device, compiled: list[str], is_causal: bool) -> None:
+    """Scores and sums are float32; weights and results are rounded to float16."""
+    rng = np.random.default_rng(5)
+    query, key, value = (rng.standard_normal((2, 3, 72, 24)).astype(np.float16) for _ in range(3))
+    result = np.asarray(ops.attention(query, key, value, causal=is_causal, device=device)).astype(np.float64)
+    scores = query.astype(np.float64) @ key.swapaxes(2, 3) / np.sqrt(24)
+    if is_causal:
+        scores = np.where(np.tri(72, dtype=bool), scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    assert any(OPERATION in text for text in compiled)
+    magnitude = weights @ np.abs(value.astype(np.float64))
+    assert np.all(
+        np.abs(result - weights @ value) <= 2.0**-9 * magnitude + np.spacing(np.abs(result).astype(np.float16))
+    )
 
 
 def test_the_measurement_finds_them_right(backend: GpuBackend) -> None:
