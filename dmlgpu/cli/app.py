@@ -202,7 +202,7 @@ def show(
 
 
 app.command()(run_app.run)
-app.command()(generate_app.generate)
+app.command(cls=generate_app.GenerateCommand)(generate_app.generate)
 
 
 @app.command()

@@ -8,12 +8,26 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from dmlgpu.cli.main import verb
 from dmlgpu.cli.options import Adapter
 from dmlgpu.common.errors import InvalidArgument
 
-MaxTokens = Annotated[int, typer.Option("--max-tokens", "-n", min=1, metavar="N", help="Maximum number of tokens.")]
+MaxTokens = Annotated[
+    int | None,
+    typer.Option(
+        "--max-tokens",
+        "-n",
+        min=1,
+        metavar="N",
+        help="Maximum number of tokens; defaults to 256, with --serve to what the request says.",
+        show_default=False,
+    ),
+]
+MAX_TOKENS = 256
+"""Default of ``--max-tokens``."""
+
 _RECOMMENDED = "defaults to the model's recommendation, else"
 Temperature = Annotated[
     float | None,
@@ -99,6 +113,20 @@ Context = Annotated[
 ]
 
 
+class GenerateCommand(TyperCommand):
+    """The command, whose option --serve needs no value."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Insert the default address after a --serve that is the last word or comes before an option."""
+        words = []
+        for word, following in zip(args, [*args[1:], "--"], strict=True):
+            words += [word, LOOPBACK] if word == "--serve" and following.startswith("-") else [word]
+        return super().parse_args(ctx, words)
+
+
+LOOPBACK = "127.0.0.1:8080"
+"""Address of ``--serve`` without a value."""
+
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
 
 
@@ -163,7 +191,30 @@ def generate(
             show_default=False,
         ),
     ] = None,
-    max_tokens: MaxTokens = 256,
+    serve: Annotated[
+        str | None,
+        typer.Option(
+            "--serve",
+            metavar="[HOST:PORT]",
+            help=f"Answer requests of OpenAI's protocol at this address, by default {LOOPBACK}.",
+            show_default=False,
+        ),
+    ] = None,
+    api_key: Annotated[
+        str | None,
+        typer.Option(
+            "--api-key",
+            envvar="DMLGPU_API_KEY",
+            show_envvar=False,
+            metavar="KEY",
+            help="With --serve: the key that clients must send; defaults to DMLGPU_API_KEY.",
+            show_default=False,
+        ),
+    ] = None,
+    parallel: Annotated[
+        int, typer.Option("--parallel", min=1, metavar="N", help="With --serve: answers at the same time, at most.")
+    ] = 4,
+    max_tokens: MaxTokens = None,
     temperature: Temperature = None,
     top_k: TopK = None,
     top_p: TopP = None,
@@ -221,18 +272,37 @@ def generate(
       dmlgpu generate phi-3-mini --raw --prompt "Once upon a time" --max-tokens 100
       dmlgpu generate qwen2-q4_k_m.gguf -p "Name a river." --temperature 0.8 --top-p 0.9 --seed 1
       dmlgpu generate phi-3-mini --batch prompts.txt --json --adapter vulkan
+      dmlgpu generate phi-3-mini --serve
     """
     recommended = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p}
     recommended["repetition_penalty"] = repetition_penalty
     options: dict[str, Any] = {name: value for name, value in recommended.items() if value is not None}
     options |= {
-        "max_tokens": max_tokens,
+        "max_tokens": max_tokens if max_tokens or serve else MAX_TOKENS,
         "presence_penalty": presence_penalty,
         "frequency_penalty": frequency_penalty,
         "logit_bias": _biases(logit_bias or []),
         "seed": seed,
         "stop": [_unescaped(text) for text in stop or []],
     }
+    formats = {"cache_dtype": cache_dtype, "cache_block": cache_block, "activation_dtype": activation_dtype}
+    if serve is not None:
+        others: dict[str, Any] = {"--prompt": prompt, "--batch": batch, "--raw": raw, "--system": system}
+        others |= {"--json": as_json, "--thinking": thinking is not None, "--stop": stop}
+        for name, value in others.items():
+            if value:
+                raise InvalidArgument(f"generate: --serve and {name} cannot be combined; requests say it")
+        verb("generate_server").serve(
+            model,
+            adapter,
+            address=serve,
+            api_key=api_key,
+            rows=parallel,
+            context=context,
+            formats=formats,
+            options=options,
+        )
+        return
     verb("generate").generate(
         model,
         adapter,
@@ -242,7 +312,7 @@ def generate(
         system=system,
         enable_thinking=thinking,
         context=context,
-        formats={"cache_dtype": cache_dtype, "cache_block": cache_block, "activation_dtype": activation_dtype},
+        formats=formats,
         as_json=as_json,
         options=options,
     )

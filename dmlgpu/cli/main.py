@@ -42,6 +42,8 @@ EXTRAS = {
     "onnx": "onnx",
     "tokenizers": "llm",
     "gguf": "llm",
+    "starlette": "server",
+    "uvicorn": "server",
     "torch": "torch",
 }
 """The extra that installs an optional module."""

@@ -13,7 +13,7 @@ from .names import ROOT
 LIGHT = frozenset(
     (
         *("cffi", "gguf", "hypothesis", "jinja2", "markdown_it", "ml_dtypes", "numpy", "onnx", "packaging", "pytest"),
-        *("rich", "scipy", "segno", "tokenizers", "typer", "websockets", "wgpu", "yaml"),
+        *("rich", "scipy", "segno", "starlette", "tokenizers", "typer", "uvicorn", "websockets", "wgpu", "yaml"),
     )
 )
 """Packages that the extra `check` installs, as Python imports them."""

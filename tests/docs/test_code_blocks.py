@@ -18,6 +18,7 @@ ELSEWHERE = {
     "browser.md": "waits until a page is opened; tests/chromium does",
     "pydirectml.md": "imports pydirectml; tests/unit/frontends/pydirectml/test_pydirectml_scripts.py runs it",
     "scikit-learn.md": "needs skl2onnx; tests/unit/frontends/onnx/test_sklearn_models.py runs it",
+    "serving.md": "needs a server; tests/unit/frontends/generation/test_server.py asks one with this client",
     "kernels.md": "needs a GPU adapter; tests/gpu/test_own_kernels.py runs it",
     "architecture.md": "has shaders between its blocks that a test compares; tests/house/test_architecture.py runs it",
 }

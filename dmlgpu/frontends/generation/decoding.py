@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
@@ -15,7 +16,7 @@ from dmlgpu.frontends.generation.network import AFTER, BEST, COUNT, HIDDEN, LOGI
 from dmlgpu.frontends.onnx.model import read as read_network
 from dmlgpu.frontends.onnx.segments import Weights
 from dmlgpu.frontends.onnx.session import Session, recorded_run
-from dmlgpu.ops import take
+from dmlgpu.ops import concatenate, take
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.recorded_call import RecordedCall, recording
 from dmlgpu.tensors.session import session_of
@@ -91,20 +92,27 @@ class CachedDecoding:
         self._first_chunk = chunk if network.first else self._chunk
         self.memory = MemoryNeed.of(network, context)
         self.memory.check(label, device)
-        weights = Weights(device)
-        self._session, *rest = (
-            Session(
-                read_network(part.proto, folder=part.folder, external={**model.weights, **part.weights}),
-                device,
-                weights=weights,
-            )
+        self._weights = Weights(device)
+        self._models = [
+            read_network(part.proto, folder=part.folder, external={**model.weights, **part.weights})
             for part in (network, network.first)
             if part is not None
-        )
+        ]
+        self._open()
+
+    def _open(self) -> None:
+        """Create the sessions, without caches."""
+        self._session, *rest = (Session(model, self.device, weights=self._weights) for model in self._models)
         self._first = rest[0] if rest else None
         self._rows = 0
         self._after = self._ones = self._integers([0])
         self._recorded: RecordedCall | None = None
+
+    def sibling(self) -> CachedDecoding:
+        """Return a decoding of the same network and weights with caches of its own."""
+        sibling = copy.copy(self)
+        sibling._open()
+        return sibling
 
     @property
     def max_prompt(self) -> int:
@@ -140,9 +148,7 @@ class CachedDecoding:
         self._ones = self._integers([1] * rows)
         if rows != self._rows:
             self._rows = 0
-            need = MemoryNeed.of(self._network, self.context, rows)
-            need.check(self._label, self.device)
-            self.memory = need
+            self.memory = self.check(rows)
             for cache in self._network.caches:
                 self._bind(
                     cache.past, cache.present, np.zeros((rows, cache.heads, self.context, cache.head_size), cache.dtype)
@@ -175,9 +181,7 @@ class CachedDecoding:
     def repeat(self, scores: Scores, count: int) -> Scores:
         """Copy the rows of each prompt."""
         rows = self._rows * count
-        need = MemoryNeed.of(self._network, self.context, rows)
-        need.check(self._label, self.device)
-        self.memory = need
+        self.memory = self.check(rows)
         indices = self._integers([row for row in range(self._rows) for _ in range(count)])
         self._rows = 0  # after an exception, caches may have different sizes
         for cache in self._network.caches:
@@ -192,6 +196,53 @@ class CachedDecoding:
             last = outputs
         self._after = last[AFTER]
         return last[LOGITS], last[BEST]
+
+    def prefill_chunks(self, prompt: Sequence[int], reused: int) -> Iterator[tuple[Scores, int]]:
+        """Run a prompt, a chunk each time; yield the scores after it, and the number of tokens so far."""
+        count = reused
+        for outputs, counts in self._chunks([prompt], reused, (LOGITS, BEST, AFTER)):
+            self._after, count = outputs[AFTER], count + counts[0]
+            yield (outputs[LOGITS], outputs[BEST]), count
+
+    def arrange(self, rows: Sequence[int | None], joined: CachedDecoding | None = None) -> None:
+        """Rearrange the rows of the caches.
+
+        Args:
+            rows: The present row that each new one copies; None for an idle one, whose tokens do not count.
+            joined: A decoding whose rows follow the present ones.
+        """
+        need = self.check(len(rows))
+        sources = [source for source in (self, joined) if source is not None and source._rows]
+        indices = self._integers([row or 0 for row in rows])
+
+        def rearranged(tensors: Sequence[Tensor]) -> Tensor:
+            tensor: Tensor = take(tensors[0] if len(tensors) == 1 else concatenate(tensors, axis=0), indices, axis=0)
+            return tensor
+
+        bound = [source._session.bound for source in sources]
+        self._rows = 0  # after an exception, caches may have different sizes
+        for cache in self._network.caches:
+            self._bind(cache.past, cache.present, rearranged([tensors[cache.past] for tensors in bound]))
+        self._after = rearranged([source._after for source in sources])
+        self._rows, self.memory, self._recorded = len(rows), need, None
+        self.count([row is not None for row in rows])
+
+    def check(self, rows: int) -> MemoryNeed:
+        """Return the memory of caches of so many rows; raise InvalidArgument if they do not fit the adapter."""
+        need = MemoryNeed.of(self._network, self.context, rows)
+        need.check(self._label, self.device)
+        return need
+
+    def release(self) -> None:
+        """Free the caches."""
+        for cache in self._network.caches if self._rows else ():
+            self._session.unbind(cache.past)
+        self._rows, self._recorded = 0, None
+
+    def count(self, active: Sequence[bool]) -> None:
+        """Let the tokens of some rows not count: these rows are idle, with empty caches, until they are replaced."""
+        self._ones = self._integers([int(is_active) for is_active in active])
+        self._after = self._after * self._ones
 
     def hidden(self, prompt: Sequence[int]) -> NDArray[np.float32]:
         """Return the hidden states {tokens, width} of a prompt."""

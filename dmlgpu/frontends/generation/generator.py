@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,13 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from dmlgpu.common.errors import InvalidArgument, InvalidState, counted, shown
+from dmlgpu.common.errors import InvalidArgument, InvalidState, NotSupported, counted, shown
 from dmlgpu.frontends.generation.decoding import CachedDecoding, Decoding, Scores
 from dmlgpu.frontends.generation.encoder_decoder import EncodedDecoding, EncoderDecoderNetwork, step_network
 from dmlgpu.frontends.generation.folders import read
 from dmlgpu.frontends.generation.language_model import CacheFormat, LanguageModel, type_among
 from dmlgpu.frontends.generation.memory import MemoryNeed, default_context
-from dmlgpu.frontends.generation.sampling import CHAT_DEFAULTS, Sampler, SamplingOptions
+from dmlgpu.frontends.generation.sampling import CHAT_DEFAULTS, Sampler, SamplingOptions, TokenLogprob, read_words
+from dmlgpu.frontends.generation.scheduler import Scheduler, pooled
 from dmlgpu.frontends.generation.text import Message, TextStream, checked_stops, conversation
 from dmlgpu.runtime.buffer import Readback
 from dmlgpu.runtime.device import Device, as_device
@@ -30,7 +30,9 @@ CHUNK = 256
 """Default number of prompt tokens per run."""
 
 _MAX_CONTEXT = 2**24
-_MAX_LOGPROBS = 100
+MAX_LOGPROBS = 100
+"""Maximum number of most likely tokens whose probabilities are returned."""
+
 _MIN_NORM = 1e-30
 
 
@@ -88,21 +90,6 @@ class GenerationStatistics:
 
 
 @dataclass(frozen=True)
-class TokenLogprob:
-    """Probability of a token, before sampling options change the logits.
-
-    Attributes:
-        token: The token.
-        logprob: Natural logarithm of its probability.
-        top: The most likely tokens with theirs, the most likely one first.
-    """
-
-    token: int
-    logprob: float
-    top: tuple[tuple[int, float], ...] = ()
-
-
-@dataclass(frozen=True)
 class GeneratedText:
     """The answer to a prompt.
 
@@ -115,6 +102,10 @@ class GeneratedText:
     text: str
     tokens: tuple[int, ...]
     logprobs: tuple[TokenLogprob, ...] = ()
+
+
+class PromptTooLong(InvalidArgument):
+    """A prompt has more tokens than the context has room for."""
 
 
 class Generator:
@@ -438,8 +429,32 @@ class Generator:
         """Return the embedding of a prompt. It takes the caches, so a generation that runs ends."""
         self._runs += 1
         self._cached = []
-        states = self._decoding.hidden(tokens)
-        return states[-1] if pooling == "last" else states.mean(axis=0)
+        return pooled(self._decoding.hidden(tokens), pooling)
+
+    def scheduler(self, *, rows: int = 4, max_queued: int = 64) -> Scheduler:
+        """Return a scheduler that answers many requests at the same time. The generator must not be used meanwhile.
+
+        Args:
+            rows: Maximum number of answers at the same time. Each takes a row of all caches.
+            max_queued: Maximum number of requests that wait.
+
+        Returns:
+            The scheduler; call its ``start``.
+
+        Raises:
+            InvalidArgument: If an argument is out of range, or so many rows do not fit the adapter.
+            NotSupported: If the model has an encoder.
+        """
+        for name, value in (("rows", rows), ("max_queued", max_queued)):
+            if not _is_between(value, 1, _MAX_CONTEXT):
+                raise InvalidArgument(f"{self._label}: {name} must be an integer of at least 1, got {shown(value)}")
+        if not isinstance(self._decoding, CachedDecoding):
+            raise NotSupported(f"{self._label}: requests are answered by models without an encoder")
+        self._runs += 1
+        self._cached = []
+        return Scheduler(
+            self.model, self._decoding, self._sampler, context=self.context, rows=rows, max_queued=max_queued
+        )
 
     def tokens_of(self, prompt: Prompt) -> list[int]:
         """Return the tokens of a prompt.
@@ -466,6 +481,7 @@ class Generator:
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
         enable_thinking: bool | None = None,
+        switches: Mapping[str, Any] | None = None,
     ) -> list[int]:
         """Return the tokens of a conversation, by the chat template of the model.
 
@@ -473,6 +489,7 @@ class Generator:
             messages: As for ``chat``.
             tools: As for ``chat``.
             enable_thinking: As for ``chat``.
+            switches: Values of other names that the template may read, such as ``reasoning_effort``.
 
         Returns:
             Token ids.
@@ -480,7 +497,7 @@ class Generator:
         Raises:
             InvalidArgument: As ``chat``.
         """
-        return self._checked(self._conversation(messages, tools, enable_thinking))
+        return self._checked(self._conversation(messages, tools, enable_thinking, switches))
 
     def chat_length(self, messages: str | Sequence[Message]) -> int:
         """Return the number of tokens of a conversation, which may exceed the context.
@@ -501,6 +518,7 @@ class Generator:
         messages: str | Sequence[Message],
         tools: Sequence[Mapping[str, Any]] | None = None,
         enable_thinking: bool | None = None,
+        switches: Mapping[str, Any] | None = None,
     ) -> list[int]:
         """Return the tokens of a conversation, of any length."""
         config = self.model.config
@@ -515,7 +533,13 @@ class Generator:
                 raise InvalidArgument(f"{self._label}: a question must have text, got {shown(messages)}")
             messages = [{"role": "user", "content": messages}]
         text = conversation(
-            self.model.chat_template, messages, names, self._label, tools=tools, enable_thinking=enable_thinking
+            self.model.chat_template,
+            messages,
+            names,
+            self._label,
+            tools=tools,
+            enable_thinking=enable_thinking,
+            switches=switches,
         )
         return self._encoded(text, special=False)
 
@@ -561,7 +585,7 @@ class Generator:
             place, advice = "", ""
             if self.model.encoder is None:
                 place, advice = f" for a context of {self.context}", f"; pass {longer}a shorter prompt"
-            raise InvalidArgument(
+            raise PromptTooLong(
                 f"{self._label}: prompt must have at most {limit} tokens{place}, got {len(tokens)}{advice}"
             )
         return tokens
@@ -623,8 +647,8 @@ class Generator:
             raise InvalidArgument(
                 f"{self._label}: max_tokens must be an integer of at least 1, got {shown(max_tokens)}"
             )
-        if logprobs is not None and not _is_between(logprobs, 0, _MAX_LOGPROBS):
-            raise InvalidArgument(f"{self._label}: logprobs must be from 0 to {_MAX_LOGPROBS}, got {shown(logprobs)}")
+        if logprobs is not None and not _is_between(logprobs, 0, MAX_LOGPROBS):
+            raise InvalidArgument(f"{self._label}: logprobs must be from 0 to {MAX_LOGPROBS}, got {shown(logprobs)}")
         return self._run_steps(prompts, max_tokens or self.context, options, done, logprobs=logprobs, copies=copies)
 
     def _run_steps(
@@ -677,7 +701,7 @@ class Generator:
             for row, token in step.items():
                 answers[row].append(token)
                 if numbers is not None:
-                    probabilities[row].append(_logprob_of(token, numbers[row]))
+                    probabilities[row].append(TokenLogprob.of_row(token, numbers[row]))
             statistics.add(len(step), time.perf_counter() - start)
             done.update(row for row, value in step.items() if value in self.model.config.eos or limits[row] <= count)
             yield step
@@ -687,7 +711,7 @@ class Generator:
         """Return the next tokens, and start reading them and their probabilities, in the submission of the step."""
         tokens = self._sampler.next(*scores)
         numbers = None if logprobs is None else self._sampler.logprobs(scores[0], tokens, logprobs)
-        return tokens, (_read(tokens), None if numbers is None else _read(numbers))
+        return tokens, (read_words(tokens), None if numbers is None else read_words(numbers))
 
     def _check_current(self, run: int) -> None:
         if run != self._runs:
@@ -703,19 +727,6 @@ class Generator:
 def _duration(seconds: float) -> str:
     """Return ``1.25 s``, or ``4.1 ms`` below a tenth of a second."""
     return f"{seconds:.2f} s" if seconds >= 0.1 else f"{1e3 * seconds:.1f} ms"
-
-
-def _read(tensor: Tensor) -> Readback:
-    """Start reading elements of 32 bits."""
-    readback: Readback = tensor.buffer.read_async(0, 4 * math.prod(tensor.sizes))
-    return readback
-
-
-def _logprob_of(token: int, row: NDArray[np.float32]) -> TokenLogprob:
-    """Return probabilities from a row of ``Sampler.logprobs``."""
-    first, *rest = row.tolist()
-    half = len(rest) // 2
-    return TokenLogprob(token, first, tuple(zip(map(int, rest[half:]), rest[:half], strict=True)))
 
 
 def _is_between(value: object, low: int, high: int) -> bool:

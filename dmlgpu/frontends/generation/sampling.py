@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dmlgpu import ops
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.ops import random
+from dmlgpu.runtime.buffer import Readback
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.tracing.compiled import compile as traced
@@ -171,12 +174,54 @@ def recommended(settings: Mapping[str, Any]) -> dict[str, float]:
     return {"temperature": 1.0, **options} if options else {}
 
 
+@dataclass(frozen=True)
+class TokenLogprob:
+    """Probability of a token, before sampling options change the logits.
+
+    Attributes:
+        token: The token.
+        logprob: Natural logarithm of its probability.
+        top: The most likely tokens with theirs, the most likely one first.
+    """
+
+    token: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+
+    @classmethod
+    def of_row(cls, token: int, row: NDArray[np.float32]) -> TokenLogprob:
+        """Return the probabilities of a row of ``Sampler.logprobs``."""
+        first, *rest = row.tolist()
+        half = len(rest) // 2
+        return cls(token, first, tuple(zip(map(int, rest[half:]), rest[:half], strict=True)))
+
+
+@dataclass
+class SamplingState:
+    """Options of a generation, and what its next token depends on.
+
+    Attributes:
+        options: The options.
+        random: State of the random numbers.
+        inputs: Numbers and biases on the device.
+        penalties: Tokens that occurred, by row.
+    """
+
+    options: SamplingOptions
+    random: tuple[int, int] = (0, 0)
+    inputs: list[Tensor] = field(default_factory=list)
+    penalties: list[Tensor] = field(default_factory=list)
+
+
 class Sampler:
     """Takes tokens from logits.
 
     Args:
         device: Device of the logits.
         vocabulary: Number of logits.
+
+    Attributes:
+        current: State of the generation whose tokens are taken. Generations may alternate.
     """
 
     def __init__(self, device: Device, vocabulary: int):
@@ -184,15 +229,11 @@ class Sampler:
         self._compiled: dict[_SamplingKind, Any] = {}
         self._logprobs: dict[int, Any] = {}
         self._random = random.default_rng(0, device=device)
-        self._options = SamplingOptions()
-        self._inputs: list[Tensor] = []
-        self._state: list[Tensor] = []
+        self.current = SamplingState(SamplingOptions())
 
-    def begin(self, options: SamplingOptions, prompts: Sequence[Sequence[int]]) -> None:
-        """Start a generation."""
-        self._options = options
-        seed = options.seed
-        self._random.state = (0, random.default_rng(None).state[1] if seed is None else int(seed))
+    def begin(self, options: SamplingOptions, prompts: Sequence[Sequence[int]]) -> SamplingState:
+        """Start a generation, and return its state."""
+        key = random.default_rng(None).state[1] if options.seed is None else int(options.seed)
         positive = (
             (_MIN_TEMPERATURE, options.temperature or 1.0),
             (_MIN_POSITIVE, options.top_p),
@@ -213,12 +254,14 @@ class Sampler:
                 row[list(prompt)] = 1
         if options._counts:
             states.append(np.zeros(shape, np.float32))
-        self._inputs = [Tensor(array, device=self._device) for array in arrays]
-        self._state = [Tensor(array, device=self._device) for array in states]
+        inputs, penalties = ([Tensor(array, device=self._device) for array in each] for each in (arrays, states))
+        self.current = SamplingState(options, (0, key), inputs, penalties)
+        return self.current
 
     def next(self, logits: Tensor, best: Tensor) -> Tensor:
         """Return the next tokens {batch, 1} INT32, from logits {batch, vocabulary} and the most likely tokens."""
-        options = self._options
+        current = self.current
+        options = current.options
         if options.is_greedy:
             return best
         top = min(options.top_k or self._vocabulary, self._vocabulary)
@@ -235,7 +278,9 @@ class Sampler:
         if kind not in self._compiled:
             self._compiled[kind] = traced(self._function(kind))
         token: Tensor
-        token, *self._state = self._compiled[kind](logits, *self._inputs, *self._state)
+        self._random.state = current.random
+        token, *current.penalties = self._compiled[kind](logits, *current.inputs, *current.penalties)
+        current.random = self._random.state
         return token
 
     def logprobs(self, logits: Tensor, tokens: Tensor, count: int) -> Tensor:
@@ -313,6 +358,12 @@ class Sampler:
             return (token, *seen, *([states[-1] + taken] if kind.counts else []))
 
         return step
+
+
+def read_words(tensor: Tensor) -> Readback:
+    """Start reading elements of 32 bits."""
+    readback: Readback = tensor.buffer.read_async(0, 4 * math.prod(tensor.sizes))
+    return readback
 
 
 def _column(numbers: Tensor, index: int) -> Tensor:

@@ -132,6 +132,7 @@ def conversation(
     *,
     tools: Sequence[Mapping[str, Any]] | None = None,
     enable_thinking: bool | None = None,
+    switches: Mapping[str, Any] | None = None,
 ) -> str:
     """Return a conversation as a prompt.
 
@@ -142,6 +143,7 @@ def conversation(
         label: Name of the model in messages.
         tools: JSON schemas of functions that the model may call; None for none.
         enable_thinking: Value of the switch of that name; None leaves it undefined.
+        switches: Values of other names that the template may read.
 
     Raises:
         InvalidArgument: If there is no template, a message or tool is malformed, or the template rejects the messages.
@@ -154,7 +156,8 @@ def conversation(
         raise InvalidArgument(
             f'{label}: tools must be a list of {{"type": "function", "function": {{...}}}}, got {shown(tools)}'
         )
-    switches = {} if enable_thinking is None else {"enable_thinking": bool(enable_thinking)}
+    values = {} if switches is None else _plain(switches)
+    values |= {} if enable_thinking is None else {"enable_thinking": bool(enable_thinking)}
     try:
         compiled = _environment().from_string(template)
     except jinja2.TemplateError as error:
@@ -162,9 +165,8 @@ def conversation(
     try:
         plain = [_plain_message(message) for message in messages]
         schemas = [_plain(tool) for tool in tools] if tools else None
-        return compiled.render(
-            messages=plain, tools=schemas, documents=None, add_generation_prompt=True, **switches, **names
-        )
+        values |= {"messages": plain, "tools": schemas, "documents": None, "add_generation_prompt": True, **names}
+        return compiled.render(values)
     except Exception as error:  # a template may raise any exception
         raise InvalidArgument(f"{label}: the chat template rejects the messages: {abridged(str(error))}") from None
 

@@ -1,0 +1,573 @@
+"""A scheduler of requests: many prompts are answered at the same time on one device.
+
+Each answer has a row of the caches. A step runs the next token of every row, whatever their positions, and between two
+steps a chunk of one waiting prompt runs in caches of its own, whose row then joins the others. So answers wait at most
+for a chunk, and not for a prompt. Rows are rearranged, to a power of two of them, when a prompt joins: the batch has
+no more rows than its answers need. A row whose answer has ended, or whose client has gone, is idle until then.
+
+Tokens depend on nothing but the request: as ``Generator.generate_batch`` takes them for one prompt at a time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu.common.errors import DmlError, InvalidState, NotSupported
+from dmlgpu.frontends.generation.decoding import CachedDecoding, Scores
+from dmlgpu.frontends.generation.language_model import LanguageModel
+from dmlgpu.frontends.generation.sampling import Sampler, SamplingOptions, SamplingState, TokenLogprob, read_words
+from dmlgpu.frontends.generation.text import TextStream
+from dmlgpu.ops import concatenate, take
+from dmlgpu.runtime.buffer import Readback
+from dmlgpu.tensors.tensor import Tensor
+
+
+class QueueFull(DmlError):
+    """As many requests wait as may."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A prompt, and how to answer it.
+
+    Attributes:
+        prompt: Token ids, as ``Generator.tokens_of`` and ``chat_tokens`` return them.
+        options: Options of choosing tokens.
+        max_tokens: Maximum number of tokens of an answer; None for as many as the context has room for.
+        stop: Strings that end an answer.
+        logprobs: Number of most likely tokens whose probabilities are returned; None for no probabilities.
+        n: Number of answers.
+    """
+
+    prompt: Sequence[int]
+    options: SamplingOptions = field(default_factory=SamplingOptions)
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    logprobs: int | None = None
+    n: int = 1
+
+
+@dataclass(frozen=True)
+class AnswerPiece:
+    """A token of an answer.
+
+    Attributes:
+        index: Index of the answer among those of its request.
+        token: The token.
+        text: The text that it completes; empty if it is part of a character, or perhaps of a stop string.
+        logprob: Its probability, if it was requested.
+        finish: "stop" if the model or a stop string ended the answer with it, "length" if there is no room for more;
+            empty if there are more tokens.
+    """
+
+    index: int
+    token: int
+    text: str
+    logprob: TokenLogprob | None = None
+    finish: str = ""
+
+
+Received: TypeAlias = "AnswerPiece | Exception | None"
+"""A piece; an exception that ends all answers; None after the last piece of all."""
+
+
+class Submission:
+    """A request that waits or is being answered.
+
+    Args:
+        request: The request.
+        receive: Called in the thread of the scheduler for each piece, the exception or the end; None stores them for
+            ``pieces``.
+
+    Attributes:
+        request: The request.
+        reused_tokens: Prompt tokens that were already in the caches.
+        is_cancelled: Whether nobody waits for more pieces.
+    """
+
+    def __init__(self, request: Request, receive: Callable[[Received], None] | None = None):
+        self.request, self.reused_tokens, self.is_cancelled = request, 0, False
+        self._received: SimpleQueue[Received] = SimpleQueue()
+        self.receive = receive or self._received.put
+
+    def cancel(self) -> None:
+        """End the answers. Their rows are free from the next step on."""
+        self.is_cancelled = True
+
+    def pieces(self) -> Iterator[AnswerPiece]:
+        """Return an iterator over the pieces of all answers, which waits for them.
+
+        Raises:
+            DmlError: As ``Generator.generate``, or if the scheduler was closed.
+        """
+        while (received := self._received.get()) is not None:
+            if isinstance(received, Exception):
+                raise received
+            yield received
+
+
+@dataclass(eq=False)
+class _Row:
+    """An answer, whose tokens have a row of the caches.
+
+    Attributes:
+        index: As of AnswerPiece.
+        limit: Maximum number of its tokens.
+        stream: Turns tokens into text.
+        taken: Number of tokens taken on the device.
+        received: Number of tokens that the host has read.
+        is_done: Whether no more of them count.
+    """
+
+    index: int
+    limit: int
+    stream: TextStream | None
+    taken: int = 0
+    received: int = 0
+    is_done: bool = False
+
+    @property
+    def needs_token(self) -> bool:
+        return not self.is_done and self.taken < self.limit
+
+
+@dataclass(eq=False)
+class _Running:
+    """A submission with rows of the caches, next to each other until all of its answers are done.
+
+    Attributes:
+        submission: The submission.
+        state: State of its sampling.
+        rows: Its answers.
+        start: Index of the first row.
+    """
+
+    submission: Submission
+    state: SamplingState
+    rows: list[_Row]
+    start: int = 0
+
+    @property
+    def is_done(self) -> bool:
+        return all(row.is_done for row in self.rows)
+
+
+@dataclass(eq=False)
+class _Prefill:
+    """A prompt whose chunks are being run."""
+
+    submission: Submission
+    chunks: Iterator[tuple[Scores, int]]
+
+
+@dataclass
+class _Reading:
+    """Tokens of a step, on their way to the host.
+
+    Attributes:
+        rows: The answers that get a token, with their submissions and the indices of their tokens.
+        tokens: The tokens.
+        logprobs: Probabilities by submission.
+    """
+
+    rows: list[tuple[_Running, _Row, int]]
+    tokens: Readback
+    logprobs: dict[int, Readback] = field(default_factory=dict)
+
+
+class Scheduler:
+    """Answers many requests at the same time; made by ``Generator.scheduler``.
+
+        with generator.scheduler(rows=8) as scheduler:
+            submissions = [scheduler.submit(Request(tokens)) for tokens in prompts]
+            texts = ["".join(piece.text for piece in each.pieces()) for each in submissions]
+
+    ``submit`` and ``embed`` may be called from any thread. The device is used by one thread of the scheduler.
+
+    Args:
+        model: The model.
+        decoding: Its decoding, whose caches hold the prompt that is being computed.
+        sampler: Chooses tokens.
+        context: Maximum number of tokens of a prompt and an answer.
+        rows: Maximum number of answers at the same time.
+        max_queued: Maximum number of requests that wait.
+
+    Raises:
+        InvalidArgument: If so many rows do not fit the adapter.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        decoding: CachedDecoding,
+        sampler: Sampler,
+        *,
+        context: int,
+        rows: int,
+        max_queued: int,
+    ):
+        self.rows = rows
+        self._model, self._sampler, self._context, self._max_queued = model, sampler, context, max_queued
+        self._prompts, self._decoding = decoding, decoding.sibling()
+        decoding.check(_power_of_two(rows) + 1)
+        self._queue: deque[Submission | _Embedding] = deque()
+        self._changed = threading.Condition()
+        self._is_closed = False
+        self._thread: threading.Thread | None = None
+        self._prefill: _Prefill | None = None
+        self._cached: list[int] = []
+        self._running: list[_Running] = []
+        self._active: list[bool] = []
+        self._tokens: Tensor | None = None
+        self._readings: list[_Reading] = []
+
+    # ---- requests ----------------------------------------------------------------------------------------------------
+
+    def submit(self, request: Request, receive: Callable[[Received], None] | None = None) -> Submission:
+        """Submit a request.
+
+        Args:
+            request: The request. Its options have been checked.
+            receive: As for Submission.
+
+        Returns:
+            The submission.
+
+        Raises:
+            QueueFull: If too many requests wait.
+            NotSupported: If it needs more rows than there are.
+            InvalidState: If the scheduler is closed.
+        """
+        if request.n > self.rows:
+            raise NotSupported(
+                f"n must be at most {self.rows}, the number of answers at the same time, got {request.n}"
+            )
+        submission = Submission(request, receive)
+        self._enqueue(submission)
+        return submission
+
+    def embed(self, tokens: Sequence[int], pooling: str = "mean") -> Future[NDArray[np.float32]]:
+        """Submit a prompt whose embedding is requested.
+
+        Args:
+            tokens: Token ids.
+            pooling: As for ``Generator.embed``.
+
+        Returns:
+            A future of the vector, which is not normalized.
+
+        Raises:
+            QueueFull: If too many requests wait.
+            InvalidState: If the scheduler is closed.
+        """
+        embedding = _Embedding(list(tokens), pooling)
+        self._enqueue(embedding)
+        return embedding.future
+
+    def _enqueue(self, entry: Submission | _Embedding) -> None:
+        with self._changed:
+            if self._is_closed:
+                raise InvalidState("the server ends")
+            if len(self._queue) >= self._max_queued:
+                raise QueueFull(f"{self._max_queued} requests wait already")
+            self._queue.append(entry)
+            self._changed.notify()
+
+    @property
+    def queued(self) -> int:
+        """Number of requests that wait."""
+        return len(self._queue)
+
+    # ---- the thread --------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the thread that answers."""
+        self._thread = threading.Thread(target=self._run, name="dmlgpu scheduler", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Scheduler:
+        self.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def stop(self) -> None:
+        """End all answers by an exception, without waiting."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify()
+
+    def close(self) -> None:
+        """End all answers by an exception, and the thread."""
+        self.stop()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_closed or self.is_busy)
+                if self._is_closed:
+                    break
+            self.advance()
+        self._fail(InvalidState("the server ends"), all_queued=True)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether there is something to compute."""
+        return bool(self._queue or self._prefill or self._running)
+
+    def advance(self) -> None:
+        """Run a chunk of a prompt, and a step of all answers. An exception ends those that run."""
+        try:
+            self._drop_cancelled()
+            self._run_chunk()
+            readings, self._readings = self._readings, []
+            self._run_step()
+            for reading in readings:  # while the step runs
+                self._deliver(reading)
+            self._drop_done()
+            if not self._running:
+                self._release()
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception, *, all_queued: bool = False) -> None:
+        """End the answers that run by an exception, or those that wait as well."""
+        ended = [running.submission for running in self._running if not running.is_done]
+        ended += [] if self._prefill is None else [self._prefill.submission]
+        self._prefill, self._cached, self._running, self._readings = None, [], [], []
+        self._release()
+        with self._changed:
+            queued = list(self._queue) if all_queued else []
+            self._queue = deque() if all_queued else self._queue
+        for entry in [*ended, *queued]:
+            if isinstance(entry, Submission):
+                _send(entry, error)
+            elif entry.future.set_running_or_notify_cancel():
+                entry.future.set_exception(error)
+
+    def _release(self) -> None:
+        """Free the caches of answers."""
+        self._active, self._tokens = [], None
+        self._decoding.release()
+
+    def _drop_done(self) -> None:
+        self._running = [running for running in self._running if not running.is_done]
+
+    def _drop_cancelled(self) -> None:
+        """Drop the requests for whose answers nobody waits."""
+        with self._changed:
+            dropped = [entry for entry in self._queue if entry.is_cancelled]
+            self._queue = deque(entry for entry in self._queue if not entry.is_cancelled)
+        submissions = [entry for entry in dropped if isinstance(entry, Submission)]
+        if self._prefill is not None and self._prefill.submission.is_cancelled:
+            submissions.append(self._prefill.submission)
+            self._prefill, self._cached = None, []
+        for running in self._running:
+            if running.submission.is_cancelled:
+                submissions.append(running.submission)
+                for row in running.rows:
+                    row.is_done = True
+        self._drop_done()
+        for submission in submissions:
+            _send(submission, None)
+
+    # ---- prompts -----------------------------------------------------------------------------------------------------
+
+    def _run_chunk(self) -> None:
+        """Run a chunk of the oldest prompt, or compute an embedding. A prompt joins the others after its last chunk."""
+        if self._prefill is None:
+            entry = self._admitted()
+            if entry is None:
+                return
+            if isinstance(entry, _Embedding):
+                self._cached = []
+                entry.compute(self._prompts)
+                return
+            prompt = list(entry.request.prompt)
+            cached, self._cached = self._cached, []
+            entry.reused_tokens = self._prompts.prepare([prompt], cached)
+            self._prefill = _Prefill(entry, self._prompts.prefill_chunks(prompt, entry.reused_tokens))
+        scores, count = next(self._prefill.chunks)
+        prompt = list(self._prefill.submission.request.prompt)
+        if count == len(prompt):
+            submission, self._prefill = self._prefill.submission, None
+            self._join(submission, scores)
+            self._cached = prompt
+
+    def _admitted(self) -> Submission | _Embedding | None:
+        """Take the next entry from the queue, if there are rows for it."""
+        used = sum(len(running.rows) for running in self._running)
+        with self._changed:
+            if not self._queue:
+                return None
+            entry = self._queue[0]
+            if isinstance(entry, Submission) and used + entry.request.n > self.rows:
+                return None
+            return self._queue.popleft()
+
+    def _join(self, submission: Submission, scores: Scores) -> None:
+        """Give a prompt its rows, and take its first tokens."""
+        request = submission.request
+        prompt, n = list(request.prompt), request.n
+        limit = min(request.max_tokens or self._context, self._context - len(prompt))
+        tokenizer = self._model.tokenizer
+        rows = [
+            _Row(index, limit, None if tokenizer is None else TextStream(tokenizer, request.stop, prompt))
+            for index in range(n)
+        ]
+        joined = _Running(submission, self._sampler.begin(request.options, [prompt] * n), rows)
+        logits, best = scores if n == 1 else (take(tensor, self._integers([0] * n), axis=0) for tensor in scores)
+        first, reading = self._taken([joined], logits, best)
+        before = len(self._active)
+        sources: list[int | None] = []
+        for running in self._running:
+            start = len(sources)
+            sources += range(running.start, running.start + len(running.rows))
+            running.start = start
+        joined.start = len(sources)
+        idle = [None] * (_power_of_two(len(sources) + n) - len(sources) - n)
+        self._decoding.arrange([*sources, *[before] * n, *idle], self._prompts)
+        every = first if self._tokens is None else concatenate([self._tokens, first], axis=0)
+        places = [*sources, *range(before, before + n), *idle]
+        self._tokens = take(every, self._integers([place or 0 for place in places]), axis=0)
+        self._active = [place is not None for place in places]
+        self._running.append(joined)
+        self._readings.append(reading)
+
+    # ---- answers -----------------------------------------------------------------------------------------------------
+
+    def _run_step(self) -> None:
+        """Run the next token of all answers that need one."""
+        active = [False] * len(self._active)
+        for running in self._running:
+            for row in running.rows:
+                active[running.start + row.index] = row.needs_token
+        if not any(active):
+            return
+        if active != self._active:
+            self._decoding.count(active)
+            self._active = active
+        assert self._tokens is not None
+        logits, best = self._decoding.step(self._tokens)
+        self._tokens, reading = self._taken(self._running, logits, best)
+        self._readings.append(reading)
+
+    def _taken(self, running: Sequence[_Running], logits: Tensor, best: Tensor) -> tuple[Tensor, _Reading]:
+        """Take the next tokens {batch, 1}, and start reading them."""
+        running = [each for each in running if any(row.needs_token for row in each.rows)]
+        parts, end = [], 0
+        for each in sorted(running, key=lambda running: running.start):
+            if each.state.options.is_greedy:
+                continue
+            if end < each.start:
+                parts.append(best[end : each.start])
+            self._sampler.current = each.state
+            parts.append(self._sampler.next(_part(logits, each), _part(best, each)))
+            end = each.start + len(each.rows)
+        if end < best.shape[0]:
+            parts.append(best if end == 0 else best[end:])
+        tokens = parts[0] if len(parts) == 1 else concatenate(parts, axis=0)
+        reading = _Reading([], read_words(tokens))
+        for each in running:
+            count = each.submission.request.logprobs
+            if count is not None:
+                logprobs = self._sampler.logprobs(_part(logits, each), _part(tokens, each), count)
+                reading.logprobs[id(each)] = read_words(logprobs)
+            for row in each.rows:
+                if row.needs_token:
+                    row.taken += 1
+                    reading.rows.append((each, row, each.start + row.index))
+        return tokens, reading
+
+    def _deliver(self, reading: _Reading) -> None:
+        """Send tokens that have been read to those who wait for them."""
+        tokens = reading.tokens.result().view(np.int32)
+        numbers = {key: readback.result().view(np.float32) for key, readback in reading.logprobs.items()}
+        for running, row, place in reading.rows:
+            if row.is_done:
+                continue
+            token, logprob = int(tokens[place]), None
+            if id(running) in numbers:
+                by_row = numbers[id(running)].reshape(len(running.rows), -1)
+                logprob = TokenLogprob.of_row(token, by_row[row.index])
+            _send(running.submission, self._piece(row, token, logprob))
+            if running.is_done:
+                _send(running.submission, None)
+
+    def _piece(self, row: _Row, token: int, logprob: TokenLogprob | None) -> AnswerPiece:
+        row.received += 1
+        ends, stream = token in self._model.config.eos, row.stream
+        text = "" if ends or stream is None else stream.add(token)
+        stops = ends or (stream is not None and stream.stopped)
+        finish = "stop" if stops else "length" if row.received >= row.limit else ""
+        if finish:
+            text += "" if stream is None else stream.finish()
+            row.is_done = True
+        return AnswerPiece(row.index, token, text, logprob, finish)
+
+    def _integers(self, values: Sequence[int]) -> Tensor:
+        return Tensor(np.array(values, np.int32), device=self._decoding.device)
+
+
+@dataclass
+class _Embedding:
+    """A prompt whose embedding is requested.
+
+    Attributes:
+        tokens: The prompt.
+        pooling: As for ``Generator.embed``.
+        future: The vector.
+    """
+
+    tokens: list[int]
+    pooling: str
+    future: Future[NDArray[np.float32]] = field(default_factory=Future)
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self.future.cancelled()
+
+    def compute(self, decoding: CachedDecoding) -> None:
+        if not self.future.set_running_or_notify_cancel():
+            return
+        try:
+            self.future.set_result(pooled(decoding.hidden(self.tokens), self.pooling))
+        except Exception as error:
+            self.future.set_exception(error)
+
+
+def pooled(states: NDArray[np.float32], pooling: str) -> NDArray[np.float32]:
+    """Return an embedding of hidden states {tokens, width}: their mean, or the last one."""
+    result: NDArray[np.float32] = states[-1] if pooling == "last" else states.mean(axis=0)
+    return result
+
+
+def _send(submission: Submission, received: Received) -> None:
+    """Send something to a client; one that cannot receive it is gone."""
+    try:
+        submission.receive(received)
+    except Exception:
+        submission.cancel()
+
+
+def _part(tensor: Tensor, running: _Running) -> Tensor:
+    """Return the rows of a submission."""
+    count = len(running.rows)
+    return tensor if count == tensor.shape[0] else tensor[running.start : running.start + count]
+
+
+def _power_of_two(count: int) -> int:
+    return 1 << (count - 1).bit_length()
