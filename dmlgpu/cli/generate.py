@@ -56,6 +56,7 @@ def generate(
     context: int | None = None,
     formats: Mapping[str, Any] | None = None,
     as_json: bool = False,
+    json_schema: Path | None = None,
     options: Mapping[str, Any],
 ) -> None:
     """Answer a prompt, each prompt of a file, or in a conversation if there is neither.
@@ -73,6 +74,7 @@ def generate(
         context: Maximum number of tokens of prompt and answer.
         formats: ``cache_dtype``, ``cache_block`` and ``activation_dtype`` of ``Generator.load``.
         as_json: Print JSON.
+        json_schema: File with the JSON schema of answers.
         options: Options of ``Generator.generate``; ``Generator.sampling_defaults`` apply to omitted ones.
 
     Raises:
@@ -87,6 +89,8 @@ def generate(
     if prompt == "":
         raise InvalidArgument("generate: --prompt must have text, got ''")
     _check(options)
+    if json_schema is not None:
+        options = {**options, "grammar": _grammar_of(json_schema)}
     if as_json and prompt is None and batch is None:
         raise InvalidArgument("generate: --json needs --prompt or --batch; a conversation is text")
     prompts = _prompts(batch, raw=raw) if batch is not None else {}
@@ -174,6 +178,14 @@ def _check(options: Mapping[str, Any]) -> None:
     sampling = {option.name: options[option.name] for option in fields(SamplingOptions) if option.name in options}
     SamplingOptions(**sampling).check("generate")
     checked_stops(options.get("stop", ()), "generate")
+
+
+def _grammar_of(file: Path) -> Any:
+    """Return the grammar of JSON of a schema."""
+    from dmlgpu.frontends.generation.grammar import Grammar  # noqa: PLC0415 - an extra
+
+    with file.open("rb") as opened:
+        return Grammar.json_schema(_text_of(opened.read(_MAX_BYTES + 1), "--json-schema", str(file)))
 
 
 def _text_of(data: bytes, option: str, source: str) -> str:

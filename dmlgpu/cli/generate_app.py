@@ -93,6 +93,12 @@ Bias = Annotated[
     list[str] | None,
     typer.Option("--logit-bias", metavar="ID=X", help="Add X to the logit of a token. Repeatable.", show_default=False),
 ]
+Schema = Annotated[
+    Path | None,
+    typer.Option(
+        "--json-schema", metavar="FILE", help="Answer with JSON of the JSON schema in this file.", show_default=False
+    ),
+]
 Seed = Annotated[
     int | None, typer.Option("--seed", min=0, metavar="N", help="Seed of sampling; defaults to a random one.")
 ]
@@ -225,6 +231,7 @@ def generate(
     logit_bias: Bias = None,
     seed: Seed = None,
     stop: Stop = None,
+    json_schema: Schema = None,
     context: Context = None,
     cache_dtype: Annotated[
         str | None,
@@ -288,7 +295,7 @@ def generate(
     formats = {"cache_dtype": cache_dtype, "cache_block": cache_block, "activation_dtype": activation_dtype}
     if serve is not None:
         others: dict[str, Any] = {"--prompt": prompt, "--batch": batch, "--raw": raw, "--system": system}
-        others |= {"--json": as_json, "--thinking": thinking is not None, "--stop": stop}
+        others |= {"--json-schema": json_schema, "--json": as_json, "--thinking": thinking is not None, "--stop": stop}
         for name, value in others.items():
             if value:
                 raise InvalidArgument(f"generate: --serve and {name} cannot be combined; requests say it")
@@ -314,5 +321,6 @@ def generate(
         context=context,
         formats=formats,
         as_json=as_json,
+        json_schema=json_schema,
         options=options,
     )

@@ -42,6 +42,7 @@ EXTRAS = {
     "onnx": "onnx",
     "tokenizers": "llm",
     "gguf": "llm",
+    "llguidance": "grammar",
     "starlette": "server",
     "uvicorn": "server",
     "torch": "torch",

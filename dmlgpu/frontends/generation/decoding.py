@@ -228,7 +228,7 @@ class CachedDecoding:
         self.count([row is not None for row in rows])
 
     def check(self, rows: int) -> MemoryNeed:
-        """Return the memory of caches of so many rows; raise InvalidArgument if they do not fit the adapter."""
+        """Return the memory of caches of a number of rows; raise InvalidArgument if they do not fit the adapter."""
         need = MemoryNeed.of(self._network, self.context, rows)
         need.check(self._label, self.device)
         return need

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -23,6 +23,9 @@ from dmlgpu.frontends.generation.text import Message, TextStream, checked_stops,
 from dmlgpu.runtime.buffer import Readback
 from dmlgpu.runtime.device import Device, as_device
 from dmlgpu.tensors.tensor import Tensor
+
+if TYPE_CHECKING:
+    from dmlgpu.frontends.generation.grammar import Grammar, Matcher
 
 Prompt = str | Sequence[int] | NDArray[Any]
 
@@ -179,6 +182,7 @@ class Generator:
         self.logprobs: list[list[TokenLogprob]] = []
         self._cached: list[int] = []
         self._runs = 0
+        self._matched: Any = None
 
     @classmethod
     def load(
@@ -263,6 +267,7 @@ class Generator:
         max_tokens: int | None = None,
         stop: str | Sequence[str] = (),
         logprobs: int | None = None,
+        grammar: Grammar | None = None,
         **sampling: Any,
     ) -> Iterator[str]:
         """Continue a prompt. To ask a chat model a question, call ``chat``, which applies the model's chat template.
@@ -273,6 +278,8 @@ class Generator:
             stop: Strings that end the output; they are not part of it.
             logprobs: Number of most likely tokens, 0 to 100, whose probabilities ``generator.logprobs`` has for each
                 token, besides its own; None for no probabilities.
+            grammar: What the text must be, such as JSON of a schema: ``Grammar.json_schema(schema)``. Needs the extra
+                ``grammar``.
             sampling: Options of choosing tokens: the fields of SamplingOptions, such as ``temperature``, ``top_p`` and
                 ``seed``. By default, always the most likely one.
 
@@ -285,7 +292,8 @@ class Generator:
             DmlError: As ``Session.run``.
         """
         options = self._sampling(sampling)
-        return self._text(self._prompt_of(prompt), max_tokens, options, self._stops(stop), logprobs)
+        matchers = self.matchers(grammar, 1)
+        return self._text(self._prompt_of(prompt), max_tokens, options, self._stops(stop), logprobs, matchers=matchers)
 
     def chat(
         self,
@@ -326,6 +334,7 @@ class Generator:
         max_tokens: int | None = None,
         stop: str | Sequence[str] = (),
         logprobs: int | None = None,
+        grammar: Grammar | None = None,
         **sampling: Any,
     ) -> list[GeneratedText]:
         """Continue several prompts of any lengths at the same time.
@@ -336,6 +345,7 @@ class Generator:
             max_tokens: As for ``generate``, of each answer.
             stop: As for ``generate``.
             logprobs: As for ``generate``.
+            grammar: As for ``generate``.
             sampling: As for ``generate``.
 
         Returns:
@@ -359,7 +369,8 @@ class Generator:
         ]
         texts: list[list[str]] = [[] for _ in streams]
         done: set[int] = set()
-        for step in self._steps(checked, max_tokens, options, done, logprobs=logprobs, copies=n):
+        matchers = self.matchers(grammar, len(streams))
+        for step in self._steps(checked, max_tokens, options, done, logprobs=logprobs, copies=n, matchers=matchers):
             for row, token in step.items():
                 stream = streams[row]
                 if token in self.model.config.eos or stream is None:
@@ -442,7 +453,7 @@ class Generator:
             The scheduler; call its ``start``.
 
         Raises:
-            InvalidArgument: If an argument is out of range, or so many rows do not fit the adapter.
+            InvalidArgument: If an argument is out of range, or the caches of the rows do not fit the adapter.
             NotSupported: If the model has an encoder.
         """
         for name, value in (("rows", rows), ("max_queued", max_queued)):
@@ -453,8 +464,40 @@ class Generator:
         self._runs += 1
         self._cached = []
         return Scheduler(
-            self.model, self._decoding, self._sampler, context=self.context, rows=rows, max_queued=max_queued
+            self.model,
+            self._decoding,
+            self._sampler,
+            self.matchers,
+            context=self.context,
+            rows=rows,
+            max_queued=max_queued,
         )
+
+    def matchers(self, grammar: Grammar | None, count: int) -> Sequence[Matcher]:
+        """Return matchers of a grammar, which say what tokens it allows.
+
+        Args:
+            grammar: The grammar; None for any text.
+            count: Number of answers.
+
+        Returns:
+            The matchers; empty without a grammar.
+
+        Raises:
+            InvalidArgument: If the grammar is too complex, or the model has no tokenizer.
+        """
+        if grammar is None:
+            return ()
+        from dmlgpu.frontends.generation import grammar as grammars  # noqa: PLC0415 - an extra
+
+        if not isinstance(grammar, grammars.Grammar):
+            raise InvalidArgument(f"{self._label}: grammar must be a Grammar, got {shown(grammar)}")
+        tokenizer, config = self.model.tokenizer, self.model.config
+        if tokenizer is None:
+            raise InvalidArgument(f"{self._label}: a grammar needs a tokenizer, which the model lacks")
+        if self._matched is None:
+            self._matched = grammars.matched_tokenizer(tokenizer, config.vocabulary, config.eos)
+        return [grammars.Matcher(self._matched, grammar, config.vocabulary) for _ in range(count)]
 
     def tokens_of(self, prompt: Prompt) -> list[int]:
         """Return the tokens of a prompt.
@@ -609,12 +652,14 @@ class Generator:
         options: SamplingOptions,
         stops: tuple[str, ...],
         logprobs: int | None,
+        *,
+        matchers: Sequence[Matcher],
     ) -> Iterator[str]:
         if self.model.tokenizer is None:
             raise InvalidArgument(f"{self._label}: has no tokenizer; call generate_tokens")
         stream = TextStream(self.model.tokenizer, stops, self._decoding.history(prompt))
         done: set[int] = set()
-        steps = self._steps([prompt], max_tokens, options, done, logprobs=logprobs)
+        steps = self._steps([prompt], max_tokens, options, done, logprobs=logprobs, matchers=matchers)
 
         def pieces() -> Iterator[str]:
             for step in steps:
@@ -640,6 +685,7 @@ class Generator:
         *,
         logprobs: int | None = None,
         copies: int = 1,
+        matchers: Sequence[Matcher] = (),
     ) -> Iterator[dict[int, int]]:
         """Return an iterator over the next tokens, by row. The caller adds rows that end to ``done``."""
         options.check(self._label, self.model.config.vocabulary)
@@ -649,7 +695,8 @@ class Generator:
             )
         if logprobs is not None and not _is_between(logprobs, 0, MAX_LOGPROBS):
             raise InvalidArgument(f"{self._label}: logprobs must be from 0 to {MAX_LOGPROBS}, got {shown(logprobs)}")
-        return self._run_steps(prompts, max_tokens or self.context, options, done, logprobs=logprobs, copies=copies)
+        limit = max_tokens or self.context
+        return self._run_steps(prompts, limit, options, done, logprobs=logprobs, copies=copies, matchers=matchers)
 
     def _run_steps(
         self,
@@ -660,6 +707,7 @@ class Generator:
         *,
         logprobs: int | None = None,
         copies: int = 1,
+        matchers: Sequence[Matcher] = (),
     ) -> Iterator[dict[int, int]]:
         self._runs += 1
         run, rows = self._runs, len(prompts) * copies
@@ -679,7 +727,7 @@ class Generator:
             scores = self._decoding.repeat(scores, copies)
         statistics.memory = self.memory
         fed = [self._decoding.history(prompt) for prompt in prompts for _ in range(copies)]
-        self._sampler.begin(options, fed)
+        self._sampler.begin(options, fed, matchers)
         best, reading = self._next(scores, logprobs)
         limits = [min(limit, self.context - len(tokens)) for tokens in fed]
         count = 0
@@ -689,7 +737,9 @@ class Generator:
             is_last = all(row in done or limits[row] <= count for row in range(rows))
             if not is_last:  # the next step runs while the host waits for this one
                 self._cached = []
-                best, reading = self._next(self._decoding.step(best), logprobs)
+                scores = self._decoding.step(best)
+                if not matchers:
+                    best, reading = self._next(scores, logprobs)
             token_reading, logprob_reading = pending
             values = token_reading.result().view(np.int32)
             numbers = None if logprob_reading is None else logprob_reading.result().view(np.float32).reshape(rows, -1)
@@ -704,6 +754,10 @@ class Generator:
                     probabilities[row].append(TokenLogprob.of_row(token, numbers[row]))
             statistics.add(len(step), time.perf_counter() - start)
             done.update(row for row, value in step.items() if value in self.model.config.eos or limits[row] <= count)
+            if matchers:  # they need this token for the next one
+                done.update(row for row, value in step.items() if matchers[row].add(value))
+                if not is_last and len(done) < rows:
+                    best, reading = self._next(scores, logprobs)
             yield step
             self._check_current(run)
 

@@ -45,7 +45,7 @@ _NEUTRAL: Mapping[str, Sequence[Any]] = {
 
 
 class ProtocolError(Exception):
-    """An error that a client is told.
+    """An error that a client receives.
 
     Args:
         message: What is wrong.
@@ -68,7 +68,7 @@ class ProtocolError(Exception):
 
     @classmethod
     def of(cls, error: Exception) -> ProtocolError:
-        """Return the error that a client is told for an exception."""
+        """Return the error that a client receives for an exception."""
         if isinstance(error, ProtocolError):
             return error
         if isinstance(error, PromptTooLong):
@@ -286,6 +286,32 @@ class ServedModel:
         except PromptTooLong as error:
             raise ProtocolError(str(error), param=param, code="context_length_exceeded") from None
 
+    def _grammar(self, response_format: dict[str, Any]) -> Any:
+        """Return the grammar that a request requires; None for any text."""
+        kind = response_format.get("type", "text")
+        if kind == "text":
+            return None
+        described = response_format.get("json_schema")
+        schema = described.get("schema", {}) if isinstance(described, dict) else None
+        if kind not in ("json_object", "json_schema") or (kind == "json_schema" and not isinstance(schema, dict)):
+            raise ProtocolError(
+                'response_format must be {"type": "text"}, {"type": "json_object"}, or {"type": "json_schema", '
+                f'"json_schema": {{"schema": {{...}}}}}}, got {shown(response_format)}',
+                param="response_format",
+                code="invalid_value",
+            )
+        try:
+            from dmlgpu.frontends.generation.grammar import Grammar  # noqa: PLC0415 - an extra
+        except ModuleNotFoundError as error:
+            message = f"response_format needs the package {error.name} on the server"
+            raise ProtocolError(message, param="response_format", code="unsupported_value") from None
+        try:
+            grammar = Grammar.json() if kind == "json_object" else Grammar.json_schema(schema or {})
+            self.generator.matchers(grammar, 1)
+        except InvalidArgument as error:
+            raise ProtocolError(str(error), param="response_format", code="invalid_value") from None
+        return grammar
+
     def _common(self, values: Fields, logprobs: int | None, max_tokens: int | None) -> _Common:
         """Return the fields that both kinds of requests have, and check that there are no others."""
         options = {
@@ -311,6 +337,7 @@ class ServedModel:
         stream_options = values.mapping("stream_options")
         if stream_options and not stream:
             raise ProtocolError("stream_options needs stream: true", param="stream_options", code="invalid_value")
+        grammar = self._grammar(values.mapping("response_format"))
         values.finish()
         request = {
             "options": sampling,
@@ -318,6 +345,7 @@ class ServedModel:
             "stop": (stop,) if isinstance(stop, str) else tuple(stop),
             "logprobs": logprobs,
             "n": n,
+            "grammar": grammar,
         }
         return _Common(request, stream, bool(stream_options.get("include_usage")))
 

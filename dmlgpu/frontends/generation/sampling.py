@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from dmlgpu.runtime.buffer import Readback
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.tracing.compiled import compile as traced
+
+if TYPE_CHECKING:
+    from dmlgpu.frontends.generation.grammar import Matcher
 
 _SEEDS = 2**64
 _LARGEST = 3.4e38
@@ -205,12 +208,15 @@ class SamplingState:
         random: State of the random numbers.
         inputs: Numbers and biases on the device.
         penalties: Tokens that occurred, by row.
+        matchers: The tokens that a grammar allows, by row; empty without a grammar. They need each token before the
+            next one is taken.
     """
 
     options: SamplingOptions
     random: tuple[int, int] = (0, 0)
     inputs: list[Tensor] = field(default_factory=list)
     penalties: list[Tensor] = field(default_factory=list)
+    matchers: Sequence[Matcher] = ()
 
 
 class Sampler:
@@ -231,7 +237,9 @@ class Sampler:
         self._random = random.default_rng(0, device=device)
         self.current = SamplingState(SamplingOptions())
 
-    def begin(self, options: SamplingOptions, prompts: Sequence[Sequence[int]]) -> SamplingState:
+    def begin(
+        self, options: SamplingOptions, prompts: Sequence[Sequence[int]], matchers: Sequence[Matcher] = ()
+    ) -> SamplingState:
         """Start a generation, and return its state."""
         key = random.default_rng(None).state[1] if options.seed is None else int(options.seed)
         positive = (
@@ -255,13 +263,17 @@ class Sampler:
         if options._counts:
             states.append(np.zeros(shape, np.float32))
         inputs, penalties = ([Tensor(array, device=self._device) for array in each] for each in (arrays, states))
-        self.current = SamplingState(options, (0, key), inputs, penalties)
+        self.current = SamplingState(options, (0, key), inputs, penalties, matchers)
         return self.current
 
     def next(self, logits: Tensor, best: Tensor) -> Tensor:
         """Return the next tokens {batch, 1} INT32, from logits {batch, vocabulary} and the most likely tokens."""
         current = self.current
         options = current.options
+        if current.matchers:
+            bias = np.stack([matcher.bias() for matcher in current.matchers])
+            logits = logits + Tensor(bias, device=self._device)
+            best = ops.argmax(logits, axis=1, keepdims=True).astype("int32")
         if options.is_greedy:
             return best
         top = min(options.top_k or self._vocabulary, self._vocabulary)
@@ -270,7 +282,7 @@ class Sampler:
             1 if certain else top,
             certain,
             not certain and options.top_p < 1,
-            not certain and options.min_p > 0,
+            not certain and (options.min_p > 0 or bool(current.matchers)),  # never a token without probability
             options._repeats,
             options._counts,
             bool(options.logit_bias),

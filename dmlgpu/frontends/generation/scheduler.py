@@ -1,11 +1,11 @@
 """A scheduler of requests: many prompts are answered at the same time on one device.
 
-Each answer has a row of the caches. A step runs the next token of every row, whatever their positions, and between two
+Each answer has a row of the caches. A step runs the next token of every row, regardless of its position, and between two
 steps a chunk of one waiting prompt runs in caches of its own, whose row then joins the others. So answers wait at most
 for a chunk, and not for a prompt. Rows are rearranged, to a power of two of them, when a prompt joins: the batch has
 no more rows than its answers need. A row whose answer has ended, or whose client has gone, is idle until then.
 
-Tokens depend on nothing but the request: as ``Generator.generate_batch`` takes them for one prompt at a time.
+Tokens depend only on the request: ``Generator.generate_batch`` takes the same ones for this prompt alone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,9 @@ from dmlgpu.frontends.generation.text import TextStream
 from dmlgpu.ops import concatenate, take
 from dmlgpu.runtime.buffer import Readback
 from dmlgpu.tensors.tensor import Tensor
+
+if TYPE_CHECKING:
+    from dmlgpu.frontends.generation.grammar import Grammar, Matcher
 
 
 class QueueFull(DmlError):
@@ -46,6 +49,7 @@ class Request:
         stop: Strings that end an answer.
         logprobs: Number of most likely tokens whose probabilities are returned; None for no probabilities.
         n: Number of answers.
+        grammar: What the text of an answer must be; None for any text.
     """
 
     prompt: Sequence[int]
@@ -54,6 +58,7 @@ class Request:
     stop: tuple[str, ...] = ()
     logprobs: int | None = None
     n: int = 1
+    grammar: Grammar | None = None
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,7 @@ class Submission:
     Attributes:
         request: The request.
         reused_tokens: Prompt tokens that were already in the caches.
-        is_cancelled: Whether nobody waits for more pieces.
+        is_cancelled: Whether the client has gone.
     """
 
     def __init__(self, request: Request, receive: Callable[[Received], None] | None = None):
@@ -189,7 +194,7 @@ class Scheduler:
 
         with generator.scheduler(rows=8) as scheduler:
             submissions = [scheduler.submit(Request(tokens)) for tokens in prompts]
-            texts = ["".join(piece.text for piece in each.pieces()) for each in submissions]
+            answers = ["".join(piece.text for piece in each.pieces()) for each in submissions]
 
     ``submit`` and ``embed`` may be called from any thread. The device is used by one thread of the scheduler.
 
@@ -197,12 +202,13 @@ class Scheduler:
         model: The model.
         decoding: Its decoding, whose caches hold the prompt that is being computed.
         sampler: Chooses tokens.
+        match: Returns matchers of a grammar for a number of answers.
         context: Maximum number of tokens of a prompt and an answer.
         rows: Maximum number of answers at the same time.
         max_queued: Maximum number of requests that wait.
 
     Raises:
-        InvalidArgument: If so many rows do not fit the adapter.
+        InvalidArgument: If the caches of the rows do not fit the adapter.
     """
 
     def __init__(
@@ -210,6 +216,7 @@ class Scheduler:
         model: LanguageModel,
         decoding: CachedDecoding,
         sampler: Sampler,
+        match: Callable[[Grammar | None, int], Sequence[Matcher]],
         *,
         context: int,
         rows: int,
@@ -217,6 +224,7 @@ class Scheduler:
     ):
         self.rows = rows
         self._model, self._sampler, self._context, self._max_queued = model, sampler, context, max_queued
+        self._match = match
         self._prompts, self._decoding = decoding, decoding.sibling()
         decoding.check(_power_of_two(rows) + 1)
         self._queue: deque[Submission | _Embedding] = deque()
@@ -334,9 +342,14 @@ class Scheduler:
             self._drop_cancelled()
             self._run_chunk()
             readings, self._readings = self._readings, []
-            self._run_step()
-            for reading in readings:  # while the step runs
-                self._deliver(reading)
+            scores = self._run_step()
+            if any(running.state.matchers for running in self._running):
+                self._deliver(readings)  # a grammar needs them for the next tokens
+                readings = []
+            if scores is not None:
+                self._tokens, reading = self._taken(self._running, *scores)
+                self._readings.append(reading)
+            self._deliver(readings)  # while the step runs
             self._drop_done()
             if not self._running:
                 self._release()
@@ -367,7 +380,7 @@ class Scheduler:
         self._running = [running for running in self._running if not running.is_done]
 
     def _drop_cancelled(self) -> None:
-        """Drop the requests for whose answers nobody waits."""
+        """Drop the requests of clients that have gone."""
         with self._changed:
             dropped = [entry for entry in self._queue if entry.is_cancelled]
             self._queue = deque(entry for entry in self._queue if not entry.is_cancelled)
@@ -428,7 +441,8 @@ class Scheduler:
             _Row(index, limit, None if tokenizer is None else TextStream(tokenizer, request.stop, prompt))
             for index in range(n)
         ]
-        joined = _Running(submission, self._sampler.begin(request.options, [prompt] * n), rows)
+        state = self._sampler.begin(request.options, [prompt] * n, self._match(request.grammar, n))
+        joined = _Running(submission, state, rows)
         logits, best = scores if n == 1 else (take(tensor, self._integers([0] * n), axis=0) for tensor in scores)
         first, reading = self._taken([joined], logits, best)
         before = len(self._active)
@@ -449,28 +463,26 @@ class Scheduler:
 
     # ---- answers -----------------------------------------------------------------------------------------------------
 
-    def _run_step(self) -> None:
-        """Run the next token of all answers that need one."""
+    def _run_step(self) -> Scores | None:
+        """Run the last tokens of all answers that need a next one."""
         active = [False] * len(self._active)
         for running in self._running:
             for row in running.rows:
                 active[running.start + row.index] = row.needs_token
         if not any(active):
-            return
+            return None
         if active != self._active:
             self._decoding.count(active)
             self._active = active
         assert self._tokens is not None
-        logits, best = self._decoding.step(self._tokens)
-        self._tokens, reading = self._taken(self._running, logits, best)
-        self._readings.append(reading)
+        return self._decoding.step(self._tokens)
 
     def _taken(self, running: Sequence[_Running], logits: Tensor, best: Tensor) -> tuple[Tensor, _Reading]:
         """Take the next tokens {batch, 1}, and start reading them."""
         running = [each for each in running if any(row.needs_token for row in each.rows)]
         parts, end = [], 0
         for each in sorted(running, key=lambda running: running.start):
-            if each.state.options.is_greedy:
+            if each.state.options.is_greedy and not each.state.matchers:
                 continue
             if end < each.start:
                 parts.append(best[end : each.start])
@@ -492,8 +504,12 @@ class Scheduler:
                     reading.rows.append((each, row, each.start + row.index))
         return tokens, reading
 
-    def _deliver(self, reading: _Reading) -> None:
-        """Send tokens that have been read to those who wait for them."""
+    def _deliver(self, readings: Sequence[_Reading]) -> None:
+        """Send tokens to those who wait for them."""
+        for reading in readings:
+            self._deliver_step(reading)
+
+    def _deliver_step(self, reading: _Reading) -> None:
         tokens = reading.tokens.result().view(np.int32)
         numbers = {key: readback.result().view(np.float32) for key, readback in reading.logprobs.items()}
         for running, row, place in reading.rows:
@@ -503,15 +519,17 @@ class Scheduler:
             if id(running) in numbers:
                 by_row = numbers[id(running)].reshape(len(running.rows), -1)
                 logprob = TokenLogprob.of_row(token, by_row[row.index])
-            _send(running.submission, self._piece(row, token, logprob))
+            _send(running.submission, self._piece(running, row, token, logprob))
             if running.is_done:
                 _send(running.submission, None)
 
-    def _piece(self, row: _Row, token: int, logprob: TokenLogprob | None) -> AnswerPiece:
+    def _piece(self, running: _Running, row: _Row, token: int, logprob: TokenLogprob | None) -> AnswerPiece:
         row.received += 1
         ends, stream = token in self._model.config.eos, row.stream
         text = "" if ends or stream is None else stream.add(token)
-        stops = ends or (stream is not None and stream.stopped)
+        matchers = running.state.matchers
+        is_matched = bool(matchers) and matchers[row.index].add(token)
+        stops = ends or is_matched or (stream is not None and stream.stopped)
         finish = "stop" if stops else "length" if row.received >= row.limit else ""
         if finish:
             text += "" if stream is None else stream.finish()

@@ -261,6 +261,7 @@ FOR_USERS = {
     "cli",
     "onnx",
     "llm",
+    "grammar",
     "server",
     "torch",
     "demo",
