@@ -1,9 +1,10 @@
 """A scheduler of requests: many prompts are answered at the same time on one device.
 
-Each answer has a row of the caches. A step runs the next token of every row, regardless of its position, and between two
-steps a chunk of one waiting prompt runs in caches of its own, whose row then joins the others. So answers wait at most
-for a chunk, and not for a prompt. Rows are rearranged, to a power of two of them, when a prompt joins: the batch has
-no more rows than its answers need. A row whose answer has ended, or whose client has gone, is idle until then.
+Each answer has a row of the caches. A step runs the next token of every row, regardless of its position. Between two
+steps, a chunk of one waiting prompt runs in caches of its own, whose row then joins the others: answers wait at most
+for a chunk, and not for a prompt. Rows are rearranged when a prompt joins, to a power of two of them, so that the batch
+has no more rows than its answers need. The row of an answer that has ended, or whose client has gone, is idle until
+then.
 
 Tokens depend only on the request: ``Generator.generate_batch`` takes the same ones for this prompt alone.
 """
