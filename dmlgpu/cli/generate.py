@@ -57,6 +57,9 @@ def generate(
     formats: Mapping[str, Any] | None = None,
     as_json: bool = False,
     json_schema: Path | None = None,
+    tools: Path | None = None,
+    embed: bool = False,
+    answers: int = 1,
     options: Mapping[str, Any],
 ) -> None:
     """Answer a prompt, each prompt of a file, or in a conversation if there is neither.
@@ -75,6 +78,9 @@ def generate(
         formats: ``cache_dtype``, ``cache_block`` and ``activation_dtype`` of ``Generator.load``.
         as_json: Print JSON.
         json_schema: File with the JSON schema of answers.
+        tools: File with the functions that the model may call, a list in JSON.
+        embed: Print embeddings of the prompts instead of answers.
+        answers: Number of answers to each prompt.
         options: Options of ``Generator.generate``; ``Generator.sampling_defaults`` apply to omitted ones.
 
     Raises:
@@ -91,19 +97,24 @@ def generate(
     _check(options)
     if json_schema is not None:
         options = {**options, "grammar": _grammar_of(json_schema)}
-    if as_json and prompt is None and batch is None:
-        raise InvalidArgument("generate: --json needs --prompt or --batch; a conversation is text")
+    needing = {"--embed": embed, "--answers": answers > 1, "--json": as_json}
+    _check_needs([name for name, value in needing.items() if value], prompt is not None or batch is not None, options)
+    functions = None if tools is None else _tools(tools)
     prompts = _prompts(batch, raw=raw) if batch is not None else {}
     if prompt == "-":
         prompt = _text_of(sys.stdin.buffer.read(_MAX_BYTES + 1), "--prompt", "standard input").removesuffix("\n")
     generator = load(source, adapter, context, formats)
     if system is not None and not generator.model.chat_template:
         raise InvalidArgument(f"generate: --system needs a chat template, which model {generator.model.name!r} lacks")
-    questions = _Questions(generator, raw, system, enable_thinking)
+    if functions is not None and (raw or not generator.model.chat_template):
+        raise InvalidArgument("generate: --tools needs a chat template, which the model or --raw lacks")
+    questions = _Questions(generator, raw, system, enable_thinking, functions)
     options = generator.with_defaults(options)
     with CompileStatus.shown():
-        if batch is not None:
-            _generate_batch(questions, prompts, as_json, options)
+        if embed:
+            _embed(generator, list(prompts.values()) if prompt is None else [prompt])
+        elif batch is not None or answers > 1:
+            _generate_batch(questions, prompts or {1: prompt or ""}, as_json, options, answers)
         elif prompt is not None:
             _generate_one(questions, prompt, as_json, options)
         else:
@@ -119,12 +130,14 @@ class _Questions:
         raw: Whether prompts are continued although there is a chat template.
         system: Message of the system; None for none.
         enable_thinking: As in ``generate``.
+        tools: Functions that the model may call; None for none.
     """
 
     generator: Generator
     raw: bool = False
     system: str | None = None
     enable_thinking: bool | None = None
+    tools: Sequence[Mapping[str, Any]] | None = None
 
     @property
     def is_chat(self) -> bool:
@@ -145,7 +158,9 @@ class _Questions:
             if not prompt.strip():
                 raise InvalidArgument(f"generate: prompts must have text, got {shown(prompt)}")
             prompt = [{"role": "user", "content": prompt}]
-        return self.generator.chat_tokens(self.with_system(prompt), enable_thinking=self.enable_thinking)
+        return self.generator.chat_tokens(
+            self.with_system(prompt), enable_thinking=self.enable_thinking, tools=self.tools
+        )
 
     def with_system(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Return messages with that of the system, unless they have one."""
@@ -178,6 +193,35 @@ def _check(options: Mapping[str, Any]) -> None:
     sampling = {option.name: options[option.name] for option in fields(SamplingOptions) if option.name in options}
     SamplingOptions(**sampling).check("generate")
     checked_stops(options.get("stop", ()), "generate")
+
+
+def _check_needs(names: Sequence[str], has_prompts: bool, options: Mapping[str, Any]) -> None:
+    """Raise InvalidArgument if options need others."""
+    if names and not has_prompts:
+        raise InvalidArgument(f"generate: {names[0]} needs --prompt or --batch; a conversation is text")
+    if "logprobs" in options and ("--json" not in names or "--embed" in names):
+        raise InvalidArgument("generate: --logprobs needs --json, which prints probabilities")
+
+
+def _tools(file: Path) -> Sequence[Mapping[str, Any]]:
+    """Return the functions of a file."""
+    with file.open("rb") as opened:
+        text = _text_of(opened.read(_MAX_BYTES + 1), "--tools", str(file))
+    try:
+        functions = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgument(f"generate: --tools: {file} must be JSON: {error}") from None
+    if not isinstance(functions, list) or not all(isinstance(function, dict) for function in functions):
+        raise InvalidArgument(f"generate: --tools: {file} must have a list of functions, got {shown(functions)}")
+    return functions
+
+
+def _embed(generator: Generator, prompts: Sequence[str | Sequence[Message]]) -> None:
+    """Print a line of JSON for each prompt."""
+    for prompt in prompts:
+        if not isinstance(prompt, str):
+            raise InvalidArgument("generate: --embed takes prompts, not conversations")
+        print(json.dumps(generator.embed(prompt).tolist()), flush=True)
 
 
 def _grammar_of(file: Path) -> Any:
@@ -263,15 +307,20 @@ def _features(path: Path) -> NDArray[Any]:
 
 
 def _generate_batch(
-    questions: _Questions, prompts: Mapping[int, str | Sequence[Message]], as_json: bool, options: Mapping[str, Any]
+    questions: _Questions,
+    prompts: Mapping[int, str | Sequence[Message]],
+    as_json: bool,
+    options: Mapping[str, Any],
+    answers: int = 1,
 ) -> None:
     generator = questions.generator
     completions: list[GeneratedText] = generator.generate_batch(
-        list(map(questions.prompt_of, prompts.values())), **options
+        list(map(questions.prompt_of, prompts.values())), n=answers, **options
     )
-    texts = [(prompt, completion.text) for prompt, completion in zip(prompts.values(), completions, strict=True)]
+    repeated = [(line, prompt) for line, prompt in prompts.items() for _ in range(answers)]
+    texts = [(prompt, completion.text) for (_, prompt), completion in zip(repeated, completions, strict=True)]
     if as_json:
-        _print_json(generator, texts, [{"line": line} for line in prompts])
+        _print_json(generator, texts, [{"line": line} for line, _ in repeated])
     else:
         for index, (prompt, text) in enumerate(texts, 1):
             title = prompt if isinstance(prompt, str) else prompt[-1].get("content") or ""
@@ -293,6 +342,7 @@ def _print_json(
         places: Entries that say where each prompt is from.
     """
     answers = generator.answers or [[] for _ in completions]
+    logprobs = [{"logprobs": [asdict(entry) for entry in row]} if row else {} for row in generator.logprobs]
     statistics, memory = generator.statistics, generator.memory
     numbers = {
         "prompt_tokens": statistics.prompt_tokens,
@@ -308,8 +358,16 @@ def _print_json(
         "adapter": str(generator.device.adapter),
         "context": generator.context,
         "completions": [
-            {**place, "prompt" if isinstance(prompt, str) else "messages": prompt, "text": text, "tokens": tokens}
-            for place, (prompt, text), tokens in zip(places, completions, answers, strict=True)
+            {
+                **place,
+                "prompt" if isinstance(prompt, str) else "messages": prompt,
+                "text": text,
+                "tokens": tokens,
+                **probabilities,
+            }
+            for place, (prompt, text), tokens, probabilities in zip(
+                places, completions, answers, logprobs or [{}] * len(answers), strict=True
+            )
         ],
         "statistics": numbers,
         "memory": memory_json(memory),

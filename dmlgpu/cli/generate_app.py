@@ -99,6 +99,29 @@ Schema = Annotated[
         "--json-schema", metavar="FILE", help="Answer with JSON of the JSON schema in this file.", show_default=False
     ),
 ]
+Answers = Annotated[
+    int, typer.Option("--answers", min=1, metavar="N", help="Number of answers to each prompt, which is computed once.")
+]
+Logprobs = Annotated[
+    int | None,
+    typer.Option(
+        "--logprobs",
+        min=0,
+        max=100,
+        metavar="N",
+        help="With --json: print the probability of each token, and of the N most likely ones.",
+        show_default=False,
+    ),
+]
+Tools = Annotated[
+    Path | None,
+    typer.Option(
+        "--tools",
+        metavar="FILE",
+        help="Functions that the model may call, as a JSON list in the form of OpenAI's.",
+        show_default=False,
+    ),
+]
 Seed = Annotated[
     int | None, typer.Option("--seed", min=0, metavar="N", help="Seed of sampling; defaults to a random one.")
 ]
@@ -232,6 +255,12 @@ def generate(
     seed: Seed = None,
     stop: Stop = None,
     json_schema: Schema = None,
+    answers: Answers = 1,
+    logprobs: Logprobs = None,
+    tools: Tools = None,
+    embed: Annotated[
+        bool, typer.Option("--embed", help="Print the embedding of each prompt as a line of JSON, instead of answers.")
+    ] = False,
     context: Context = None,
     cache_dtype: Annotated[
         str | None,
@@ -295,6 +324,7 @@ def generate(
     formats = {"cache_dtype": cache_dtype, "cache_block": cache_block, "activation_dtype": activation_dtype}
     if serve is not None:
         others: dict[str, Any] = {"--prompt": prompt, "--batch": batch, "--raw": raw, "--system": system}
+        others |= {"--tools": tools, "--embed": embed, "--logprobs": logprobs is not None, "--answers": answers > 1}
         others |= {"--json-schema": json_schema, "--json": as_json, "--thinking": thinking is not None, "--stop": stop}
         for name, value in others.items():
             if value:
@@ -322,5 +352,8 @@ def generate(
         formats=formats,
         as_json=as_json,
         json_schema=json_schema,
-        options=options,
+        tools=tools,
+        embed=embed,
+        answers=answers,
+        options=options if logprobs is None else {**options, "logprobs": logprobs},
     )

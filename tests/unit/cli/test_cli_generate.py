@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 
+import numpy as np
 import pytest
 
 from dmlgpu.cli import generate as verb
@@ -469,3 +470,51 @@ def test_the_demo_takes_a_model(folder):
 def test_the_demo_needs_whole_heads():
     process = run_here("demo", "generate", "--width", "100", "--adapter", ADAPTER)
     assert process.stderr == "dmlgpu: demo generate: --width must be a multiple of 64, got 100\n"
+
+
+@pytest.mark.slow
+def test_several_answers_with_probabilities(folder, tokens):
+    options = "--prompt", PROMPT, "--answers", "2", "--json", "--logprobs", "2"
+    completions = json.loads(generate(folder, *options).stdout)["completions"]
+    assert [completion["tokens"] for completion in completions] == [tokens] * 2
+    for entry, token in zip(completions[1]["logprobs"], tokens, strict=True):
+        assert entry["token"] == entry["top"][0][0] == token
+        assert entry["logprob"] == entry["top"][0][1] <= 0
+    assert generate(folder, "--prompt", PROMPT, "--answers", "2").stdout.startswith(f"[1] {PROMPT}\n")
+
+
+def test_tools_reach_the_chat_template(folder, tmp_path, monkeypatch):
+    received = []
+    monkeypatch.setattr(Generator, "chat_tokens", lambda self, messages, **options: received.append(options) or [5])
+    tools = tmp_path / "tools.json"
+    functions = [{"type": "function", "function": {"name": "now", "parameters": {}}}]
+    tools.write_text(json.dumps(functions))
+    assert generate(folder, "--prompt", PROMPT, "--tools", tools).returncode == 0
+    assert received == [{"enable_thinking": None, "tools": functions}]
+    tools.write_text("{}")
+    process = generate(folder, "--prompt", PROMPT, "--tools", tools)
+    assert process.returncode == USAGE
+    assert "must have a list of functions, got {}" in process.stderr
+
+
+def test_embeddings_are_lines_of_json(folder, tmp_path):
+    batch = tmp_path / "prompts.txt"
+    batch.write_text("sea\nriver\n")
+    rows = [json.loads(line) for line in generate(folder, "--batch", batch, "--embed").stdout.splitlines()]
+    np.testing.assert_allclose(rows, Generator.load(folder, ADAPTER).embed(["sea", "river"]), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--embed",), "--embed needs --prompt or --batch"),
+        (("--answers", "2"), "--answers needs --prompt or --batch"),
+        (("--prompt", "x", "--logprobs", "1"), "--logprobs needs --json"),
+        (("--prompt", "x", "--tools", "absent.json"), "absent.json"),
+    ],
+)
+def test_options_that_need_others(folder, options, message):
+    process = generate(folder, *options)
+    assert process.returncode == USAGE
+    assert message in process.stderr
