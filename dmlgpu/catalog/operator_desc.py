@@ -140,7 +140,7 @@ def _converters() -> dict[str, Converter[Any]]:
     single |= {name: coercion.member_of(cls) for name, cls in members.items() if issubclass(cls, IntEnum)}
     arrays = {
         "tuple[int, ...]": coercion.tuple_of(coercion.integer, "integers"),
-        "tuple[float, ...]": coercion.tuple_of(coercion.real, "numbers"),
+        "tuple[float, ...]": coercion.tuple_of(coercion.entry, "numbers"),
         "tuple[TensorDesc, ...]": coercion.tuple_of(single["TensorDesc"], "TensorDesc"),
     }
     converters = single | arrays

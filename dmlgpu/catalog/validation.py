@@ -264,7 +264,7 @@ def _check_range(check: _Checker, label: str, value: int, kind: str) -> None:
 
 def _check_float(check: _Checker, label: str, value: float, data_type: DataType) -> None:
     limit = _FLOAT_LIMITS[data_type]
-    if not math.isinf(value) and abs(value) >= limit:
+    if abs(value) >= limit and not math.isinf(value):
         check.fail(label, f"must be in the range of {data_type.name}, got {shown(value)}")
 
 

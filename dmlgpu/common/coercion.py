@@ -109,6 +109,11 @@ def real(value: Any) -> float:
         raise CoercionError("a number", value) from None
 
 
+def entry(value: Any) -> float:
+    """Accept the values of ``real``; numbers that are not read stay as they are."""
+    return value if isinstance(value, Unread) and not isinstance(value, numbers.Integral) else real(value)  # type: ignore[return-value]
+
+
 def seconds(value: Any) -> float:
     """Accept a time in seconds, including infinity, but not NaN."""
     number = real(value)

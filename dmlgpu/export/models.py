@@ -38,7 +38,7 @@ from dmlgpu.frontends.dxdispatch.model import (
 from dmlgpu.frontends.onnx.model import Declared, OnnxModel, Source, check_supported, read
 from dmlgpu.frontends.onnx.registry import is_control
 from dmlgpu.frontends.onnx.runner import Runner
-from dmlgpu.frontends.onnx.segments import Fill, Output, RunInput, RunStage, Segment, Weights
+from dmlgpu.frontends.onnx.segments import Output, RunInput, RunStage, Segment, Weights
 from dmlgpu.frontends.onnx.tensor_proto import as_held
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.numpy import NUMPY_ADAPTER
@@ -180,7 +180,7 @@ def _only_stage(model: OnnxModel, sizes: Sequence[tuple[int, ...]], weights: Wei
     if stage.action is not None or stage.fills:
         placements = list(stage.placements())
         deciding = {placement.node for placement in placements if placement.where == "read"}
-        deciding |= {fill.node for fill in stage.fills if isinstance(fill, Fill)}
+        deciding |= {fill.node for fill in stage.fills if fill.node is not None}
         if stage.action is not None and placements:
             deciding.add(placements[-1].node)
         nodes = [node for node in model.nodes if is_control(node) or _name(node) in deciding]

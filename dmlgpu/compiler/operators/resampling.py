@@ -19,16 +19,20 @@ from dmlgpu.compiler.rewrites.resampling import (
     ANTIALIASED_SUM,
     ANTIALIASED_TILE,
     GRADIENT,
+    LARGEST,
     LINEAR,
     NEAREST,
+    SMALLEST,
     ResampledAxis,
     Rounding,
     antialiased,
+    by_reduction,
     gradient,
     linear,
     nearest,
 )
 from dmlgpu.compiler.rewrites.sources import identity
+from dmlgpu.compiler.sizes import computed
 
 FLOAT32 = DataType.FLOAT32
 ROUNDED = "resampling/rounded"
@@ -36,9 +40,6 @@ SUM = Reduction("reduction/reduce_sum_float", FLOAT32, 2, portable=True)
 
 CENTER = 0.5
 """Offset of the center of a pixel from its start."""
-
-SMALLEST, LARGEST = float(np.finfo(np.float32).smallest_normal), float(np.finfo(np.float32).max)
-"""The positive normal float32 numbers."""
 
 
 # ---- fields
@@ -62,11 +63,10 @@ def _rounding(desc: Any) -> Rounding | None:
 
 
 def _axes(desc: Any, sizes: tuple[int, ...], counts: tuple[int, ...]) -> tuple[ResampledAxis, ...]:
-    """Return the dimensions that are resampled, those with the largest reduction first."""
+    """Return the dimensions that are resampled."""
     numbers = zip(sizes, counts, desc.scales, desc.input_pixel_offsets, desc.output_pixel_offsets, strict=True)
-    axes = (ResampledAxis(dimension, *values) for dimension, values in enumerate(numbers))
-    moving = (axis for axis in axes if not axis.moves_nothing(_rounding(desc)))
-    return tuple(sorted(moving, key=lambda axis: axis.count / axis.size))
+    axes = (ResampledAxis.of(dimension, *values) for dimension, values in enumerate(numbers))
+    return tuple(axis for axis in axes if not axis.moves_nothing(_rounding(desc)))
 
 
 def _rounded_up(desc: Any) -> dict[str, Any]:
@@ -148,12 +148,18 @@ _MAX_EXACT = 1 << 24
 
 
 def scaled_size(size: int, scale: float) -> int:
-    """Return a size times a scale, rounded down; at most 2^32.
+    """Return a size times a scale, plain or symbolic, rounded down; at most 2^32.
 
     In float32, as onnxruntime computes it: 10 elements by 0.7 are 7, though 0.7 is a little less than that in float32.
     """
-    if scale.is_integer() and scale > 0 and size * int(scale) <= _MAX_EXACT:
-        return size * int(scale)  # also for symbolic sizes
+    if type(scale) is float and scale.is_integer() and scale > 0 and size * int(scale) <= _MAX_EXACT:
+        return size * int(scale)
+    extent: int = computed(_scaled_size, size, scale)
+    return extent
+
+
+def _scaled_size(size: int, scale: float) -> int:
+    """Return ``scaled_size`` of plain numbers."""
     with np.errstate(over="ignore"):
         extent = float(np.float32(size) * np.float32(scale))
     return int(min(extent, MAX_ELEMENTS + 1))
@@ -196,9 +202,10 @@ class Resample3(Lowering):
         others."""
         rounding = _rounding(desc)
         axes = _axes(desc, desc.input_tensor.sizes, desc.output_tensor.sizes)
-        shrinking = [axis for axis in axes if axis.scale < 1]  # along the others, triangles are two elements wide
-        if desc.antialiased and shrinking and rounding is None:
-            works: list[_Pass] = [functools.partial(antialiased, axis=axis) for axis in shrinking]
+        is_antialiased = desc.antialiased and rounding is None
+        shrinking = [axis for axis in axes if is_antialiased and axis.scale < 1]
+        if shrinking:  # along the others, triangles are two elements wide
+            works: list[_Pass] = [functools.partial(antialiased, axis=axis) for axis in by_reduction(shrinking)]
             if others := [axis for axis in axes if axis.scale >= 1]:
                 works.append(functools.partial(linear, axes=others))
             return _in_passes(desc.operator, input_tensor(desc, "input_tensor"), works, output_tensor(desc))
@@ -258,7 +265,7 @@ class Upsample2d(Lowering):
         is_linear = desc.interpolation_mode is InterpolationMode.LINEAR
         center = CENTER if is_linear else 0.0
         axes = tuple(
-            ResampledAxis(dimension, size, size * scale, float(scale), center, -center)
+            ResampledAxis.of(dimension, size, size * scale, float(scale), center, -center)
             for dimension, size, scale in zip(
                 (rank - 2, rank - 1),
                 desc.input_tensor.sizes[-2:],
@@ -290,7 +297,7 @@ class ResampleGrad1(Lowering):
         axes, rounding = _axes(desc, output.sizes, source.sizes), _rounding(desc)
         if not axes:
             return _copied(desc, source, output)
-        works = [functools.partial(gradient, axis=axis, rounding=rounding) for axis in reversed(axes)]
+        works = [functools.partial(gradient, axis=axis, rounding=rounding) for axis in reversed(by_reduction(axes))]
         return _in_passes(desc.operator, source, works, output)
 
 

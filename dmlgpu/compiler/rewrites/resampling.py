@@ -7,10 +7,10 @@ Coordinates are float32 numbers, each step of their formula rounded, here as in 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ from dmlgpu.compiler.plan import (
     constants,
 )
 from dmlgpu.compiler.rewrites.sources import identity, is_identity
+from dmlgpu.compiler.sizes import computed, decided
 
 NEAREST = "resampling/nearest"
 LINEAR = "resampling/linear"
@@ -38,6 +39,9 @@ ANTIALIASED = "resampling/antialiased"
 ANTIALIASED_SUM = "resampling/antialiased_sum"
 ANTIALIASED_TILE = "resampling/antialiased_tile"
 GRADIENT = "resampling/gradient"
+
+SMALLEST, LARGEST = float(np.finfo(np.float32).smallest_normal), float(np.finfo(np.float32).max)
+"""The positive normal float32 numbers."""
 
 LONGEST_LISTED = 1 << 18
 """Maximum size of an axis whose coordinates are enumerated; those of longer axes are estimated."""
@@ -64,38 +68,46 @@ class ResampledAxis:
         dimension: of the tensors.
         size: elements of the input.
         count: elements of the output.
-        scale, input_offset, output_offset: float32 numbers; output coordinate o lies at
-            ``(o - output_offset) / scale - input_offset``.
+        scale_bits, input_offset_bits, output_offset_bits: bits of float32 numbers, which kernels read like sizes;
+            output coordinate o lies at ``(o - output_offset) / scale - input_offset``.
+        inverse_bits: bits of 1 / scale if it is a power of two and normal, else 0.
     """
 
     dimension: int
     size: int
     count: int
-    scale: float
-    input_offset: float
-    output_offset: float
+    scale_bits: int
+    input_offset_bits: int
+    output_offset_bits: int
+    inverse_bits: int
+
+    @classmethod
+    def of(cls, dimension: int, size: int, count: int, *numbers: float) -> ResampledAxis:
+        """Return the resampling by a scale, an input's offset and an output's offset, plain or symbolic."""
+        scale, before, behind = (computed(bits_of_float, number) for number in numbers)
+        return cls(dimension, size, count, scale, before, behind, computed(_inverse_bits, scale))
 
     @property
-    def scale_bits(self) -> int:
-        """Bits of the scale."""
-        return bits_of_float(self.scale)
+    def numbers(self) -> tuple[int, ...]:
+        """All fields but the dimension, for functions whose results are ``decided`` or ``computed``."""
+        offsets = self.input_offset_bits, self.output_offset_bits
+        return self.size, self.count, self.scale_bits, *offsets, self.inverse_bits
 
     @property
-    def input_offset_bits(self) -> int:
-        """Bits of the input's offset."""
-        return bits_of_float(self.input_offset)
+    def scale(self) -> float:
+        """The scale."""
+        scale: float = computed(float_of_bits, self.scale_bits)
+        return scale
 
     @property
-    def output_offset_bits(self) -> int:
-        """Bits of the output's offset."""
-        return bits_of_float(self.output_offset)
+    def input_offset(self) -> float:
+        """The input's offset."""
+        return float_of_bits(self.input_offset_bits)
 
     @property
-    def inverse_bits(self) -> int:
-        """Bits of 1 / scale if it is a power of two and normal, else 0."""
-        inverse = 1 / self.scale
-        is_power = inverse.as_integer_ratio() in ((int(inverse), 1), (1, int(self.scale)))
-        return bits_of_float(inverse) if is_power and np.frexp(inverse)[0] == 0.5 else 0
+    def output_offset(self) -> float:
+        """The output's offset."""
+        return float_of_bits(self.output_offset_bits)
 
     def coordinates(self) -> Coordinates:
         """Return the coordinates of all output elements on the input, ascending."""
@@ -116,6 +128,11 @@ class ResampledAxis:
         return bool(self.size == self.count and self.scale == 1 and place == 0)
 
 
+def by_reduction(axes: Iterable[ResampledAxis]) -> list[ResampledAxis]:
+    """Return axes that are resampled one after the other, those with the largest reduction first."""
+    return sorted(axes, key=lambda axis: axis.count / axis.size)
+
+
 @dataclass(frozen=True)
 class Rounding:
     """Rounding of nearest neighbor: up or down."""
@@ -130,6 +147,17 @@ class Rounding:
 def bits_of_float(value: float) -> int:
     """Return the bits of a float32 number."""
     return int(np.float32(value).view(np.uint32))
+
+
+def float_of_bits(bits: int) -> float:
+    """Return the float32 number of bits."""
+    return float(np.uint32(bits).view(np.float32))
+
+
+def _inverse_bits(scale_bits: int) -> int:
+    """Return ``ResampledAxis.inverse_bits``."""
+    inverse = 1 / float_of_bits(scale_bits)
+    return bits_of_float(inverse) if np.frexp(inverse)[0] == 0.5 and SMALLEST <= inverse <= LARGEST else 0
 
 
 # ---- bodies that read
@@ -169,18 +197,9 @@ def antialiased(source: Source, axis: ResampledAxis) -> Body:
     The triangle is as wide as an output element, at least as two elements of the input. Its weights are normalized;
     those of positions beyond an edge go to the edge's element, as without antialiasing.
     """
-    scale = np.float32(axis.scale)
-    reach, slope = np.maximum(np.float32(1) / scale, np.float32(1)), np.minimum(scale, np.float32(1))
-    lowest, highest = -reach, np.float32(axis.size - 1) + reach
-    taps = _most_under(axis, reach, lowest, highest)
-    values = constants(
-        axes=(axis,),
-        taps=taps,
-        reach_bits=bits_of_float(reach),
-        slope_bits=bits_of_float(slope),
-        lowest_bits=bits_of_float(lowest),
-        highest_bits=bits_of_float(highest),
-    )
+    taps = computed(_most_under, *axis.numbers)
+    words = {f"{name}_bits": computed(_triangle_bits, name, axis.size, axis.scale_bits) for name in Triangle._fields}
+    values = constants(axes=(axis,), taps=taps, **words)
     return _tapped(ANTIALIASED, source, axis, (axis.count, taps), values)
 
 
@@ -190,8 +209,37 @@ def antialiased_sum(terms: Element) -> Element:
     return replace(terms, file=ANTIALIASED_SUM, sizes=terms.sizes[:-1], follows=follows)
 
 
-def _most_under(axis: ResampledAxis, reach: np.float32, lowest: np.float32, highest: np.float32) -> int:
+class Triangle(NamedTuple):
+    """The triangle of antialiasing.
+
+    Attributes:
+        reach: Half of its width.
+        slope: Of its sides.
+        lowest, highest: Coordinates to which others are clamped.
+    """
+
+    reach: np.float32
+    slope: np.float32
+    lowest: np.float32
+    highest: np.float32
+
+    @classmethod
+    def of(cls, size: int, scale_bits: int) -> Triangle:
+        """Return the triangle of an axis with a size and a scale."""
+        scale, one = np.uint32(scale_bits).view(np.float32), np.float32(1)
+        reach = np.maximum(one / scale, one)
+        return cls(reach, np.minimum(scale, one), -reach, np.float32(size - 1) + reach)
+
+
+def _triangle_bits(name: str, size: int, scale_bits: int) -> int:
+    """Return the bits of an attribute of a triangle."""
+    return bits_of_float(getattr(Triangle.of(size, scale_bits), name))
+
+
+def _most_under(*numbers: int) -> int:
     """Return the maximum number of input elements under a triangle, exactly, or a few more for a long axis."""
+    axis = ResampledAxis(0, *numbers)
+    reach, _, lowest, highest = Triangle.of(axis.size, axis.scale_bits)
     if axis.count > LONGEST_LISTED:
         return min(axis.size, math.ceil(2 * float(reach) * (1 + COORDINATE_ERROR)) + 3)
     x, edge = np.clip(axis.coordinates(), lowest, highest), np.float32(axis.size - 1)
@@ -379,8 +427,14 @@ def _factor(axis: ResampledAxis, rounding: Rounding) -> int | None:
     factor = axis.count // axis.size
     if factor * axis.size != axis.count or axis.count > LONGEST_LISTED:
         return None
-    repeated = np.arange(axis.count) // factor
-    return factor if np.array_equal(axis.places(rounding), repeated) else None
+    return factor if decided(_repeats, rounding, *axis.numbers) else None
+
+
+def _repeats(rounding: Rounding, *numbers: int) -> bool:
+    """Return whether nearest neighbor repeats each element equally often."""
+    axis = ResampledAxis(0, *numbers)
+    repeated = np.arange(axis.count) // (axis.count // axis.size)
+    return np.array_equal(axis.places(rounding), repeated)
 
 
 def _steps(stride: int, factor: int) -> tuple[int, int]:

@@ -28,6 +28,7 @@ from dmlgpu.compiler.rewrites.resampling import (
     ResampledAxis,
     Rounding,
     antialiased_sum,
+    by_reduction,
     linear,
 )
 from dmlgpu.compiler.schedule.launch import choose_walk, item_launch, light_tile_launch
@@ -36,6 +37,7 @@ from dmlgpu.compiler.schedule.scheduling import plain_steps
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.maps import Pattern, ScheduledDownsample, ScheduledUpsample, Stencil, Tap
 from dmlgpu.compiler.schedule.tiles import tiles, unchanged
+from dmlgpu.compiler.sizes import decided
 from dmlgpu.compiler.target import Target
 
 MAX_AXES = 2
@@ -63,6 +65,7 @@ def _passes(step: Map, target: Target) -> Sequence[Step]:
     if len(axes) <= MAX_AXES:
         return (step,)
     (_, source), *_ = step.body.inputs
+    axes = by_reduction(axes)
     first = linear(source, axes[:MAX_AXES])
     result = PlanTensor.temporary("pass", DataType.FLOAT32, first.sizes)
     others = replace(linear(result, axes[MAX_AXES:]), data_type=step.body.data_type)
@@ -114,16 +117,22 @@ def find_pattern(axis: ResampledAxis, rounding: Rounding | None = None) -> Patte
     factor = axis.count // axis.size
     if factor * axis.size != axis.count or factor > LARGEST_FACTOR or axis.count > LONGEST_AXIS:
         return None
-    axis = replace(axis, size=int(axis.size), count=int(axis.count))
-    factor, middle = int(factor), axis.size // 2
+    taps = decided(_taps, rounding, *axis.numbers)
+    return None if taps is None else Pattern(axis.dimension, axis.size, taps)
+
+
+def _taps(rounding: Rounding | None, *numbers: int) -> tuple[Tap, ...] | None:
+    """Return the taps of ``find_pattern`` for an axis that grows by a whole factor."""
+    axis = ResampledAxis(0, *numbers)
+    factor, middle = axis.count // axis.size, axis.size // 2
     offsets = axis.coordinates()[middle * factor :][:factor].astype(np.float64) - middle
     offsets = offsets if rounding is None else rounding.of(offsets)
     taps = tuple(Tap(int(low), float(share)) for low, share in zip(np.floor(offsets), offsets % 1, strict=True))
-    pattern = Pattern(axis.dimension, axis.size, taps)
+    pattern = Pattern(0, axis.size, taps)
     coarse, tap = np.divmod(np.arange(axis.count), factor)
     repeated = np.clip(coarse + offsets[tap], 0, axis.size - 1)
     is_near = pattern.neighbors[0] >= -1 and pattern.neighbors[-1] <= 1
-    return pattern if is_near and np.array_equal(repeated, axis.places(rounding)) else None
+    return taps if is_near and np.array_equal(repeated, axis.places(rounding)) else None
 
 
 ROWS = 4
@@ -156,16 +165,23 @@ def find_downsample(step: Map, target: Target) -> ScheduledDownsample | Conditio
 
 def find_stencil(axis: ResampledAxis) -> Stencil | None:
     """Return the stencil of an antialiased axis if all output elements have the same one and it is small, else None."""
+    step, first, weights = decided(_stencil, *axis.numbers)
+    return Stencil(axis.dimension, axis.size, step, first, weights) if weights else None
+
+
+def _stencil(*numbers: int) -> tuple[int, int, tuple[float, ...]]:
+    """Return step, first element and weights of the stencil of an axis; no weights if it has none."""
+    axis = ResampledAxis(0, *numbers)
     step = round(1 / axis.scale)
     if np.float32(step) * np.float32(axis.scale) != 1 or 2 * step > FEW_TAPS or axis.count > LONGEST_AXIS:
-        return None
+        return step, 0, ()
     coordinates = axis.coordinates().astype(np.float64)
     start = float(coordinates[0])
     if not np.array_equal(coordinates, start + step * np.arange(axis.count)):
-        return None
+        return step, 0, ()
     places = np.arange(np.floor(start - step) + 1, np.ceil(start + step))
     weights = 1 - np.abs(places - start) / step
-    return Stencil(axis.dimension, axis.size, step, int(places[0]), tuple((weights / weights.sum()).tolist()))
+    return step, int(places[0]), tuple((weights / weights.sum()).tolist())
 
 
 UNITS, SINGLE = 2, 4

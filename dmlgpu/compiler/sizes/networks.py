@@ -16,7 +16,7 @@ from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.sizes.recordings import MAX_RECORDINGS, Recordings, count_failure
-from dmlgpu.compiler.sizes.symbols import Recording, Replay, Size, hint_of, is_symbolic, value_of
+from dmlgpu.compiler.sizes.symbols import Recording, Replay, is_symbolic
 from dmlgpu.compiler.target import Target
 
 if TYPE_CHECKING:
@@ -153,10 +153,8 @@ def structure_of(network: Network) -> tuple[Hashable, list[Any]]:
     integers: list[Any] = []
 
     def flatten(part: Any) -> None:
-        if is_symbolic(part) and not isinstance(part, Size):
-            part = value_of(part)
         cls: Any = type(part)
-        if cls is int or cls is Size:
+        if cls is int or is_symbolic(part):
             kind.append(int)
             integers.append(part)
         elif cls is TensorDesc:
@@ -209,10 +207,8 @@ class _Rebuilding:
     def of(self, part: Any) -> Any:
         """Return a part of a network with the next integers in place of its own."""
         cls: Any = type(part)
-        if cls is int or cls is Size:
+        if cls is int or is_symbolic(part):
             return next(self._integers)
-        if is_symbolic(part):
-            return hint_of(part)
         if cls is tuple:
             return tuple(map(self.of, part))
         if cls is TensorDesc:

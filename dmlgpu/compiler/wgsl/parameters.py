@@ -41,7 +41,7 @@ PARAMETERS: Final[Mapping[str, frozenset[str]]] = {
         "PlanTensor": "sizes strides offset",
         "RegionAxis": "spatial outputs scale_bits lowest highest",
         "RegisterValue": "sizes",
-        "ResampledAxis": "size count scale_bits input_offset_bits output_offset_bits",
+        "ResampledAxis": "size count scale_bits input_offset_bits output_offset_bits inverse_bits",
         "Sampling": "input_offset_bits output_offset_bits",
         "ScheduledAttend": "head units share",
         "ScheduledContract": "share",
@@ -61,6 +61,7 @@ PARAMETERS: Final[Mapping[str, frozenset[str]]] = {
 CONSTANTS: Final = frozenset(
     {"batches", "blocks", "columns", "count", "edge", "first", "inner", "keys", "share", "size", "sizes", "start"}
     | {"digits", "outputs", "steps", "terms", "tiles", "top"}
+    | {"reach_bits", "slope_bits", "lowest_bits", "highest_bits"}
 )
 """Template values of bodies and steps, by name, whose integers are sizes."""
 

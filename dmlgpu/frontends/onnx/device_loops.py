@@ -26,7 +26,6 @@ from dmlgpu.frontends.onnx.segments import (
     RunStage,
     Segment,
     Slots,
-    SymbolicFill,
 )
 from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.device import Device
@@ -105,7 +104,7 @@ class RecordedTrips:
 
     def __post_init__(self) -> None:
         segment = self.stage.segment
-        changes = not all(isinstance(fill, SymbolicFill) for fill in self.stage.fills)
+        changes = any(fill.node is not None for fill in self.stage.fills)
         if segment is None or changes or watching.current() is not None or segment.prepared.clears:
             raise NotRecorded
         self._segment: Segment = segment

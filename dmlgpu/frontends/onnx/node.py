@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +16,7 @@ from onnx import AttributeProto, NodeProto
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, MAX_ELEMENTS
 from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler.sizes import is_symbolic
 from dmlgpu.frontends.onnx.expressions import broadcast_shapes, broadcast_to, reshaped
 from dmlgpu.frontends.onnx.symbolic import array_of, as_integer, has_symbols
 from dmlgpu.frontends.onnx.values import Bounds, Limit, NeedsDecision, NeedsHost, OnnxSequence, OnnxValue, Shape
@@ -34,8 +35,8 @@ class NodeContext(Protocol):
     def load(self, value: OnnxValue) -> Tensor:
         """Return a value as an expression of the graph under construction."""
 
-    def fill(self, node: OnnxNode, value: OnnxValue, make: Callable[[], Array]) -> None:
-        """Give a value a slot that every run fills by calling a function."""
+    def fill(self, function: Callable[..., Any], numbers: Sequence[Any], node: OnnxNode | None = None) -> int:
+        """Return a slot that the host fills in every run; see ``Fill``."""
 
 
 class OnnxNode:
@@ -139,8 +140,8 @@ class OnnxNode:
         return listed
 
     def _finite(self, what: str, listed: Sequence[Any]) -> tuple[float, ...]:
-        numbers = tuple(map(float, listed))
-        if not all(map(math.isfinite, numbers)):
+        numbers = tuple(number if is_symbolic(number) else float(number) for number in listed)
+        if not all(abs(number) < math.inf for number in numbers):
             raise self.rejection(f"{what} must be finite, got {list(numbers)}")
         return numbers
 
@@ -337,12 +338,24 @@ class OnnxNode:
         (elements,) = yield NeedsHost(values[:1], values[1:])
         return elements, *values[1:]
 
-    def fill(self, shape: Shape, data_type: DataType, make: Callable[[], Array]) -> Tensor:
-        """Return elements that the host generates in every run."""
-        value = OnnxValue(shape, data_type)
+    def fill(self, shape: Shape, data_type: DataType, start: Callable[..., Iterator[Array]], *numbers: Any) -> Tensor:
+        """Return elements that the host generates in every run.
+
+        Args:
+            shape: Their shape.
+            data_type: Their type.
+            start: Returns, for the numbers, an iterator over the elements of each run.
+            *numbers: Plain or symbolic numbers.
+        """
         assert self._context is not None
-        self._context.fill(self, value, make)
-        return self.expression(value)
+        return self.expression(OnnxValue(shape, data_type, slot=self._context.fill(start, numbers, self)))
+
+    def constant_of(self, shape: Shape, data_type: DataType, function: Callable[..., Array], *numbers: Any) -> Tensor:
+        """Return the array that a pure function computes from numbers; the host fills it if some are symbolic."""
+        if not any(map(is_symbolic, numbers)):
+            return self.constant(function(*numbers), data_type)
+        assert self._context is not None
+        return self.expression(OnnxValue(shape, data_type, slot=self._context.fill(function, numbers)))
 
     # ---- results ----------------------------------------------------------------------------------------------------
 

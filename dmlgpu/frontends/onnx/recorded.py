@@ -173,6 +173,7 @@ class StageRecording:
             return None
         network, sizes, shapes, needed = results
         stage, translated, segment = self._stage, cache(translate), None
+        known = dict(zip(self._needed, needed, strict=True))
         if network is not None:
             # A segment may not depend on all sizes and outcomes.
             key = tuple(network.integers)
@@ -183,8 +184,8 @@ class StageRecording:
             stage.action,
             outputs=tuple(replace(output, shape=shape) for output, shape in zip(stage.outputs, shapes, strict=True)),
             checks=stage.checks,
-            fills=stage.fills,
-            sizes=dict(zip(self._needed, needed, strict=True)),
+            fills=tuple(fill.resolved(known) for fill in stage.fills),
+            sizes=known,
             before=stage.before,
             written=stage.written,
             containers=stage.containers,

@@ -22,7 +22,6 @@ from dmlgpu.compiler.program import Program, Slot
 from dmlgpu.compiler.sizes import resolved
 from dmlgpu.frontends.onnx import watching
 from dmlgpu.frontends.onnx.placement import NodeKernels, Placement, PlacementSource, PlannedPlacement
-from dmlgpu.frontends.onnx.symbolic import SymbolicArray
 from dmlgpu.frontends.onnx.tensor_proto import as_held, type_name
 from dmlgpu.frontends.onnx.values import Bounds, Recipe, Shape
 from dmlgpu.runtime.buffer import Buffer
@@ -413,38 +412,35 @@ class Decide:
 
 @dataclass(frozen=True)
 class Fill:
-    """Generate elements in every run, such as the state of a random number stream.
+    """Elements that the host computes: the state of a random number stream, or numbers that depend on sizes, so that
+    graphs are independent of them.
 
     Attributes:
         slot: Target slot.
-        make: Returns the elements.
-        node: Name of the node that reads them.
+        function: Returns the elements for some numbers; an iterator over those of each run if ``node`` is given.
+        numbers: Its arguments; symbolic ones are ``needed``.
+        node: Name of the node that draws elements in each run; None if all runs have the same.
     """
 
     slot: int
-    make: Callable[[], Array]
-    node: str
+    function: Callable[..., Any]
+    numbers: Sequence[Any]
+    node: str | None
+
+    @cached_property
+    def _elements(self) -> Iterator[Array]:
+        elements = self.function(*self.numbers)
+        return itertools.repeat(elements) if self.node is None else elements
+
+    def resolved(self, known: Mapping[int, Any]) -> Fill:
+        """Return the fill with the values of numbers that are symbols, by index of their node."""
+        return replace(self, numbers=resolved(self.numbers, known))
 
     def run(self, slots: Slots) -> None:
         """Fill the slot."""
-        refuse_repetition()
-        slots.put(self.slot, self.make())
-
-
-class SymbolicFill:
-    """Integers that depend only on sizes; the host computes them in every run, so that graphs are independent of them.
-
-    Args:
-        slot: Target slot.
-        array: The integers.
-    """
-
-    def __init__(self, slot: int, array: SymbolicArray):
-        self.slot, self._recipe = slot, array.recipe()
-
-    def run(self, slots: Slots) -> None:
-        """Fill the slot."""
-        slots.put(self.slot, self._recipe(slots))
+        if self.node is not None:
+            refuse_repetition()
+        slots.put(self.slot, next(self._elements))
 
 
 class OnDevice(Exception):
@@ -531,7 +527,7 @@ class RunStage:
     outputs: tuple[Output, ...] = ()
     placed: tuple[PlannedPlacement | tuple[str, PlacementSource], ...] = ()
     checks: tuple[InputCheck, ...] = ()
-    fills: tuple[Fill | SymbolicFill, ...] = ()
+    fills: tuple[Fill, ...] = ()
     sizes: Mapping[int, Any] = field(default_factory=dict)
     before: tuple[Written, ...] = ()
     written: Written = ()

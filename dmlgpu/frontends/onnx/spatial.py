@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -211,16 +211,15 @@ def _reflected(place: Tensor, size: int, aligned: bool) -> Tensor:
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True)
-class ResizedAxis:
-    """The resampling of one axis.
+class ResizedAxis(NamedTuple):
+    """The resampling of one axis, by numbers that may be symbolic; functions below take it unpacked and plain.
 
     Attributes:
         size, output_size: Elements of input and output.
         scale: Scale of the axis; ``output_size`` may differ from ``size * scale``.
         transformation: ONNX's ``coordinate_transformation_mode``.
         rounding: ONNX's ``nearest_mode``.
-        region: Begin and end as fractions of the axis, for ``tf_crop_and_resize``.
+        begin, end: Fractions of the axis, for ``tf_crop_and_resize``.
     """
 
     size: int
@@ -228,7 +227,13 @@ class ResizedAxis:
     scale: float
     transformation: str
     rounding: str = "round_prefer_floor"
-    region: tuple[float, float] = (0.0, 1.0)
+    begin: float = 0.0
+    end: float = 1.0
+
+    @property
+    def moves_nothing(self) -> bool:
+        """Whether each output element is the input element of the same index."""
+        return self.size == self.output_size and self.scale == 1 and self.begin == 0 and self.end == 1
 
     def coordinates(self) -> Array:
         """Return the input coordinate of each output element."""
@@ -248,7 +253,7 @@ class ResizedAxis:
                 coordinates = self.size / 2 * (1 - self.output_size / exact) + (places + 0.5) / self.scale - 0.5
             case "tf_crop_and_resize":
                 # in float32, as the region is, so that integral starts are exact
-                begin, end = (float(np.float32(edge) * np.float32(self.size - 1)) for edge in self.region)
+                begin, end = (float(np.float32(edge) * np.float32(self.size - 1)) for edge in (self.begin, self.end))
                 step = 0 if exact == 1 else (end - begin) / (exact - 1)
                 coordinates = ((begin + end) / 2 if exact == 1 else begin) + places * step
         return coordinates
@@ -256,7 +261,7 @@ class ResizedAxis:
     def outside(self) -> Array:
         """Return a mask of the output elements beyond the input, for ``tf_crop_and_resize``."""
         coordinates = self.coordinates()
-        return (coordinates < 0) | (coordinates > self.size - 1)
+        return ((coordinates < 0) | (coordinates > self.size - 1)).astype(np.uint8)
 
 
 TRANSFORMATIONS = (
@@ -278,32 +283,63 @@ ROUNDINGS: dict[str, Callable[[Array], Array]] = {
 """ONNX's ``nearest_mode``."""
 
 
-def nearest(axis: ResizedAxis) -> Array:
-    """Return the index of the input element that each output element copies."""
+def outside(*fields: Any) -> Array:
+    """Return ``ResizedAxis.outside`` of an axis."""
+    return ResizedAxis(*fields).outside()
+
+
+def reaches_outside(*fields: Any) -> bool:
+    """Return whether output elements of an axis are beyond the input."""
+    return bool(outside(*fields).any())
+
+
+def nearest(*fields: Any) -> Array:
+    """Return the index of the input element of an axis that each output element copies."""
+    axis = ResizedAxis(*fields)
     return np.clip(ROUNDINGS[axis.rounding](axis.coordinates()), 0, axis.size - 1).astype(np.int32)
 
 
-def weighted(axis: ResizedAxis, *, cubic: float | None, antialias: bool, exclude_outside: bool) -> tuple[Array, Array]:
-    """Return indices and weights of the terms of each element of the output, both {output size, count}.
+class Interpolation(NamedTuple):
+    """Weights of linear or cubic interpolation.
 
-    Args:
-        axis: The resampling of the axis.
+    Attributes:
         cubic: The coefficient of cubic interpolation; None for linear.
         antialias: Whether the kernel is stretched if the axis shrinks.
         exclude_outside: Whether elements beyond the input have weight 0; else they are those at its edge.
     """
-    stretch = min(axis.scale, 1.0) if antialias else 1.0
-    begin = int(np.floor((-1 if cubic is None else -2) / stretch)) + 1
-    coordinates = axis.coordinates()[:, None]
-    places = np.floor(coordinates) + np.arange(begin, 2 - begin)
-    distances = np.abs(places - coordinates) * stretch
-    weights = np.clip(1 - distances, 0, 1) if cubic is None else _cubic(distances, cubic)
-    if exclude_outside:
-        weights = np.where((places < 0) | (places >= axis.size), 0, weights)
-    if exclude_outside or antialias:
-        total = weights.sum(axis=1, keepdims=True)
-        weights = weights / np.where(total == 0, 1, total)
-    return np.clip(places, 0, axis.size - 1).astype(np.int32), weights.astype(np.float32)
+
+    cubic: float | None
+    antialias: bool
+    exclude_outside: bool
+
+    def reach(self, scale: float) -> int:
+        """Return the number of terms to each side of a coordinate."""
+        stretch = min(scale, 1.0) if self.antialias else 1.0
+        return -int(np.floor((-1 if self.cubic is None else -2) / stretch))
+
+    def places(self, *fields: Any) -> Array:
+        """Return the places of the terms of each element of the output, {output size, 2 * reach}."""
+        axis = ResizedAxis(*fields)
+        reach = self.reach(axis.scale)
+        return np.floor(axis.coordinates()[:, None]) + np.arange(1 - reach, 1 + reach)
+
+    def indices(self, *fields: Any) -> Array:
+        """Return the elements at ``places``."""
+        axis = ResizedAxis(*fields)
+        return np.clip(self.places(*axis), 0, axis.size - 1).astype(np.int32)
+
+    def weights(self, *fields: Any) -> Array:
+        """Return the weights of ``indices``."""
+        axis = ResizedAxis(*fields)
+        places = self.places(*axis)
+        distances = np.abs(places - axis.coordinates()[:, None]) * (min(axis.scale, 1.0) if self.antialias else 1.0)
+        weights = np.clip(1 - distances, 0, 1) if self.cubic is None else _cubic(distances, self.cubic)
+        if self.exclude_outside:
+            weights = np.where((places < 0) | (places >= axis.size), 0, weights)
+        if self.exclude_outside or self.antialias:
+            total = weights.sum(axis=1, keepdims=True)
+            weights = weights / np.where(total == 0, 1, total)
+        return weights.astype(np.float32)
 
 
 def _cubic(distances: Array, a: float) -> Array:

@@ -50,10 +50,14 @@ class SymbolicArray:
         """Return the only element, plain or symbolic."""
         return self.numbers.item()
 
+    def of_numbers(self, *numbers: Any) -> Array:
+        """Return an array of other numbers."""
+        return np.array(numbers, self.dtype).reshape(self.shape)
+
     def recipe(self) -> Callable[[Any], Array]:
         """Return the recipe that computes the elements from the slots of a run."""
-        numbers, shape, dtype = needed(self.numbers.reshape(-1).tolist()), self.shape, self.dtype
-        return lambda slots: np.array(slots.numbers(numbers), dtype).reshape(shape)
+        numbers = needed(self.numbers.reshape(-1).tolist())
+        return lambda slots: self.of_numbers(*slots.numbers(numbers))
 
 
 def array_of(numbers: Any, dtype: Any) -> Any:

@@ -17,7 +17,6 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import DmlError, ModelError, NotSupported
 from dmlgpu.compiler.sizes import current, is_symbolic, needed
-from dmlgpu.compiler.sizes.recordings import UnrecordableError
 from dmlgpu.frontends.onnx import codes, host, registry, zero_size
 from dmlgpu.frontends.onnx.containers import constructed
 from dmlgpu.frontends.onnx.loops import BodyRunner, LoopAction, NeedsBranch, NeedsLoop
@@ -38,7 +37,6 @@ from dmlgpu.frontends.onnx.segments import (
     RunStage,
     Segment,
     Slots,
-    SymbolicFill,
     Weights,
     Written,
 )
@@ -140,7 +138,7 @@ class Translation:
         self._scopes: list[Scope] = []
         self._placed: list[PlannedPlacement | tuple[str, PlacementSource]] = []
         self._checks: list[InputCheck] = []
-        self._fills: list[Fill | SymbolicFill] = []
+        self._fills: list[Fill] = []
         self._checked: dict[Hashable, OnnxValue] = {}
         self._reset()
 
@@ -468,8 +466,7 @@ class Translation:
             return expression
         slot = value.slot
         if has_symbols(value.array) and slot is None:
-            slot, self._next_of_sizes = self._next_of_sizes, self._next_of_sizes + 1
-            self._fills.append(SymbolicFill(slot, value.array))
+            slot = self.fill(value.array.of_numbers, value.array.numbers.reshape(-1).tolist())
         if value.array is not None and (value.is_weight or slot is None):
             expression = self._constant(value)
         else:
@@ -478,12 +475,14 @@ class Translation:
         self._loaded[id(value)] = value, expression
         return expression
 
-    def fill(self, node: OnnxNode, value: OnnxValue, make: Callable[[], Array]) -> None:
-        """Give a value a slot that every run fills by calling a function."""
-        if current() is not None:
-            raise UnrecordableError(f"{node}: what it does in a run depends on more than sizes")
-        value.slot = self._new_slot()
-        self._fills.append(Fill(value.slot, make, node.name))
+    def fill(self, function: Callable[..., Any], numbers: Sequence[Any], node: OnnxNode | None = None) -> int:
+        """Return a slot that the host fills in every run; see ``Fill``."""
+        if node is None:
+            slot, self._next_of_sizes = self._next_of_sizes, self._next_of_sizes + 1
+        else:
+            slot = self._new_slot()
+        self._fills.append(Fill(slot, function, needed(numbers), None if node is None else node.name))
+        return slot
 
     def _constant(self, value: OnnxValue) -> Tensor:
         assert value.array is not None

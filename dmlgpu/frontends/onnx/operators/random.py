@@ -7,10 +7,11 @@ of input shapes has its own. Without the attribute the key is drawn from the sys
 
 from __future__ import annotations
 
+import itertools
 import math
 import secrets
 import struct
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -32,25 +33,19 @@ _STEP = 2.0**-24
 """Distance of adjacent uniform numbers."""
 
 
-def _states(node: OnnxNode, words: int) -> Callable[[], NDArray[Any]]:
-    """Return a function that makes the generator's state for the next run: a counter of 4 words, then a key of 2."""
-    seed = node.attribute("seed")
+def _states(seed: float | None, words: int) -> Iterator[NDArray[Any]]:
+    """Yield the generator's state for each run, which draws a number of words: a counter of 4 words, then a key of
+    2."""
     bits = secrets.randbits(64) if seed is None else int.from_bytes(struct.pack("<d", float(seed)), "little")
     key = [bits & 0xFFFFFFFF, bits >> 32]
-    counter = 0
-
-    def make() -> NDArray[Any]:
-        nonlocal counter
+    for counter in itertools.count(0, -(-words // 4)):
         parts = [counter >> shift & 0xFFFFFFFF for shift in (0, 32, 64, 96)]
-        counter += -(-words // 4)
-        return np.array([*parts, *key], np.uint32)
-
-    return make
+        yield np.array([*parts, *key], np.uint32)
 
 
 def _uniform(node: OnnxNode, count: int) -> Tensor:
     """Return uniform multiples of 2^-24 in [0, 1), {count}."""
-    state = node.fill((6,), DataType.UINT32, _states(node, count))
+    state = node.fill((6,), DataType.UINT32, _states, node.attribute("seed"), count)
     generated = directml.random_generator(
         state, output_sizes=(count,), type=RandomGeneratorType.PHILOX_4X32_10, output_state=False
     )

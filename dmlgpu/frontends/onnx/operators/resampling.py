@@ -9,10 +9,21 @@ import numpy as np
 
 from dmlgpu.catalog.enums import AxisDirection, DataType, InterpolationMode, ReduceFunction
 from dmlgpu.compiler.operators.resampling import scaled_size
+from dmlgpu.compiler.sizes import computed, decided, largest, smallest
 from dmlgpu.frontends.onnx.expressions import add, cast, multiply, reshaped, transposed
 from dmlgpu.frontends.onnx.node import OnnxNode, checked_shape
 from dmlgpu.frontends.onnx.registry import operator
-from dmlgpu.frontends.onnx.spatial import ROUNDINGS, TRANSFORMATIONS, ResizedAxis, nearest, sample, weighted, window_of
+from dmlgpu.frontends.onnx.spatial import (
+    ROUNDINGS,
+    TRANSFORMATIONS,
+    Interpolation,
+    ResizedAxis,
+    nearest,
+    outside,
+    reaches_outside,
+    sample,
+    window_of,
+)
 from dmlgpu.frontends.onnx.values import OnnxValue, Shape
 from dmlgpu.tensors import directml
 from dmlgpu.tensors import directmlx as dml
@@ -48,9 +59,9 @@ def _target(node: OnnxNode) -> tuple[Shape, list[float]]:
         ratios = [size / shape[axis] for axis, size in zip(axes, targets, strict=True)]
         policy = node.text("keep_aspect_ratio_policy", "stretch")
         if policy != "stretch":
-            ratio = min(ratios) if policy == "not_larger" else max(ratios)
+            ratio = smallest(*ratios) if policy == "not_larger" else largest(*ratios)
             ratios = [ratio] * len(ratios)
-            targets = tuple(int(shape[axis] * ratio + 0.5) for axis in axes)
+            targets = tuple(math.floor(shape[axis] * ratio + 0.5) for axis in axes)
         for axis, size, ratio in zip(axes, targets, ratios, strict=True):
             sizes[axis], scales[axis] = size, ratio
         return checked_shape(node, sizes), scales
@@ -108,7 +119,7 @@ def _axes(node: OnnxNode, sizes: Shape, scales: list[float], roundings: list[str
         for index, axis in enumerate(chosen):
             begins[axis], ends[axis] = region[index], region[index + len(chosen)]
     return [
-        ResizedAxis(size, output_size, scale, how, rounding, (begin, end))
+        ResizedAxis(size, output_size, scale, how, rounding, begin, end)
         for size, output_size, scale, rounding, begin, end in zip(
             shape, sizes, scales, roundings, begins, ends, strict=True
         )
@@ -168,29 +179,27 @@ def _by_axis(node: OnnxNode, axes: list[ResizedAxis], mode: str) -> Tensor:
     x, cubic = node.tensor(0), node.number("cubic_coeff_a", -0.75)
     if not math.isfinite(cubic):
         raise node.rejection(f"cubic_coeff_a must be finite, got {cubic}")
+    interpolation = Interpolation(
+        cubic if mode == "cubic" else None, node.flag("antialias"), node.flag("exclude_outside")
+    )
     data_type = x.data_type
     if mode != "nearest" and data_type is not DataType.FLOAT32:
         x = dml.cast(x, DataType.FLOAT32)
     sizes = [axis.size for axis in axes]
-    for index in sorted(range(len(axes)), key=lambda number: axes[number].output_size / axes[number].size):
+    moved = [index for index, axis in enumerate(axes) if not axis.moves_nothing]
+    for index in sorted(moved, key=lambda index: axes[index].output_size >= axes[index].size):  # shrink first
         axis = axes[index]
-        if axis.size == axis.output_size and axis.scale == 1 and axis.region == (0, 1):
-            continue
         rows = reshaped(x, (1, math.prod(sizes[:index]), axis.size, math.prod(sizes[index + 1 :])))
         sizes[index] = axis.output_size
         if mode == "nearest":
-            where = node.constant(nearest(axis).reshape(1, 1, 1, -1), DataType.INT32)
-            x = directml.gather(rows, where, axis=2, index_dimensions=1)
+            where = node.constant_of((axis.output_size,), DataType.INT32, nearest, *axis)
+            x = directml.gather(rows, reshaped(where, (1, 1, 1, axis.output_size)), axis=2, index_dimensions=1)
             continue
-        indices, weights = weighted(
-            axis,
-            cubic=cubic if mode == "cubic" else None,
-            antialias=node.flag("antialias"),
-            exclude_outside=node.flag("exclude_outside"),
-        )
-        where = node.constant(indices.reshape(1, 1, *indices.shape), DataType.INT32)
-        picked = directml.gather(rows, where, axis=2, index_dimensions=2)
-        factors = node.constant(weights.reshape(1, *weights.shape, 1), DataType.FLOAT32)
+        terms = axis.output_size, 2 * computed(interpolation.reach, axis.scale)
+        where = node.constant_of(terms, DataType.INT32, interpolation.indices, *axis)
+        picked = directml.gather(rows, reshaped(where, (1, 1, *terms)), axis=2, index_dimensions=2)
+        factors = node.constant_of(terms, DataType.FLOAT32, interpolation.weights, *axis)
+        factors = reshaped(factors, (1, *terms, 1))
         x = dml.reduce(dml.multiply(picked, factors.broadcast_to(picked.sizes)), ReduceFunction.SUM, axes=(2,))
     x = _with_extrapolation(node, reshaped(x, sizes or (1,)), axes)
     if x.data_type is not data_type:
@@ -205,11 +214,10 @@ def _with_extrapolation(node: OnnxNode, x: Tensor, axes: list[ResizedAxis]) -> T
     number = node.number("extrapolation_value")
     value = dml.fill_value_constant(node.builder, (1,), x.data_type, number if x.data_type.is_float else int(number))
     for index, axis in enumerate(axes):
-        outside = axis.outside()
-        if outside.any():
+        if decided(reaches_outside, *axis):
             sizes = [axis.output_size if i == index else 1 for i in range(len(axes))]
-            there = node.constant(outside.astype(np.uint8).reshape(sizes), DataType.UINT8).broadcast_to(x.sizes)
-            x = dml.if_(there, value.broadcast_to(x.sizes), x)
+            there = reshaped(node.constant_of((axis.output_size,), DataType.UINT8, outside, *axis), sizes)
+            x = dml.if_(there.broadcast_to(x.sizes), value.broadcast_to(x.sizes), x)
     return x
 
 

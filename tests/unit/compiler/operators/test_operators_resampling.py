@@ -215,7 +215,7 @@ OFFSETS = st.sampled_from([1.0, 1e3, 1e9]).flatmap(
     lambda most: st.one_of(st.sampled_from([0.0, 0.5, -0.5]), st.floats(-3, 3, width=32).map(lambda x: x * most))
 )
 AXES = st.builds(
-    ResampledAxis,
+    lambda **fields: ResampledAxis.of(*fields.values()),
     dimension=st.just(0),
     size=st.integers(1, 60),
     count=st.integers(1, 200),
@@ -238,7 +238,7 @@ def test_estimated_users_include_all_enumerated_users(axis, rounding):
 
 
 def test_estimated_users_of_an_upsampled_axis_are_few():
-    axis = ResampledAxis(0, 1 << 12, 1 << 14, 4.0, 0.5, -0.5)
+    axis = ResampledAxis.of(0, 1 << 12, 1 << 14, 4.0, 0.5, -0.5)
     exact = resampling.line_below(axis, *resampling.users(axis, None))
     assert exact[1] == 8 <= resampling.estimated_line(axis, None)[1] <= 11
 
@@ -250,7 +250,7 @@ def antialiased_taps(axis):
 
 @pytest.mark.parametrize("scale", [1e-30, 1e-3, 0.5, 1 / 3, 1.0, 4.0])
 def test_estimated_triangles_include_enumerated_elements(scale, monkeypatch):
-    axis = ResampledAxis(0, 5000, 4000, scale, 0.5, -0.5)
+    axis = ResampledAxis.of(0, 5000, 4000, scale, 0.5, -0.5)
     exact = antialiased_taps(axis)
     monkeypatch.setattr(resampling, "LONGEST_LISTED", 1000)
     assert exact <= antialiased_taps(axis) <= exact + 5
@@ -347,7 +347,7 @@ def test_antialiased_axes_that_grow_are_interpolated():
 
 
 def axis(size, count, scale, input_offset=0.5, output_offset=-0.5):
-    return ResampledAxis(0, size, count, scale, input_offset, output_offset)
+    return ResampledAxis.of(0, size, count, scale, input_offset, output_offset)
 
 
 def test_coordinates():

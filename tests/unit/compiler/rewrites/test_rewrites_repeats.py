@@ -21,7 +21,7 @@ def output(*sizes, data_type=DataType.FLOAT32):
 
 
 def axis(dimension, size, factor, offset=0.0):
-    return ResampledAxis(dimension, size, size * factor, float(factor), offset, 0.0)
+    return ResampledAxis.of(dimension, size, size * factor, float(factor), offset, 0.0)
 
 
 def test_a_repeated_dimension_is_split_and_has_no_stride():
@@ -64,7 +64,7 @@ def test_copied_elements_are_copied_as_integers():
     [
         (nearest(tensor(0, 5), [axis(0, 5, 4)], UP), (20,)),  # element 1 lies at 0.25: up is the next one
         (nearest(tensor(0, 5), [axis(0, 5, 4, 0.5)], DOWN), (20,)),
-        (nearest(tensor(0, 5), [ResampledAxis(0, 5, 12, 2.4, 0.0, 0.0)], DOWN), (12,)),
+        (nearest(tensor(0, 5), [ResampledAxis.of(0, 5, 12, 2.4, 0.0, 0.0)], DOWN), (12,)),
         (nearest(tensor(0, 5, 4), [axis(0, 5, 2)], DOWN), (10, 4)),  # runs of neighbors are moved as a whole
         (
             apply(

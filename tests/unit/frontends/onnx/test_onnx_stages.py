@@ -332,17 +332,25 @@ def test_cached_stages_that_a_pattern_does_not_continue_are_replaced(tries: list
     assert all(sized(session))
 
 
-def test_stages_that_no_pattern_continues_are_translated_again(tries: list[tuple[bool, bool]]) -> None:
-    """No pattern has random numbers, so a stage is translated after one that followed from a pattern."""
-    nodes = [
-        node("RandomUniformLike", ["taken"], ["drawn"]),
-        node("Clip", ["drawn", "two", "two"], ["factor"]),
-        node("Mul", ["taken", "factor"], ["y"]),
+def test_streams_of_random_numbers_follow_from_patterns() -> None:
+    """Each size has its own stream, which its runs continue, as without patterns."""
+    drawn = [
+        node("RandomUniformLike", ["taken"], ["uniform"], seed=1.0),
+        node("RandomNormalLike", ["taken"], ["normal"], seed=2.0),
+        node("Dropout", ["taken", "half", "yes"], ["dropped"], seed=3),
+        node("Add", ["uniform", "normal"], ["both"]),
+        node("Add", ["dropped", "both"], ["y"]),
     ]
-    session = load(filled(*nodes), "numpy")
-    check_filled(session, (4, 5, 6, 6, 7))
-    assert tries.count((False, True)) == 1
-    assert not any(sized(session))
+    model = graph_of([*positive(), *drawn], nothing=NOTHING, half=np.array(0.5, np.float32), yes=np.array(True))
+    session, translating = load(model, Device("numpy", specialize="never")), load(model, "numpy")
+    runner_of(translating).recorded = None
+    results = []
+    for rows in (4, 5, 6, 6, 4, 7, 5):
+        feeds = {"x": elements(rows, rows)}
+        results.append(session.run(feeds)["y"])
+        np.testing.assert_array_equal(results[-1], translating.run(feeds)["y"])
+    assert all(sized(session))
+    assert not np.array_equal(results[2], results[3])
 
 
 def test_runs_without_patterns_where_later_stages_fail(
