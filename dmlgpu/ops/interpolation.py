@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from dmlgpu.catalog.enums import AxisDirection, InterpolationMode
 from dmlgpu.common.coercion import argument, as_index, between, boolean, real, tuple_of
 from dmlgpu.common.errors import InvalidArgument, shown
+from dmlgpu.compiler.sizes import value_of
 from dmlgpu.ops import directml
 from dmlgpu.tensors.calls import FLOATING, Array, Operand, Where, caller, check_kind, eager, tensor_of, word
 from dmlgpu.tensors.tensor import Tensor, matmul
@@ -91,7 +92,8 @@ def interpolate(
     flat = tensor.reshape(-1, *spatial)
     if kind in ("bicubic", "area"):
         for axis, (old, new, factor) in enumerate(zip(spatial, sizes, factors, strict=True), 1):
-            weights = cubic_weights(old, new, factor, aligned) if kind == "bicubic" else area_weights(old, new)
+            known = value_of(old), value_of(new)
+            weights = cubic_weights(*known, factor, aligned) if kind == "bicubic" else area_weights(*known)
             flat = weighted(flat, weights, axis)
         return flat.reshape(*tensor.sizes[:2], *sizes)
     axes = [

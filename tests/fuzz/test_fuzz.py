@@ -35,6 +35,8 @@ SHORT = {
     ("interrupts", "numpy"): range(6),
     ("onnx", "numpy"): range(1000),
     ("onnx_graphs", "gpu"): range(40),
+    ("onnx_sizes", "numpy"): range(20),
+    ("onnx_sizes", "gpu"): range(1),
 }
 """Seeds of each target that every run of the tests tries; ``scripts/fuzz`` continues from there.
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import itertools
 import threading
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -51,12 +52,12 @@ class RecordedNetwork:
 
     def with_integers(self, integers: Iterable[Any]) -> Network:
         """Return the network with other integers, which are not checked."""
-        return _Rebuilding(integers).network(self._network)
+        return _rebuilt(self._network, iter(integers))
 
     def tensors(self, integers: Iterable[int]) -> tuple[tuple[TensorDesc | None, ...], tuple[TensorDesc, ...]]:
         """Return its inputs and outputs with other integers."""
-        rebuilding = _Rebuilding(integers)
-        return rebuilding.of(self._network.inputs), rebuilding.of(self._network.output_tensors)
+        following = iter(integers)
+        return _with_next(self._network.inputs, following), _with_next(self._network.output_tensors, following)
 
     def program(
         self, values: Sequence[int], target: Target, disabled: Collection[str] = (), *, records: bool = True
@@ -136,7 +137,7 @@ class NetworkKinds:
                 return None
 
         def record(symbolic: list[Any], recording: Recording) -> RecordedNetwork:
-            return RecordedNetwork(_Rebuilding(symbolic).network(network), recording)
+            return RecordedNetwork(_rebuilt(network, iter(symbolic)), recording)
 
         return recordings.result(integers, lambda recorded, values: recorded.program(values, target, disabled), record)
 
@@ -191,41 +192,35 @@ def _fields(cls: Any) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(cls)) if dataclasses.is_dataclass(cls) else ()
 
 
-class _Rebuilding:
-    """Takes integers in order."""
+def _rebuilt(network: Network, integers: Iterator[Any]) -> Network:
+    """Return a network with the next integers in place of its own."""
+    inputs, outputs = _with_next(network.inputs, integers), _with_next(network.output_tensors, integers)
+    nodes = tuple([replace(node, desc=_with_next(node.desc, integers)) for node in network.nodes])
+    return replace(network, inputs=inputs, output_tensors=outputs, nodes=nodes)
 
-    def __init__(self, integers: Iterable[Any]):
-        self._integers = iter(integers)
 
-    def network(self, network: Network) -> Network:
-        """Return a network with the next integers."""
-        inputs = tuple(map(self.of, network.inputs))
-        outputs = tuple(map(self.of, network.output_tensors))
-        nodes = tuple(replace(node, desc=self.of(node.desc)) for node in network.nodes)
-        return replace(network, inputs=inputs, output_tensors=outputs, nodes=nodes)
-
-    def of(self, part: Any) -> Any:
-        """Return a part of a network with the next integers in place of its own."""
-        cls: Any = type(part)
-        if cls is int or is_symbolic(part):
-            return next(self._integers)
-        if cls is tuple:
-            return tuple(map(self.of, part))
-        if cls is TensorDesc:
-            sizes = tuple(next(self._integers) for _ in part.sizes)
-            strides = tuple(next(self._integers) for _ in part.sizes)
-            return _created(
-                cls,
-                data_type=part.data_type,
-                sizes=sizes,
-                strides=None if part.strides is None else strides,
-                flags=part.flags,
-                total_tensor_size_in_bytes=next(self._integers),
-                guaranteed_base_offset_alignment=next(self._integers),
-            )
-        if names := _fields(cls):
-            return _created(cls, **{name: self.of(part.__dict__[name]) for name in names})
-        return part
+def _with_next(part: Any, integers: Iterator[Any]) -> Any:
+    """Return a part of a network with the next integers in place of its own."""
+    cls: Any = type(part)
+    if cls is int or is_symbolic(part):
+        return next(integers)
+    if cls is tuple:
+        return tuple([_with_next(item, integers) for item in part])
+    if cls is TensorDesc:
+        sizes = tuple(itertools.islice(integers, len(part.sizes)))
+        strides = tuple(itertools.islice(integers, len(part.sizes)))
+        return _created(
+            cls,
+            data_type=part.data_type,
+            sizes=sizes,
+            strides=None if part.strides is None else strides,
+            flags=part.flags,
+            total_tensor_size_in_bytes=next(integers),
+            guaranteed_base_offset_alignment=next(integers),
+        )
+    if names := _fields(cls):
+        return _created(cls, **{name: _with_next(part.__dict__[name], integers) for name in names})
+    return part
 
 
 def _created(cls: Any, **values: Any) -> Any:

@@ -34,15 +34,11 @@ Recorded = TypeVar("Recorded")
 Result = TypeVar("Result")
 
 
-class UnrecordableError(Exception):
-    """A computation depends on more than its integers, and cannot be recorded."""
-
-
 def count_failure(error: Exception) -> None:
     """Count a recording that failed."""
-    reason = str(error) if isinstance(error, UnrecordableError) else f"{type(error).__name__}: {error}"
+    reason = f"{type(error).__name__}: {error}"
     failures[reason if reason in failures or len(failures) < MAX_REASONS else "other reasons"] += 1
-    if raises and not isinstance(error, UnrecordableError | DmlError):
+    if raises and not isinstance(error, DmlError):
         raise error
 
 
@@ -131,7 +127,7 @@ class Recordings(Generic[Recorded]):
             return record()
         except Exception as error:  # what cannot be computed on symbols, or at all: with numbers, it says what
             count_failure(error)
-            self._unused = MAX_UNUSED if isinstance(error, UnrecordableError) else self._unused + 1
+            self._unused += 1
             return None
 
     def _used(self, values: list[int], use: Callable[[Recorded, list[int]], Result | None]) -> Result | None:

@@ -226,7 +226,7 @@ def _schedule(step: Abstract, is_initial: bool, values: Sequence[Any], target: T
 
 
 def _kernels(step: Abstract, values: Sequence[Any], target: Target) -> Replay:
-    """Return a replay of the kernels of a scheduled step: an ``UnboundGroup``."""
+    """Return a replay of the kernels of a scheduled step: a ``Group`` whose resources are places among the step's."""
     symbolic, visit, recording = _symbolic(step, values)
     places = {binding: place for place, binding in enumerate(visit.bindings)}
     lanes = itertools.cycle([kernel.lanes for kernel, _ in in_turns([symbolic])])
@@ -249,27 +249,7 @@ def _kernels(step: Abstract, values: Sequence[Any], target: Target) -> Replay:
             )
             kernels.append((rendered, [place(binding) for binding, _ in kernel.slots]))
         bound = [(binding.role, place(binding), end) for binding, end in bytes_of(symbolic)]
-        return recording.replay(UnboundGroup(kernels, bound))
-
-
-class UnboundGroup(NamedTuple):
-    """The kernels of a scheduled step that binds any resources.
-
-    Attributes:
-        kernels: With the place of each slot's resource among those of the step.
-        bound: The places that they bind, and up to which byte.
-    """
-
-    kernels: list[tuple[RenderedKernel, list[int]]]
-    bound: list[tuple[Role, int, int]]
-
-    def of(self, label: str, labels: Sequence[str], resources: Sequence[int | Allocation]) -> Group:
-        """Return the kernels of a step with a label and resources; ``labels`` are those of a ``ScheduledEntry``."""
-        kernels = [
-            (replace(kernel, label=text.replace(_LABEL, label) + kernel.label), [resources[place] for place in places])
-            for (kernel, places), text in zip(self.kernels, itertools.cycle(labels), strict=False)
-        ]
-        return Group(kernels, [(role, resources[place], end) for role, place, end in self.bound])
+        return recording.replay(Group(kernels, bound))
 
 
 class Group(NamedTuple):
@@ -281,9 +261,18 @@ class Group(NamedTuple):
         varies: Whether numbers of the step depend on symbols.
     """
 
-    kernels: list[tuple[RenderedKernel, list[int | Allocation]]]
-    bound: list[tuple[Role, int | Allocation, int]]
+    kernels: list[tuple[RenderedKernel, list[Any]]]
+    bound: list[tuple[Role, Any, int]]
     varies: bool = False
+
+    def bind(self, label: str, labels: Sequence[str], resources: Sequence[int | Allocation]) -> Group:
+        """Return the kernels with resources in place of their places, and with the label of a step; ``labels`` are
+        those of a ``ScheduledEntry``."""
+        kernels = [
+            (replace(kernel, label=text.replace(_LABEL, label) + kernel.label), [resources[place] for place in places])
+            for (kernel, places), text in zip(self.kernels, itertools.cycle(labels), strict=False)
+        ]
+        return Group(kernels, [(role, resources[place], end) for role, place, end in self.bound])
 
     def placed(self, memory: MemoryLayout, owned: Mapping[Any, Allocation], operator: str) -> Iterator[RenderedKernel]:
         """Yield the kernels with their allocations where a layout has them.
@@ -308,7 +297,7 @@ class Group(NamedTuple):
             yield replace(kernel, label=label, slots=tuple(slots), varies=self.varies)
 
 
-KnownSteps: TypeAlias = "dict[Hashable, tuple[int, list[tuple[ScheduledEntry, UnboundGroup]]]]"
+KnownSteps: TypeAlias = "dict[Hashable, tuple[int, list[tuple[ScheduledEntry, Group]]]]"
 """Allocations and kernels of scheduled steps, by step and numbers."""
 
 
@@ -348,12 +337,12 @@ class StepRecordings:
         groups: tuple[list[Group], list[Group]] = [], []
         for entry, kernels in scheduled:
             bound = [resources[place] for place in entry.resources]
-            groups[entry.is_once].append(kernels.of(label, entry.labels, bound))
+            groups[entry.is_once].append(kernels.bind(label, entry.labels, bound))
         return groups
 
     def _scheduled(
         self, step: Abstract, is_initial: bool, values: Sequence[Any]
-    ) -> tuple[int, list[tuple[ScheduledEntry, UnboundGroup]]]:
+    ) -> tuple[int, list[tuple[ScheduledEntry, Group]]]:
         """Return the allocations of a step, and its scheduled steps with their kernels."""
         allocations, entries = _replayed(
             self._schedules, (step.key, is_initial), values, lambda: _schedule(step, is_initial, values, self._target)

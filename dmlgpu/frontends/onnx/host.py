@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto
 
 from dmlgpu.common.errors import ModelError
-from dmlgpu.compiler.sizes import computed, is_symbolic, needed
+from dmlgpu.compiler.sizes import computed, is_symbolic, largest, needed, smallest
 from dmlgpu.frontends.onnx.node import OnnxNode, slice_extent, slice_range, split_sizes
 from dmlgpu.frontends.onnx.symbolic import array_of, has_symbols, plain_array
 from dmlgpu.frontends.onnx.tensor_proto import CODED, data_type_of
@@ -76,7 +77,7 @@ def _symbolic_results(node: OnnxNode, arrays: Sequence[Any]) -> list[OnnxValue |
         return None
     kinds = [array.dtype for array in arrays if array is not None and not _is_boolean(array)]
     dtype = _cast_type(node) if node.op_type == "Cast" else kinds[0]
-    function = _SYMBOLIC.get(node.op_type)
+    function = _elementwise if node.op_type == "Mod" else _SYMBOLIC.get(node.op_type)
     if any(kind.kind == "f" for kind in (dtype, *kinds)):
         is_elementwise = node.op_type in _ELEMENTWISE and dtype.kind != "b"
         function = _elementwise if is_elementwise else function if node.op_type in _MOVING else None
@@ -400,8 +401,10 @@ def _cast_symbolic(node: OnnxNode, arrays: Sequence[Any]) -> Array:
 
 
 def _elementwise(node: OnnxNode, arrays: Sequence[Any]) -> Array:
-    """Return the elements of a function of floats, rounded as NumPy rounds them."""
+    """Return the elements of a function, rounded as NumPy rounds them."""
     function: Any = _cast_type(node).type if node.op_type == "Cast" else _ELEMENTWISE[node.op_type]
+    if node.op_type == "Mod" and node.flag("fmod"):
+        function = np.fmod
     dtypes = tuple(array.dtype.type for array in arrays)
     operands = np.broadcast_arrays(*map(_objects, arrays))
     result = np.empty(operands[0].shape, object)
@@ -426,11 +429,12 @@ _ELEMENTWISE: Mapping[str, Callable[..., Any]] = {
     "Floor": np.floor,
     "Ceil": np.ceil,
     "Sqrt": np.sqrt,
+    "Mod": np.mod,
     "Min": lambda *numbers: np.minimum.reduce(numbers),
     "Max": lambda *numbers: np.maximum.reduce(numbers),
     "Cast": np.float32,
 }
-"""Functions of floats that are computed by elements, some of which may depend on sizes."""
+"""Functions that are computed by elements, some of which may depend on sizes: those of floats, and Mod."""
 
 _MOVING: Final = (
     *("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Cast"),
@@ -438,11 +442,16 @@ _MOVING: Final = (
 )
 """Functions that compare or move numbers of any type."""
 
-_SAME: Final = ("Add", "Sub", "Mul", "Neg", "Abs", "Min", "Max", "ReduceProd", "ReduceSum", "ReduceMax", "ReduceMin")
+_SAME: Final = ("Add", "Sub", "Mul", "Neg", "Abs", "ReduceProd", "ReduceSum", "ReduceMax", "ReduceMin")
+
+_LARGEST: Final = np.frompyfunc(largest, 2, 1)
+_SMALLEST: Final = np.frompyfunc(smallest, 2, 1)
 
 _SYMBOLIC: Mapping[str, Function] = {
     **{name: _FUNCTIONS[name] for name in (*_MOVING, *_SAME)},
     "Div": _divide_symbolic,
+    "Max": _plain(lambda *arrays: functools.reduce(_LARGEST, arrays)),
+    "Min": _plain(lambda *arrays: functools.reduce(_SMALLEST, arrays)),
     "Cast": _cast_symbolic,
 }
 """Functions of nodes that compute with integers as objects, which may be symbolic."""

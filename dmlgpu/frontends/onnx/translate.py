@@ -190,7 +190,12 @@ class Translation:
         }
         recipes = [value.recipe if self.is_body and value.array is None else None for value in ends]
         segment = self._flush([value for value, recipe in zip(ends, recipes, strict=True) if recipe is None])
-        arrays = [None if value.array is None else plain_array(value.array) for value in ends]
+        arrays: list[Array | None] = [None] * len(ends)
+        for index, value in enumerate(ends):
+            if has_symbols(value.array) and not self.is_body:
+                recipes[index] = value.array.recipe()
+            elif value.array is not None:
+                arrays[index] = plain_array(value.array)
         yield self._stage(
             segment,
             outputs=tuple(

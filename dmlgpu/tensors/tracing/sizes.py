@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from dmlgpu.catalog.tensor_desc import packed_strides
+from dmlgpu.common.errors import InvalidState
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.sizes import Recording, is_symbolic
 from dmlgpu.compiler.sizes.networks import RecordedNetwork
-from dmlgpu.compiler.sizes.recordings import Recordings, UnrecordableError
+from dmlgpu.compiler.sizes.recordings import Recordings
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.strided import TensorBase, behind_binding
 from dmlgpu.tensors.tensor import Tensor
@@ -109,8 +110,8 @@ class RecordedTrace:
         replay: Returns what follows from sizes, for ``traced``.
 
     Raises:
-        UnrecordableError: If nothing is computed.
-        InvalidArgument, InvalidState: As ``results_of``.
+        InvalidState: If nothing is computed, and as ``results_of``.
+        InvalidArgument: As ``results_of``.
     """
 
     def __init__(
@@ -119,7 +120,7 @@ class RecordedTrace:
         self._trace, self._arguments, self._watched = trace, tuple(arguments), tuple(watched)
         self._result, self._outputs = results_of(trace, result)
         if not self._outputs:
-            raise UnrecordableError("the function calls no operator")
+            raise InvalidState("the function calls no operator")
         self._desc = trace.desc(self._outputs)
         known = {id(argument) for argument in self._arguments}
         returned: list[Any] = []

@@ -18,6 +18,7 @@ TARGETS = (
     "interrupts",
     "onnx",
     "onnx_graphs",
+    "onnx_sizes",
 )
 """All of them; ``faults`` is there for the tests of the campaign itself."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from dmlgpu.frontends.onnx import Session, load
 from dmlgpu.frontends.onnx.model import read
 from dmlgpu.frontends.onnx.recorded import SizedStage, StageRecording, declared_symbols
 from dmlgpu.frontends.onnx.runner import Runner
-from dmlgpu.frontends.onnx.segments import RunInput, Slots
+from dmlgpu.frontends.onnx.segments import Fill, RunInput
 from dmlgpu.frontends.onnx.session import runner_of
 from dmlgpu.frontends.onnx.symbolic import SymbolicArray, array_of
 from tests.unit.frontends.onnx.onnx_against import model_of
@@ -330,7 +331,7 @@ def test_tests_notice_mutants(mutant: str, monkeypatch: pytest.MonkeyPatch) -> N
         stage = StageRecording.stage
         monkeypatch.setattr(StageRecording, "stage", lambda self, values, back: stage(self, [*reversed(values)], back))
     else:
-        monkeypatch.setattr(Slots, "numbers", lambda self, numbers: tuple(map(hint_of, numbers)))
+        monkeypatch.setattr(Fill, "resolved", lambda self, known: replace(self, numbers=[*map(hint_of, self.numbers)]))
     model = clipped() if mutant == "guards" else positions()
     with pytest.raises(Exception):  # noqa: B017 - whatever the mutant leads to
         check(model, [inputs_of(model, *sizes) for sizes in SIZES], Device("numpy"))

@@ -182,6 +182,18 @@ def test_sizes_follow_the_reference() -> None:
         np.testing.assert_allclose(session.run(feeds)["y"], expected, rtol=1e-4, atol=1e-5)
 
 
+def test_outputs_that_are_shapes_follow(translations: list[Any]) -> None:
+    """An output that depends on sizes alone is computed in each run."""
+    model = image_model(node("Mod", ["pixels", "three"], ["rests"]), node("Max", ["rests", "one"], ["y"]))
+    model.graph.output[0].type.tensor_type.elem_type = INT64
+    session = load(model, SHARING)
+    for batch, height, width in SHAPES:
+        result = session.run({"x": normal(batch, 2, height, width)})["y"]
+        assert result.dtype == np.int64
+        assert result.tolist() == [max(height % 3, 1), max(width % 3, 1)]
+    assert len(translations) == 1
+
+
 # ---- masks that are pasted into an image
 
 
