@@ -256,6 +256,17 @@ def test_several_dimensions_become_symbols_one_after_the_other() -> None:
     assert len(traces) == 4
 
 
+@pytest.mark.parametrize(("mode", "most"), [("nearest", 2), ("bilinear", 2), ("bicubic", 4)])
+def test_sizes_that_become_scales(mode: str, most: int) -> None:
+    """Images are resized as by calls; products with a matrix of weights depend on each size."""
+    resized, traces = counted(lambda x: ops.interpolate(x, (2 * x.shape[2] + 1, 7), mode=mode))
+    for height in (4, 6, 7, 9):
+        x = Tensor(normal(2, 3, height, 5), device="numpy")
+        expected = ops.interpolate(x, (2 * height + 1, 7), mode=mode)
+        np.testing.assert_array_equal(resized(x).numpy(), expected.numpy())
+    assert len(traces) <= most
+
+
 def test_dynamic_sizes_are_named() -> None:
     compiled = dmlgpu.compile(lambda x, *, y: (x["first"] @ y).T)
     for rows, columns in [(3, 4), (3, 4), (5, 4), (8, 4), (8, 6)]:
