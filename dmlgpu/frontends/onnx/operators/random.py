@@ -34,13 +34,18 @@ _STEP = 2.0**-24
 
 
 def _states(seed: float | None, words: int) -> Iterator[NDArray[Any]]:
-    """Yield the generator's state for each run, which draws a number of words: a counter of 4 words, then a key of
-    2."""
+    """Return the generator's states of runs that draw a number of words: a counter of 4 words, then a key of 2.
+
+    Threads may share them.
+    """
     bits = secrets.randbits(64) if seed is None else int.from_bytes(struct.pack("<d", float(seed)), "little")
     key = [bits & 0xFFFFFFFF, bits >> 32]
-    for counter in itertools.count(0, -(-words // 4)):
+
+    def state(counter: int) -> NDArray[Any]:
         parts = [counter >> shift & 0xFFFFFFFF for shift in (0, 32, 64, 96)]
-        yield np.array([*parts, *key], np.uint32)
+        return np.array([*parts, *key], np.uint32)
+
+    return map(state, itertools.count(0, -(-words // 4)))
 
 
 def _uniform(node: OnnxNode, count: int) -> Tensor:
