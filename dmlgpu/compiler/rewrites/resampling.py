@@ -226,9 +226,9 @@ class Triangle(NamedTuple):
     @classmethod
     def of(cls, size: int, scale_bits: int) -> Triangle:
         """Return the triangle of an axis with a size and a scale."""
-        scale, one = np.uint32(scale_bits).view(np.float32), np.float32(1)
-        reach = np.maximum(one / scale, one)
-        return cls(reach, np.minimum(scale, one), -reach, np.float32(size - 1) + reach)
+        scale, unit = np.uint32(scale_bits).view(np.float32), np.float32(1)
+        reach = np.maximum(unit / scale, unit)
+        return cls(reach, np.minimum(scale, unit), -reach, np.float32(size - 1) + reach)
 
 
 def _triangle_bits(name: str, size: int, scale_bits: int) -> int:

@@ -68,7 +68,7 @@ class SizedModel:
 
     def other_size(self, x: str, axis: int) -> str:
         """Return a positive size {1} that is computed from those of an image."""
-        size, number, one = self.size(x, axis), self.constant([self.rng.randint(2, 5)]), self.constant([1])
+        size, number = self.size(x, axis), self.constant([self.rng.randint(2, 5)])
         match self.rng.randrange(9):
             case 0:
                 result = self.op("Add", size, number)
@@ -90,7 +90,7 @@ class SizedModel:
                 result = self.op("Cast", self.op(self.rng.choice(("Ceil", "Floor")), product), to=_INT64)
             case _:
                 result = self.op("Abs", self.op("Sub", number, size))
-        return self.op("Max", result, one)
+        return self.op("Max", result, self.constant([1]))
 
     # ---- images ---------------------------------------------------------------------------------------------------
 
