@@ -114,13 +114,15 @@ class ExecutedStep(NamedTuple):
         prepared: The operator.
         places: Memory of its inputs.
         owners: Object that keeps each of these alive.
-        outputs: Memory of its outputs; None for absent ones, and for those in the memory of inputs.
+        outputs: Memory of its outputs; None for absent ones, and for those in memory that exists.
+        in_place: That memory, by number of the output; none if it is that of inputs.
     """
 
     prepared: Prepared
     places: Sequence[Place | None]
     owners: Sequence[Any]
     outputs: Sequence[Buffer | None]
+    in_place: Mapping[int, Place] = NOTHING
 
 
 _log: ContextVar[list[ExecutedStep | None] | None] = ContextVar("dmlgpu_executed", default=None)
@@ -365,7 +367,7 @@ class RecordedCall:
         ]
         log = _log.get()
         if log is not None:
-            log.append(None if self.places else ExecutedStep(self.prepared, arguments, owners, buffers))
+            log.append(None if self.places else ExecutedStep(self.prepared, arguments, owners, buffers, in_place))
         return buffers
 
     def _run_again(
@@ -581,11 +583,15 @@ class _RecordedSteps:
             None if place is None or desc is None else self._input(place, owner, desc.byte_size)
             for place, owner, desc in zip(entry.places, entry.owners, prepared.inputs, strict=True)
         ]
+        numbers = itertools.count()
         for index, buffer in enumerate(entry.outputs):
             if prepared.outputs[index] is None:
                 continue
+            target = entry.in_place.get(next(numbers))
             if buffer is None:
-                source = inputs[prepared.executable.in_place[index]]
+                inside = prepared.executable.in_place.get(index)
+                is_inside = inside is not None and target in (None, entry.places[inside])
+                source = inputs[inside] if is_inside else self._target(target)
                 if source is None or self.places[source].output is not None:
                     raise _NotRepeatable
                 self.in_place[self._count] = source
@@ -595,6 +601,12 @@ class _RecordedSteps:
                 self.outputs[id(buffer._memory)] = self._count
             self._count += 1
         self.steps.append((prepared, inputs))
+
+    def _target(self, place: Place | None) -> int | None:
+        """Return the index of the place of an output that is written to the memory of an argument, else None."""
+        if place is None or id(place[0]) not in self._arguments:
+            return None
+        return self._input(place, None, 0)
 
     def _input(self, place: Place, owner: Any, size: int) -> int:
         """Return the index of the place of an input; ``size`` is in bytes."""

@@ -11,7 +11,7 @@ from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.frontends.torch import adapters, storage
 from dmlgpu.frontends.torch.calls import CallArguments, function_ids, repeated, repeated_in_torch
 from dmlgpu.frontends.torch.complex_numbers import Complex, ComplexPairs, in_memory
-from dmlgpu.frontends.torch.dispatch import check_writable, translated
+from dmlgpu.frontends.torch.dispatch import CALLERS, check_writable, translated
 from dmlgpu.frontends.torch.dtypes import PARTS, cast
 from dmlgpu.frontends.torch.indices import elements_of, remember
 from dmlgpu.frontends.torch.storage import operand_of, packed_copy, tensor_of, unowned
@@ -61,6 +61,47 @@ def empty_strided(
         return storage.empty_strided(_index(device), kind, tuple(size), tuple(stride))
     except Exception as error:
         raise translated(error, "empty_strided", (size, stride), {"dtype": dtype}) from None
+
+
+def zeros_like(
+    x: torch.Tensor,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: torch.device | None = None,
+    pin_memory: bool | None = None,
+    memory_format: torch.memory_format | None = None,
+) -> torch.Tensor:
+    """Return zeros of the dtype, shape and layout of a tensor, or of those that are given."""
+    if dtype in {None, x.dtype} and _is_packed_here(x, layout, device, memory_format):
+        zeros: torch.Tensor = CALLERS["zero"](x)
+        return zeros
+    return torch.empty_like(x, dtype=dtype, layout=layout, device=device, memory_format=memory_format).zero_()
+
+
+def full_like(
+    x: torch.Tensor,
+    value: Any,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: torch.device | None = None,
+    pin_memory: bool | None = None,
+    memory_format: torch.memory_format | None = None,
+) -> torch.Tensor:
+    """Return a tensor filled with a number, of the dtype, shape and layout of another, or of those that are given."""
+    if dtype in {None, x.dtype} and type(value) is not complex and _is_packed_here(x, layout, device, memory_format):
+        filled: torch.Tensor = CALLERS["fill.Scalar"](x, value)
+        return filled
+    return torch.empty_like(x, dtype=dtype, layout=layout, device=device, memory_format=memory_format).fill_(value)
+
+
+def _is_packed_here(
+    x: torch.Tensor, layout: Any, device: torch.device | None, memory_format: torch.memory_format | None
+) -> bool:
+    """Return whether a tensor like another is packed, and on its device, as that is."""
+    is_plain = memory_format in {None, torch.preserve_format, torch.contiguous_format} and x.is_contiguous()
+    return is_plain and layout in {None, torch.strided} and device in {None, x.device}
 
 
 def copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:
@@ -188,6 +229,8 @@ def record_stream(x: torch.Tensor, stream: torch.Stream) -> None:
 KERNELS: dict[str, Callable[..., Any]] = {
     "empty.memory_format": empty,
     "empty_strided": empty_strided,
+    "zeros_like": zeros_like,
+    "full_like": full_like,
     "_to_copy": to_copy,
     "clone": clone,
     "_copy_from": copy_from,

@@ -36,6 +36,8 @@ from dmlgpu.frontends.torch.operators.registry import (
 )
 from dmlgpu.frontends.torch.storage import (
     axes_in_memory,
+    count_write,
+    covers_storage,
     in_order,
     is_dense,
     meta_of,
@@ -145,7 +147,7 @@ class Caller:
     """
 
     def __init__(self, entry: Entry, schema: Any):
-        self._function_id = next(function_ids)
+        self._function_id, self._in_place_id = next(function_ids), next(function_ids)
         self.entry, self.schema, self.label = entry, schema, entry.name
         self._function, self._rule = entry.function, entry.promotes
         self._names = [argument.name for argument in schema.arguments]
@@ -176,6 +178,23 @@ class Caller:
             lambda: self._compute(args, kwargs),
             lambda: check_arguments(self.label, args, kwargs),
         )
+
+    def compute_into_view(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """Write the result of the entry's function into the first argument, which does not cover its storage; repeat
+        an earlier call, writes included, if possible."""
+        x = args[0]
+
+        def compute() -> tuple[tuple[()], int]:
+            result, index = self._compute(args, kwargs)
+            assign(x, result)
+            return (), index
+
+        if self.entry.reads:
+            compute()
+            return
+        arguments = CallArguments(self._in_place_id, args, kwargs)
+        repeated(arguments, self.label, compute, lambda: check_arguments(self.label, args, kwargs))
+        count_write(x)
 
     def _compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, int]:
         label = self.label
@@ -611,12 +630,16 @@ def check_castable(source: torch.dtype, target: torch.dtype) -> None:
 def in_place(caller: Caller, name: str) -> Kernel:
     """Return the kernel of an in-place overload: the functional one, written into its first argument."""
 
-    def kernel(*args: Any, **kwargs: Any) -> Any:
+    def kernel(x: torch.Tensor, *others: Any, **kwargs: Any) -> Any:
+        args = x, *others
         try:
-            assign(args[0], caller.compute(args, kwargs)[0])
+            if covers_storage(x):
+                assign(x, caller.compute(args, kwargs)[0])
+            else:
+                caller.compute_into_view(args, kwargs)
         except Exception as error:
             return recovered(error, name, args, kwargs)
-        return args[0]
+        return x
 
     return kernel
 

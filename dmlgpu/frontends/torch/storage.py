@@ -29,7 +29,7 @@ from dmlgpu.frontends.torch.dtypes import (
 from dmlgpu.frontends.torch.internals import CPU_KEYS, neg_view
 from dmlgpu.frontends.torch.layouts import TorchLayout
 from dmlgpu.runtime.device import Device
-from dmlgpu.tensors.recorded_call import CallResult, refuse_repetition
+from dmlgpu.tensors.recorded_call import CallResult
 from dmlgpu.tensors.session import session_of
 from dmlgpu.tensors.strided import behind_binding
 from dmlgpu.tensors.tensor import Tensor
@@ -247,6 +247,13 @@ def covers_storage(x: torch.Tensor) -> bool:
     return not x.storage_offset() and x.numel() * x.element_size() == memory_of(x).size
 
 
+def count_write(x: torch.Tensor) -> None:
+    """Note that elements of a storage change."""
+    memory = memory_of(x)
+    memory.writes += 1
+    memory.indices = None
+
+
 def write(x: torch.Tensor, result: Tensor) -> None:
     """Write a result, of the dtype and shape of a torch tensor, into its memory; complex numbers as pairs.
 
@@ -264,8 +271,7 @@ def write(x: torch.Tensor, result: Tensor) -> None:
     memory, count = memory_of(x), result.size
     if not count:
         return
-    memory.writes += 1
-    memory.indices = None
+    count_write(x)
     if covers_storage(x):
         if x.is_contiguous():
             memory.replace(unowned(result) if result.signature[2] is None else packed_copy(result))
@@ -337,5 +343,4 @@ def _write_strided(target: Tensor, result: Tensor) -> None:
         call = session.prepare(device.compile_operator(operator, preserve_padding=True), clears=False)
         call = session.calls.put(key, call, call.memory)
     source, destination = ((x.buffer._memory, x.offset * x.data_type.bits // 8) for x in (result, target))
-    refuse_repetition()
-    call.run(session, device, [source], "copy_", in_place={0: destination})
+    call.run(session, device, [source], "copy_", owners=[result.buffer], in_place={0: destination})

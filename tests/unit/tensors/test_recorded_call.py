@@ -230,11 +230,25 @@ def test_outputs_in_place_are_repeated_in_place(device: Device) -> None:
         add.run(session, device, places(x, y), "add", owners=(x, y), in_place={0: (x.buffer.memory, 0)})
         result = ops.exp(y)
     assert np.array_equal(x.numpy(), ROWS * 3)
-    log[0].prepared.executable.in_place = {0: 0}  # type: ignore[union-attr, misc]
     call = RecordedCall.of(session, log, places(x, y), result)
     z = Tensor(ROWS, device=device)
     repeated(call, z, y)
     assert np.array_equal(z.numpy(), ROWS * 3) and np.array_equal(x.numpy(), ROWS * 3)
+
+
+def test_outputs_in_part_of_an_argument_are_repeated_there(device: Device) -> None:
+    session = session_of(device)
+    x, y = (Tensor(ROWS, device=device) for _ in range(2))
+    _ = x[0] + 1.0
+    (add,) = session.calls.values()
+    ones = Tensor([1.0] * 4, "float32", device=device)
+    with recording() as log:
+        add.run(session, device, places(x[0], ones), "add", owners=(x, ones), in_place={0: (x.buffer.memory, 32)})
+    assert np.array_equal(x.numpy()[2], ROWS[0] + 1)
+    call = RecordedCall.of(session, log, places(x[1:], ones), ())
+    assert repeated(call, y[1:], ones) == ()
+    assert np.array_equal(y.numpy(), x.numpy())
+    assert RecordedCall.of(session, log, places(ones), ()) is None  # the target is no argument
 
 
 def test_threads_share_a_call(device: Device) -> None:

@@ -89,6 +89,32 @@ def test_writes_at_any_offset(dtype: Any, start: int) -> None:
     torch.testing.assert_close(base.cpu(), host, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64, torch.complex64])
+def test_repeated_writes_through_views(dtype: Any) -> None:
+    """Later calls repeat the write of the first one: at other rows, of other memory, of operands in the same memory."""
+    host = [torch.arange(24).reshape(6, 4).to(dtype) + offset for offset in (0, 1)]
+    ours = [x.to("dml") for x in host]
+    for rows in ((1, 2), (3, 4), (1, 2), (4, 1), (2, 2)):
+        for tensors in (host, ours, ours[::-1], host[::-1]):
+            x, other = tensors
+            x[rows[0]].add_(x[rows[1]], alpha=2)
+            x[rows[0]].sub_(other[rows[1]])
+            x[:, 1].mul_(other[:, rows[1] % 4])
+            x[1:3, 1:].add_(1)
+            x.view(-1)[rows[0] : rows[0] + 3].add_(other.view(-1)[rows[1] : rows[1] + 3])
+            x.div_(4, **({} if dtype.is_floating_point or dtype.is_complex else {"rounding_mode": "floor"}))
+        for mine, reference in zip(ours, host, strict=True):
+            torch.testing.assert_close(mine.cpu(), reference, rtol=1e-2 if dtype is torch.float16 else 1e-5, atol=1e-5)
+
+
+def test_the_host_forgets_indices_at_a_repeated_write() -> None:
+    table = torch.arange(4.0, device="dml")
+    for _ in range(3):
+        places = torch.tensor([9, 3]).to("dml")
+        places[:1].sub_(8)
+        assert table[places].tolist() == [1, 3]
+
+
 def test_a_write_into_elements_that_share_places_is_rejected_as_by_the_cpu() -> None:
     x = torch.zeros(1, 3, device="dml").expand(2, 3)
     with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
@@ -107,6 +133,36 @@ def test_a_view_of_other_bits() -> None:
     x = torch.tensor([1.0, -2.0])
     torch.testing.assert_close(x.to("dml").view(torch.int32).cpu(), x.view(torch.int32))
     torch.testing.assert_close(x.to("dml").view(torch.uint8).cpu(), x.view(torch.uint8))
+
+
+@pytest.mark.parametrize("name", ["zeros_like", "ones_like", "full_like"])
+def test_tensors_like_others(name: str) -> None:
+    arguments = (2.5,) if name == "full_like" else ()
+    options: list[dict[str, Any]] = [
+        {}, {"dtype": torch.int64}, {"dtype": torch.bool}, {"dtype": torch.complex64}, {"device": "cpu"},
+        {"memory_format": torch.contiguous_format}, {"requires_grad": True},
+    ]  # fmt: skip
+    for host in (torch.randn(3, 4), torch.randn(4, 3).T, torch.ones(2, 3, dtype=torch.int32), torch.ones(0, 2)):
+        for option in options:
+            if option.get("requires_grad") and not host.dtype.is_floating_point:
+                continue
+            for _ in range(2):
+                ours, theirs = (getattr(torch, name)(x, *arguments, **option) for x in (host.to("dml"), host))
+                same(ours, theirs)
+                assert ours.device.type == option.get("device", "dml")
+                assert ours.requires_grad == theirs.requires_grad
+                ours.detach().fill_(1)  # of its own memory
+    with pytest.raises(RuntimeError, match="ComplexFloat can't be cast"):
+        torch.full_like(torch.ones(2, device="dml"), 1j)
+
+
+def test_zeros_like_a_tensor_take_memory_once() -> None:
+    x = torch.ones(1 << 18, device="dml")
+    torch.zeros_like(x)
+    torch.dml.empty_cache()
+    before = torch.dml.memory_reserved()
+    zeros = torch.zeros_like(x)
+    assert torch.dml.memory_reserved() - before == zeros.nbytes
 
 
 def test_results_do_not_share_memory_with_operands() -> None:
