@@ -99,9 +99,10 @@ def full_like(
 def _is_packed_here(
     x: torch.Tensor, layout: Any, device: torch.device | None, memory_format: torch.memory_format | None
 ) -> bool:
-    """Return whether a tensor like another is packed, and on its device, as that is."""
+    """Return whether a tensor like another is packed, and on its device, as that is; fake tensors have no memory."""
     is_plain = memory_format in {None, torch.preserve_format, torch.contiguous_format} and x.is_contiguous()
-    return is_plain and layout in {None, torch.strided} and device in {None, x.device}
+    is_here = device in {None, x.device} and hasattr(x.untyped_storage(), "memory")
+    return is_plain and is_here and layout in {None, torch.strided}
 
 
 def copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = False) -> torch.Tensor:

@@ -509,7 +509,7 @@ def result_of_meta(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> An
     return result
 
 
-_IGNORES_FORMATS = frozenset({"convolution", "native_group_norm"})
+_IGNORES_FORMATS = frozenset({"convolution", "group_norm", "native_group_norm"})
 """Operators whose meta kernels return packed strides for operands in other memory formats: that of groups in PyTorch
 2.14."""
 

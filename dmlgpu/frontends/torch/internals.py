@@ -24,8 +24,10 @@ __all__ = [
     "SHARING",
     "Hooks",
     "accelerator",
+    "below_autograd",
     "decomposition_table",
     "device_type_for_parallel",
+    "dual_level",
     "excluding_keys",
     "from_dlpack",
     "generator_address",
@@ -60,6 +62,19 @@ LOOP_KEY = private("torch._C.DispatchKey.CompositeExplicitAutograd")
 
 excluding_keys = private("torch._C._ExcludeDispatchKeyGuard")
 """Context in which calls skip the kernels of some dispatch keys."""
+
+below_autograd = private("torch._C._AutoDispatchBelowAutograd")
+"""Context in which calls skip autograd."""
+
+_forward = private("torch.autograd.forward_ad")
+private("torch.autograd.forward_ad._current_level")
+
+
+def dual_level() -> int:
+    """Return the level of forward-mode differentiation; -1 outside of it."""
+    level: int = _forward._current_level
+    return level
+
 
 operator_names = private("torch._C._dispatch_get_all_op_names")
 has_kernel = private("torch._C._dispatch_has_kernel_for_dispatch_key")

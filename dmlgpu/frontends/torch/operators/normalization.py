@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.frontends.torch.operators.registry import aten, composes
+from dmlgpu.frontends.torch.internals import below_autograd, dual_level
+from dmlgpu.frontends.torch.operators.registry import DIFFERENTIABLE, aten, composes, overload
 from dmlgpu.ops import directml
 from dmlgpu.tensors.calls import filled, widened
 from dmlgpu.tensors.gradients.rules import mean as mean_of
@@ -34,7 +35,10 @@ def _mixed(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(x, *args, **kwargs)
         operands = (widened(operand) if isinstance(operand, Tensor) else operand for operand in (x, *args))
         named = {name: widened(value) if isinstance(value, Tensor) else value for name, value in kwargs.items()}
-        first, *others = function(*operands, **named)
+        results = function(*operands, **named)
+        if isinstance(results, Tensor):
+            return results.astype(x.data_type)
+        first, *others = results
         return (None if first is None else first.astype(x.data_type), *others)
 
     return call
@@ -75,6 +79,36 @@ def _normalized_with_inverse(
     """
     output, mean, variance = _normalized(x, sizes, weight, bias, eps)
     return output, mean, _inverse(variance, eps)
+
+
+@compiled.compile
+def _normalized_alone(
+    x: Tensor, axes: tuple[int, ...], weight: Tensor | None, bias: Tensor | None, eps: float
+) -> Tensor:
+    """Return the first result of ``_normalized``, by a single kernel."""
+    output: Tensor = directml.mean_variance_normalization2(x, axes=axes, epsilon=eps)
+    output = output if weight is None else output * weight
+    return output if bias is None else output + bias
+
+
+def _without_gradient(name: str, with_statistics: Callable[..., torch.Tensor]) -> None:
+    """Call a normalization of the table unless a gradient may be computed, which needs the statistics.
+
+    Args:
+        name: The operator, which PyTorch composes of one that returns statistics.
+        with_statistics: Computes it by that one.
+    """
+    target = overload(name)
+
+    def normalize(*args: Any, **kwargs: Any) -> torch.Tensor:
+        tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, torch.Tensor)]
+        if dual_level() >= 0 or (torch.is_grad_enabled() and any(x.requires_grad for x in tensors)):
+            return with_statistics(*args, **kwargs)
+        with below_autograd():
+            result: torch.Tensor = target(*args, **kwargs)
+        return result
+
+    DIFFERENTIABLE[name] = normalize
 
 
 @compiled.compile
@@ -310,6 +344,33 @@ def layer_norm(
     return output.reshape(x.sizes), mean.reshape(statistics_shape), inverse.reshape(statistics_shape)
 
 
+@aten("layer_norm", wide=True)
+@_mixed
+def layer_norm_alone(
+    x: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = True,
+) -> Tensor:
+    """Normalize the last axes."""
+    if not x.size:
+        return x
+    rows = x.reshape(math.prod(x.sizes[: x.ndim - len(normalized_shape)]), -1)
+    weight, bias = (None if vector is None else vector.reshape(1, -1) for vector in (weight, bias))
+    result: Tensor = _normalized_alone(rows, (1,), weight, bias, eps).reshape(x.sizes)
+    return result
+
+
+_without_gradient(
+    "layer_norm",
+    lambda x, shape, weight=None, bias=None, eps=1e-5, *_, **__: torch.native_layer_norm(x, shape, weight, bias, eps)[
+        0
+    ],
+)
+
+
 @aten("native_layer_norm_backward", wide=True)
 @_mixed
 def layer_norm_backward(
@@ -362,6 +423,43 @@ def group_norm(
     )
     output, mean, inverse = _normalized_with_inverse(rows, (batch, groups, 1, 1), weight, bias, eps)
     return output.reshape(x.sizes), mean.reshape(batch, groups), inverse.reshape(batch, groups)
+
+
+@aten("group_norm", wide=True)
+@_mixed
+def group_norm_alone(
+    x: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Tensor:
+    """Normalize groups of channels."""
+    if not x.size:
+        return x
+    batch, channels = x.sizes[:2]
+    width = channels // num_groups
+    rows = x.reshape(batch, num_groups, width, -1)
+    weight, bias = (None if vector is None else vector.reshape(1, num_groups, width, 1) for vector in (weight, bias))
+    result: Tensor = _normalized_alone(rows, (2, 3), weight, bias, eps).reshape(x.sizes)
+    return result
+
+
+def _group_norm_with_statistics(
+    x: torch.Tensor,
+    num_groups: int,
+    weight: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> torch.Tensor:
+    batch, channels = x.shape[:2]
+    area = math.prod(x.shape[2:])
+    return torch.native_group_norm(x, weight, bias, batch, channels, area, num_groups, eps)[0]
+
+
+_without_gradient("group_norm", _group_norm_with_statistics)
 
 
 @aten("native_group_norm_backward", wide=True)

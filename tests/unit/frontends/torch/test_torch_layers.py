@@ -351,6 +351,38 @@ def test_random_numbers(name: str) -> None:
     assert abs(float(first.var()) / variance - 1) < 0.15
 
 
+NORMALIZATIONS: dict[str, Callable[..., Any]] = {
+    "layer_norm": lambda x, *vectors: F.layer_norm(x, (4,), *vectors),
+    "group_norm": lambda x, *vectors: F.group_norm(x, 2, *vectors),
+}
+
+
+@pytest.mark.parametrize("name", NORMALIZATIONS)
+def test_normalizations_without_gradients(name: str) -> None:
+    """These compute no statistics; those with gradients do, also if only a weight needs one, or a tangent is given."""
+    function = NORMALIZATIONS[name]
+    vectors = torch.rand(4), torch.rand(4)
+    for x in (torch.randn(2, 4, 3, 4), torch.randn(3, 4, 4).transpose(1, 2) + 100, torch.randn(0, 4, 4)):
+        on_device = x.to("dml")
+        for count in range(3):
+            for context in (torch.no_grad(), torch.inference_mode()):
+                with context:
+                    for _ in range(2):  # the second call repeats the first one
+                        result = function(on_device, *(vector.to("dml") for vector in vectors[:count]))
+                        assert_close(result, function(x, *vectors[:count]))
+    weights = [vectors[0].clone().to(device).requires_grad_() for device in ("cpu", "dml")]
+    x = torch.randn(2, 4, 3, 4)
+    for weight in weights:
+        function(x.to(weight.device), weight).pow(3).sum().backward()
+    assert_close(weights[1].grad, weights[0].grad)
+    tangent = torch.randn(2, 4, 3, 4)
+    expected, actual = (torch.func.jvp(function, (x.to(device),), (tangent.to(device),)) for device in ("cpu", "dml"))
+    for ours, theirs in zip(actual, expected, strict=True):
+        assert_close(ours, theirs)
+    with pytest.raises(RuntimeError, match="normalized_shape" if name == "layer_norm" else "divisible"):
+        function(torch.ones(2, 5, 5, device="dml"))
+
+
 def test_draws_without_replacement_are_distinct() -> None:
     draws = torch.multinomial(torch.tensor([[0.1, 0.2, 0.3, 0.4], [1.0, 0.0, 1.0, 1.0]], device="dml"), 3).cpu()
     assert all(len(set(row)) == 3 for row in draws.tolist())
