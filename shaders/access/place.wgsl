@@ -3,5 +3,5 @@ fn {{ name }}_base() -> u32 {
     return {{ buffer.base }}(){% if shift %} >> {{ shift }}u{% endif %};
 }
 fn {{ name }}_unit(at: {{ type_of(name ~ "_at") }}) -> u32 {
-    return {{ offset }}u{% for dimension, stride in terms %} + at[{{ dimension }}]{% if stride != 1 %} * {{ stride }}u{% endif %}{% endfor %};
+    return {{ offset }}u{% for dimension, stride, is_many in terms %} + at[{{ dimension }}]{% if is_many %} * {{ stride }}u{% endif %}{% endfor %};
 }

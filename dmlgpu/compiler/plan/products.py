@@ -38,6 +38,7 @@ class Product:
         a_stays, b_stays: the operand is read in its own layout, never repacked.
         integers_owned: the columns are dequantized from OWNED_BY_DML inputs, which the initialization may lay out. It
             does not lay out floats, which would take several times the memory.
+        in_units: rows and columns are multiples of four, and read in units of these.
     """
 
     space: Space
@@ -49,6 +50,7 @@ class Product:
     a_stays: bool = False
     b_stays: bool = False
     integers_owned: bool = False
+    in_units: bool = False
 
 
 @dataclass(frozen=True)

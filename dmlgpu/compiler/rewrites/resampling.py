@@ -424,17 +424,16 @@ def _view_of(source: Source) -> tuple[Affine, Source]:
 
 def _factor(axis: ResampledAxis, rounding: Rounding) -> int | None:
     """Return the factor by which nearest neighbor repeats each element of an axis, if it is the same for all."""
+    return decided(_whole_factor, rounding, *axis.numbers)
+
+
+def _whole_factor(rounding: Rounding, *numbers: int) -> int | None:
+    """Return the factor for the plain numbers of an axis."""
+    axis = ResampledAxis(0, *numbers)
     factor = axis.count // axis.size
     if factor * axis.size != axis.count or axis.count > LONGEST_LISTED:
         return None
-    return factor if decided(_repeats, rounding, *axis.numbers) else None
-
-
-def _repeats(rounding: Rounding, *numbers: int) -> bool:
-    """Return whether nearest neighbor repeats each element equally often."""
-    axis = ResampledAxis(0, *numbers)
-    repeated = np.arange(axis.count) // (axis.count // axis.size)
-    return np.array_equal(axis.places(rounding), repeated)
+    return factor if np.array_equal(axis.places(rounding), np.arange(axis.count) // factor) else None
 
 
 def _steps(stride: int, factor: int) -> tuple[int, int]:

@@ -44,7 +44,7 @@ from dmlgpu.compiler.schedule.registry import Condition, at_most, only_if
 from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.products import Patch
-from dmlgpu.compiler.schedule.tiles import MAX_ACROSS, MAX_ROWS, packed_patch, tile_columns, tile_rows, tiles
+from dmlgpu.compiler.schedule.tiles import MAX_ACROSS, MAX_ROWS, is_narrow, packed_patch, tile_columns, tile_rows, tiles
 from dmlgpu.compiler.sizes import computed
 from dmlgpu.compiler.target import Target
 
@@ -170,10 +170,11 @@ def depthwise_steps(convolution: Convolution, epilogue: Body, output: PlanTensor
     """
     columns = tile_columns(convolution.windows[-1].positions, target)
     rows = tile_rows(convolution.windows, columns, target)
-    source, across = packed_patch(convolution.input, convolution.windows[-1], columns, target)
+    single = is_narrow(output, target)
+    source, across = packed_patch(convolution.input, convolution.windows[-1], columns, target, single=single)
     if rows and target.moves_doubles and is_streamed(convolution):
         return _streamed_rows((convolution, epilogue, output), source, across, target)
-    down = Patch(convolution.windows[-2], rows) if rows else None
+    down = Patch(convolution.windows[-2], rows, checked=target.policies.varying) if rows else None
     looped = convolution.windows[: -2 if rows else -1]
     taps, laid_out = _taps(convolution, target) if not looped else (convolution.filter, ScheduledSteps())
     values = constants(

@@ -89,6 +89,8 @@ from dmlgpu.compiler.schedule.steps.products import (
     ProductTile,
     ScheduledContract,
 )
+from dmlgpu.compiler.schedule.units import MULTIPLIED, reads_single
+from dmlgpu.compiler.sizes import largest
 from dmlgpu.compiler.target import Target
 
 SMALL = "schedules/gemm_small"
@@ -162,14 +164,14 @@ def multiplies_integers(step: Contract, target: Target) -> bool:
 def _reads_single(product: Product, shape: Shape, target: Target) -> bool:
     """Return whether a product of sizes that vary has so few activations that its kernel reads single elements, as all
     sizes allow. Few rows wait for memory, and read units."""
-    if not target.policies.varying or target.vectorizes_loads or shape.rows <= FEW_ROWS:
+    if not target.policies.varying or target.vectorizes_loads or product.in_units or shape.rows <= FEW_ROWS:
         return False
     activations = [
         size
         for size, owned in ((shape.rows, product.a_owned), (shape.columns, product.b_owned or product.integers_owned))
         if not owned
     ]
-    return all(size <= gemm_choice.FEW for size in activations) and shape.work <= gemm_choice.SPARED
+    return reads_single(largest(1, *activations), shape.work, MULTIPLIED, target)
 
 
 def _shape(product: Product, target: Target) -> Shape:
@@ -466,6 +468,8 @@ class _ProductPlanner:
         if OperandLayout.ALONG in (a.layout, b.layout):
             return UNIT
         *outer, last = self.space.inner
+        if self.shape.single and self.operands.are_read_once:
+            return 1
         steps = UNROLLED[self.target.profile]
         return steps if last % steps == 0 and (outer or (share % steps == 0 and chunk % steps == 0)) else 1
 

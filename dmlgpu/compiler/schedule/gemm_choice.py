@@ -182,13 +182,13 @@ half a second to compile another."""
 COMMON_TILES = ((16, 2), (32, 2), (32, 1), (8, 4))
 """Rows and units of the tiles that most shapes share, if sizes vary; the one that drivers compile fastest is first."""
 
-FEW = 64
-"""Rows or columns of activations up to which single elements are read, if sizes vary."""
+GROWTH = 8
+"""Ratio of the work of later shapes to that of the first one, whose tile should serve them."""
 
 
-def _tolerance(shape: Shape) -> float:
-    """Return the maximum ratio to the best tile's cost at which shapes share a tile."""
-    return max(NEARLY_BEST, 1 + SPARED / shape.work)
+def tolerance_of(shape: Shape, growth: int = 1) -> float:
+    """Return the maximum ratio to the best tile's cost at which shapes share a tile, also if work grows."""
+    return max(NEARLY_BEST, 1 + SPARED / (growth * shape.work))
 
 
 def serves(choice: ProductChoice, target: Target, name: str, *fields: Any) -> bool:
@@ -204,8 +204,8 @@ def serves(choice: ProductChoice, target: Target, name: str, *fields: Any) -> bo
     is_alike = is_alike and choice.parts >= -(-shape.inner // longest(target))
     if name or not is_alike or best != _built_in(shape, target):
         return False
-    costs = _register_costs(shape, target)
-    return choice.tile in costs and costs[choice.tile] <= _tolerance(shape) * min(costs.values())
+    cost = _REGISTERS[target.profile].cost(choice.tile, shape, target)
+    return cost <= tolerance_of(shape) * min(_register_costs(shape, target).values())
 
 
 @functools.lru_cache(maxsize=4096)  # of some numbers each
@@ -467,7 +467,7 @@ def _in_registers(problem: ShapeProblem) -> ProductTile:
     best = min(costs, key=costs.__getitem__)
     if not problem.target.policies.varying:
         return best
-    limit = _tolerance(problem.shape) * costs[best]
+    limit = tolerance_of(problem.shape, GROWTH) * costs[best]
     serving = {(tile.rows, tile.units): tile for tile, cost in costs.items() if cost <= limit}
     return next((serving[size] for size in COMMON_TILES if size in serving), best)
 

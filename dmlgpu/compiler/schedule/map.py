@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType
@@ -10,7 +11,7 @@ from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.plan import Body, Map, PlanTensor, View, constants, element
 from dmlgpu.compiler.rewrites.collapse import collapse
-from dmlgpu.compiler.rewrites.packing import UNIT, WIDEST_UNIT_BITS, pack
+from dmlgpu.compiler.rewrites.packing import UNIT, WIDEST_UNIT_BITS, pack, running_dimension
 from dmlgpu.compiler.rewrites.resampling import split_repeats
 from dmlgpu.compiler.rewrites.sources import (
     HARDMAX,
@@ -61,6 +62,7 @@ from dmlgpu.compiler.schedule.runs import can_run, runs_pay, schedule_runs
 from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import KernelStep, ScheduledSteps
 from dmlgpu.compiler.schedule.steps.maps import WORDS, ScheduledMap
+from dmlgpu.compiler.schedule.units import MAPS, ONCE, reads_single
 from dmlgpu.compiler.target import Target
 
 
@@ -71,17 +73,36 @@ class MapProblem:
         self.step, self.target, self.label = step, target, step.label
 
     @functools.cached_property
+    def split(self) -> tuple[Body, PlanTensor]:
+        """Body and output with views folded into strides, and a dimension for elements that are repeated."""
+        return split_repeats(fold_views(self.step.body), self.step.output)
+
+    @functools.cached_property
     def merged(self) -> tuple[Body, PlanTensor]:
-        """Body and output with views folded into strides and dimensions merged."""
-        folded, output = split_repeats(fold_views(self.step.body), self.step.output)
+        """The same with dimensions merged."""
+        folded, output = self.split
         merged = collapse(folded if folded.moves else computed(folded), output, keeps_ones=self.step.is_once)
         return tighten_binding(*merged)
 
     @functools.cached_property
     def packed(self) -> tuple[Body, PlanTensor]:
         """Body and output with elements packed into units."""
-        body, output = pack(*self.merged)
+        body, output = self.merged
+        if not self.is_single:
+            body, output = pack(body, output)
         return body, replace(output, view=View.RAW if body.moves else View.COMPUTE)
+
+    @functools.cached_property
+    def is_single(self) -> bool:
+        """Whether elements that have words of their own are read one by one."""
+        output = self.merged[1]
+        run, elements = running_dimension(output), math.prod(output.sizes)
+        repeats = self.split[1].rank > self.step.output.rank  # as often for all sizes
+        if run is None or output.data_type.bits < WORD_BITS or repeats:
+            return False
+        if self.step.is_once:
+            return reads_single(1, elements, ONCE, self.target)
+        return reads_single(output.sizes[run], elements, MAPS, self.target)
 
     @functools.cached_property
     def run(self) -> int | Condition:
@@ -161,6 +182,7 @@ MAP_SCHEDULES: tuple[Schedule[MapProblem, KernelStep | ScheduledSteps], ...] = r
         "transpose",
         lambda problem: find_transpose(problem.label, *problem.merged, problem.target, keeps_ones=problem.step.is_once),
         "plain copies between memory along different dimensions: square tiles in registers",
+        pays=lambda problem: only_if(not problem.is_single, "sizes vary, and its elements are few"),
     ),
     Schedule(
         "map",

@@ -18,6 +18,7 @@ from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.products import Operand, OperandLayout, ProductSchedule
 from dmlgpu.compiler.schedule.tiles import packed_patch
+from dmlgpu.compiler.schedule.units import READ_ONCE, reads_single
 from dmlgpu.compiler.sizes import is_many
 from dmlgpu.compiler.target import Target
 
@@ -121,6 +122,7 @@ class ProductOperands:
         self.product, self.space, self.choice, self.target = product, product.space, choice, target
         self.shape = Shape.of(self.space)
         self.before, self.initialization = ScheduledSteps(), ScheduledSteps()
+        self.are_read_once = choice.shape.single and reads_single(1, self.shape.work, READ_ONCE, target)
 
     def a(self) -> Operand:
         """Return the rows."""
@@ -154,12 +156,13 @@ class ProductOperands:
     def _operand(self, source: Source, own: Sizes, own_first: bool, owned: bool) -> Operand:
         """Return an operand in the fastest layout that the schedule can read, repacked if that pays off."""
         operand = Operand(source, OperandLayout.SINGLE, self.space.batch, own, own_first)
-        if self.choice.shape.single and not owned:
+        if self.are_read_once and not owned:
             return operand
         if self.choice.schedule in (ProductSchedule.SHARED, ProductSchedule.STREAMED):
             operand = flat(operand)
         layouts = self._layouts(own_first)
-        layout = next((layout for layout in layouts if packs(operand, layout)), OperandLayout.SINGLE)
+        units = () if self.choice.shape.single and not owned else layouts
+        layout = next((layout for layout in units if packs(operand, layout)), OperandLayout.SINGLE)
         if self._is_worth_relaying(operand, layout, owned):
             operand, layout = self._relaid(operand, owned), OperandLayout.ACROSS
         return packed(operand, layout)
@@ -243,9 +246,12 @@ class ProductOperands:
         tile, count = self.choice.tile, math.prod(operand.own)
         width = tile.down * tile.rows if operand.own_first else tile.across * tile.units * UNIT
         owned = self.product.a_owned if operand.own_first else self.product.b_owned
-        is_fixed = owned or not (operand.own_first and self.target.policies.varying)
+        is_varying = operand.own_first or self.choice.shape.single
+        is_fixed = owned or not (is_varying and self.target.policies.varying)
         if is_fixed and len(operand.own) == 1 and count % width == 0 and width % UNIT == 0 and is_plain(operand.source):
             return count // width, width
+        if self.choice.shape.single and not owned:
+            return 1, (count // UNIT + 1) * UNIT  # never the count, so that no size lets dimensions merge
         return 1, -(-count // UNIT) * UNIT
 
     def _copied(self, operand: Operand, written: PlanTensor) -> Body:

@@ -354,12 +354,12 @@ def find_dequantized(step: Map, target: Target) -> ScheduledDequantize | Conditi
     output, column = step.output, running_dimension(step.output)
     if output.data_type is not DataType.FLOAT32 or column is None or step.keeps_neighbors:
         return no("the output is not contiguous float32")
-    if not packs_tensor(output, column, UNIT):
-        return no("the output has no whole units of {} elements", UNIT)
     for inner in range(output.rank):
-        columns = quantized_columns(step.body, inner) if inner != column and output.sizes[inner] > 1 else None
-        if columns is None:
+        columns = quantized_columns(step.body, inner) if inner != column else None
+        if columns is None or output.sizes[inner] <= 1:
             continue
+        if not packs_tensor(output, column, UNIT):
+            return no("the output has no whole units of {} elements", UNIT)
         written, lanes = pack_tensor(output, column, UNIT), columns.words.lanes
         sizes = tuple(size // lanes if at == inner else size for at, size in enumerate(written.sizes))
         walk = choose_walk(replace(written, sizes=sizes))

@@ -10,7 +10,14 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import WORD_BITS, packed_strides
 from dmlgpu.compiler.plan import Body, PlanTensor, Reduce, Reduction, Source
 from dmlgpu.compiler.rewrites.collapse import merge_tensor, merge_tree, row_groups
-from dmlgpu.compiler.rewrites.packing import pack_source, pack_tensor, packs_source, packs_tensor, running_dimension
+from dmlgpu.compiler.rewrites.packing import (
+    UNIT,
+    pack_source,
+    pack_tensor,
+    packs_source,
+    packs_tensor,
+    running_dimension,
+)
 from dmlgpu.compiler.rewrites.sources import computed, fold_views, is_elementwise, leaves
 from dmlgpu.compiler.schedule.launch import Launch, Walk, choose_walk, loop_launch, map_launch, row_launch
 from dmlgpu.compiler.schedule.registry import YES, Condition, Schedule, at_most, choose, no, register
@@ -18,6 +25,7 @@ from dmlgpu.compiler.schedule.scheduling import StepProblem, schedule_step
 from dmlgpu.compiler.schedule.splitting import Cut, piece, pieces, tightened
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.reductions import ReduceSchedule, ScheduledReduce
+from dmlgpu.compiler.schedule.units import REDUCED, reads_single
 from dmlgpu.compiler.target import Target
 
 SHORT = 4
@@ -115,6 +123,12 @@ class ReduceProblem(StepProblem[Reduce]):
 
     is_piece: bool = False
 
+    @property
+    def is_single(self) -> bool:
+        """Whether elements that have words of their own are read one by one."""
+        source = self.step.source
+        return source.data_type.bits >= WORD_BITS and reads_single(1, math.prod(source.sizes), REDUCED, self.target)
+
     def rows_and_count(self, sizes: tuple[int, ...]) -> tuple[int, int]:
         """Return the number of rows in a source of some sizes, and the units in each."""
         return math.prod(sizes[: self.step.axes[0]]), math.prod(sizes[axis] for axis in self.step.axes)
@@ -124,13 +138,13 @@ REDUCE_SCHEDULES: tuple[Schedule[ReduceProblem, _ReduceUnits], ...] = register(
     Schedule(
         "reduce",
         "along",
-        lambda problem: _along(problem, _packed(problem.step.source, problem.step.axes[-1])),
+        lambda problem: _along(problem, _packed(problem, problem.step.source, problem.step.axes[-1])),
         "rows that lie in memory in units: an invocation or a workgroup takes a row unit by unit, or a part of one",
     ),
     Schedule(
         "reduce",
         "across",
-        lambda problem: _across(problem, _outer_dimension(problem.step.source, problem.step.axes)),
+        lambda problem: _across(problem, _outer_dimension(problem)),
         "adjacent elements in memory belong to different rows: an invocation walks several rows side by side",
     ),
     Schedule(
@@ -319,7 +333,8 @@ def _along(problem: ReduceProblem, source: Source | None) -> _ReduceUnits | Cond
     if source is None:
         return no("elements of a row are no whole units in memory")
     rows, count = problem.rows_and_count(source.sizes)
-    parts, together = _shares(choose_parts(rows, count, problem.target), SIDE_BY_SIDE, problem.target)
+    in_units = -(-count // UNIT) if problem.is_single else count
+    parts, together = _shares(choose_parts(rows, in_units, problem.target), SIDE_BY_SIDE, problem.target)
     schedule = ReduceSchedule.PARTIAL if parts > 1 else choose_schedule(rows, count, problem.target)
     return _ReduceUnits(source, problem.step.output, parts, schedule, together)
 
@@ -330,7 +345,7 @@ def _across(problem: ReduceProblem, across: int | None) -> _ReduceUnits | Condit
     if across is None:
         return no("no dimension across rows is contiguous in memory")
     source, output, epilogue = problem.step.source, problem.step.output, problem.step.epilogue
-    packed = _packed(source, across) or source
+    packed = _packed(problem, source, across) or source
     width = _width(problem, packed, across)
     sizes = (*packed.sizes[:across], -(-packed.sizes[across] // width), *packed.sizes[across + 1 :])
     rows, count = problem.rows_and_count(sizes)
@@ -347,16 +362,19 @@ def _across(problem: ReduceProblem, across: int | None) -> _ReduceUnits | Condit
     return units if bits >= WORD_BITS else no("results of adjacent rows share words")
 
 
-def _outer_dimension(source: Source, axes: tuple[int, ...]) -> int | None:
+def _outer_dimension(problem: ReduceProblem) -> int | None:
     """Return the dimension that is contiguous in memory if it is not reduced, else None."""
+    source, axes = problem.step.source, problem.step.axes
     if isinstance(source, PlanTensor):
         running = running_dimension(source)
         return running if running is not None and running < axes[0] else None
-    return next((d for d in reversed(range(axes[0])) if _packed(source, d) is not None), None)
+    return next((d for d in reversed(range(axes[0])) if _packed(problem, source, d) is not None), None)
 
 
-def _packed(source: Source, dimension: int) -> Source | None:
+def _packed(problem: ReduceProblem, source: Source, dimension: int) -> Source | None:
     """Return the source in units along a dimension."""
+    if problem.is_single:
+        return None
     if isinstance(source, PlanTensor) and not source.strides[dimension]:
         return None  # one repeated element is not a unit
     for lanes in (4, 2):

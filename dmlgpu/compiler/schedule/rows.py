@@ -36,6 +36,7 @@ from dmlgpu.compiler.schedule.scheduling import schedule_in_parts, schedule_step
 from dmlgpu.compiler.schedule.splitting import exceeds_binding
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.reductions import ReduceSchedule, ScheduledRows
+from dmlgpu.compiler.schedule.units import MAPS, reads_single
 from dmlgpu.compiler.target import Target
 
 _Named: TypeAlias = tuple[tuple[str, PlanTensor], ...]
@@ -107,6 +108,12 @@ class RowsProblem:
         return replace(rows, source=source, body=body, output=output), dimension
 
     @property
+    def is_single(self) -> bool:
+        """Whether elements are read one by one because rows are short."""
+        output = self.rows.output
+        return reads_single(output.sizes[self.rows.axes[-1]], math.prod(output.sizes), MAPS, self.target)
+
+    @property
     def is_along(self) -> bool:
         """Whether the lanes of a unit belong to one row."""
         dimension = self.packed[1]
@@ -164,6 +171,8 @@ def _can_store_together(problem: RowsProblem) -> Condition:
         return whole
     if choose_schedule(problem.count, problem.units, target) is not ReduceSchedule.SERIAL or not problem.is_along:
         return no("an invocation does not take one row")
+    if problem.is_single:
+        return no("rows are short, and sizes vary")
     if not (target.runs_in_lockstep and target.has("subgroup")):
         return no("a workgroup is not a subgroup")
     contiguous = rows.output.strides[rows.axes[-1]] == 1 and not problem.walk.gaps
@@ -230,6 +239,8 @@ def _can_be_held(problem: RowsProblem) -> Condition:
     output, body, axes = rows.output, rows.body, rows.axes
     if output.unit_bits < WORD_BITS or not problem.is_along:
         return no("units of a row are no whole words")
+    if problem.is_single:
+        return no("rows are short, and sizes vary")
     if not (target.has("subgroup") and target.subgroup_lanes >= SUBGROUP):
         return no("no subgroups of {} lanes", SUBGROUP)
     if output.strides[axes[-1]] != 1 or not all(stage.file in LIFTS_MANY for stage in rows.stages):
@@ -304,6 +315,9 @@ def _pack(body: Body, output: PlanTensor, axes: tuple[int, ...], target: Target)
     if axes[0] and choose_schedule(1, math.prod(output.sizes[axis] for axis in axes), target) is ReduceSchedule.SERIAL:
         dimensions.append(axes[0] - 1)
     for dimension in dimensions:
+        is_whole = output.data_type.bits >= WORD_BITS
+        if is_whole and reads_single(output.sizes[dimension], math.prod(output.sizes), MAPS, target):
+            continue
         packed = pack_along(body, output, dimension)
         if packed is not None:
             return *packed, dimension

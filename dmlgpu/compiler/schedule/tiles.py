@@ -7,6 +7,7 @@ elements from these.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
@@ -27,6 +28,7 @@ from dmlgpu.compiler.schedule.launch import Launch, Walk, choose_walk, tile_laun
 from dmlgpu.compiler.schedule.registry import by_profile
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.products import Patch, ScheduledTiles
+from dmlgpu.compiler.schedule.units import IMAGES, reads_single
 from dmlgpu.compiler.target import Target
 
 MAX_ACROSS = 32
@@ -63,15 +65,29 @@ def tiles(
         rows: As in ``ScheduledTiles``.
     """
     last = output.rank - 1
-    if tile[last] % UNIT == 0 and packs_tensor(output, last, UNIT) and packs_source(epilogue, last, UNIT):
+    if (
+        not is_narrow(output, target)
+        and tile[last] % UNIT == 0
+        and packs_tensor(output, last, UNIT)
+        and packs_source(epilogue, last, UNIT)
+    ):
         epilogue, output = pack_source(epilogue, last, UNIT), pack_tensor(output, last, UNIT)
         if target.moves_pairs and tile[last] % (2 * UNIT) == 0:
             output = in_pairs(output)
     # A row of one tile shares the kernel of others; unrolled tiles would lose more than that gains.
     walk = _walk((*tile[:-2], rows or tile[-2], tile[-1]), output, first, walked=(last,) if rows else ())
     return ScheduledSteps(
-        (ScheduledTiles(label, launch(walk.count, target), output, body, tile, epilogue, walk, rows),)
+        (
+            ScheduledTiles(
+                label, launch(walk.count, target), output, body, tile, epilogue, walk, rows, target.policies.varying
+            ),
+        )
     )
+
+
+def is_narrow(image: PlanTensor | Source, target: Target) -> bool:
+    """Return whether rows of an image are so short that single elements are read and written, if sizes vary."""
+    return reads_single(image.sizes[-1], math.prod(image.sizes), IMAGES, target)
 
 
 def _walk(tile: Sizes, output: PlanTensor, first: int | None, walked: Collection[int] = ()) -> Walk:
@@ -95,30 +111,32 @@ def unchanged(data_type: DataType, sizes: Sizes) -> Body:
 # ---- patches
 
 
-def packed_patch(source: Source, axis: WindowAxis, tile: int, target: Target) -> tuple[Source, Patch]:
+def packed_patch(
+    source: Source, axis: WindowAxis, tile: int, target: Target, *, single: bool = False
+) -> tuple[Source, Patch]:
     """Return the patch along the last dimension, and the source in units of four, or pairs of them, if it and the tile
     allow that."""
     last = len(source.sizes) - 1
+    checked = target.policies.varying
+    if single:
+        return source, Patch(axis, tile, checked=checked)
     packs = tile * axis.stride % UNIT == 0 and axis.spatial % UNIT == 0 and packs_source(source, last, UNIT)
     if not packs:
-        return source, Patch(axis, tile)
+        return source, Patch(axis, tile, checked=checked)
     units = pack_source(source, last, UNIT)
     if target.moves_pairs and tile * axis.stride % (2 * UNIT) == 0:
         units = in_pairs(units)
-    return units, Patch(axis, tile, UNIT, is_paired(units))
-
-
-MIN_SHARED = 12
-"""Columns beyond which tiles of two units waste at most a third."""
+    return units, Patch(axis, tile, UNIT, is_paired(units), checked)
 
 
 def tile_columns(positions: int, target: Target) -> int:
-    """Return the columns of a tile: one unit, or two on a CPU adapter if no tile is then less than half full. Many
-    columns have two if sizes vary, so that their kernel is one."""
+    """Return the columns of a tile: one unit, or two on a CPU adapter if no tile is then less than half full. If sizes
+    vary, more columns than a unit have two, so that their kernel is one."""
     if target.needs_many_invocations:
         return min(UNIT, positions)
-    is_shared = target.policies.varying and positions > MIN_SHARED
-    return 2 * UNIT if is_shared or not 0 < positions % (2 * UNIT) <= UNIT else min(UNIT, positions)
+    if target.policies.varying and positions > UNIT:
+        return 2 * UNIT
+    return 2 * UNIT if not 0 < positions % (2 * UNIT) <= UNIT else min(UNIT, positions)
 
 
 def tile_rows(windows: Windows, columns: int, target: Target) -> int:

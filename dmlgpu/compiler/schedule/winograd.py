@@ -29,12 +29,12 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.plan import Body, Contract, Convolution, PlanTensor, Product, Sizes, Space, constants, element
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_tensor, packs_tensor
 from dmlgpu.compiler.rewrites.sources import permuted
-from dmlgpu.compiler.schedule.gemm_choice import Shape, expected_cost
+from dmlgpu.compiler.schedule.gemm_choice import Shape, expected_cost, tolerance_of
 from dmlgpu.compiler.schedule.registry import Condition, at_least, at_most, no
 from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.products import Patch
-from dmlgpu.compiler.schedule.tiles import packed_patch, tiles, unchanged
+from dmlgpu.compiler.schedule.tiles import is_narrow, packed_patch, tiles, unchanged
 from dmlgpu.compiler.sizes import decided, largest
 from dmlgpu.compiler.target import Target
 
@@ -169,13 +169,18 @@ MIN_SHARED = 320
 288 (24 outputs in 12 tiles) on they are as fast on llvmpipe, but its compiler takes 0.8 s longer."""
 
 
-def pays_winograd(convolution: Convolution, tile: int) -> Condition:
+MIN_SHARED_IF_VARYING = 64
+"""The same if sizes vary, and others have these kernels."""
+
+
+def pays_winograd(convolution: Convolution, target: Target, tile: int) -> Condition:
     """Return whether the schedule is estimated to be faster than a product over the windows."""
     sides = _Sides.of(convolution, tile)
     shared = min(sides.channels, sides.outputs)
+    least = MIN_SHARED_IF_VARYING if target.policies.varying else MIN_SHARED
     tiles_of_images = sides.batch * sides.down * sides.across
     return at_least(shared, MIN_CHANNELS, "channels or outputs") and at_least(
-        shared * tiles_of_images, MIN_SHARED, "tiles times channels or outputs"
+        shared * tiles_of_images, least, "tiles times channels or outputs"
     )
 
 
@@ -220,10 +225,11 @@ def _filters(convolution: Convolution, sides: _Sides, filters: PlanTensor, targe
 def _patches(convolution: Convolution, sides: _Sides, patches: PlanTensor, target: Target) -> ScheduledSteps:
     vertical, horizontal = convolution.windows
     side_by_side = _side_by_side(sides, target)
-    source, across = packed_patch(convolution.input, horizontal, sides.tile * side_by_side, target)
+    single = is_narrow(convolution.input, target)
+    source, across = packed_patch(convolution.input, horizontal, sides.tile * side_by_side, target, single=single)
     values = constants(
         rows=tuple(map(terms, TRANSFORMS[sides.tile].input)),
-        down=Patch(vertical, sides.tile),
+        down=Patch(vertical, sides.tile, checked=target.policies.varying),
         across=across,
         tiles=(sides.down, sides.across),
         count=sides.batch * sides.down * sides.across,
@@ -251,19 +257,31 @@ def _product(sides: _Sides, filters: PlanTensor, patches: PlanTensor, target: Ta
     Rows are the outputs and columns the tiles, or vice versa if that is estimated to be faster.
     """
     outputs, count = sides.rows, sides.columns
-    turned = decided(_is_turned, target, sides.patch**2 * sides.groups, outputs, count, sides.channels)
+    size = sides.patch**2 * sides.groups, outputs, count, sides.channels
+    turned = decided(_is_turned, target, *size, accepts=_turn_serves)
     rows, columns = (count, outputs) if turned else (outputs, count)
     a, b = (patches, filters) if turned else (filters, patches)
     space = Space(sides.results[:2], (rows,), (columns,), (sides.channels,))
     results = PlanTensor.temporary("results", FLOAT32, (*sides.results[:2], rows, columns))
-    product = Contract("", Product(space, _turned(a), b, FLOAT32), unchanged(FLOAT32, results.sizes), results)
+    product = Contract(
+        "", Product(space, _turned(a), b, FLOAT32, in_units=True), unchanged(FLOAT32, results.sizes), results
+    )
     return product, _turned(results) if turned else results
 
 
 def _is_turned(target: Target, batch: int, outputs: int, count: int, channels: int) -> bool:
     """Return whether products with tiles as rows are estimated to be faster than with outputs as rows."""
     turned, plain = Shape(batch, count, outputs, channels), Shape(batch, outputs, count, channels)
-    return expected_cost(turned, target) < expected_cost(plain, target)
+    tolerance = tolerance_of(plain) if target.policies.varying else 1.0
+    return tolerance * expected_cost(turned, target) < expected_cost(plain, target)
+
+
+def _turn_serves(is_turned: bool, target: Target, batch: int, *sizes: int) -> bool:
+    """Return whether products are not much slower if tiles are rows, or columns."""
+    outputs, count, channels = sizes
+    turned, plain = Shape(batch, count, outputs, channels), Shape(batch, outputs, count, channels)
+    costs = expected_cost(turned, target), expected_cost(plain, target)
+    return costs[not is_turned] <= tolerance_of(plain) * min(costs)
 
 
 def _turned(matrices: PlanTensor) -> PlanTensor:

@@ -121,7 +121,7 @@ class _Visit:
             return self._shared(part)
         if cls is str:
             part = settled(part)
-        self.key.append(struct.pack("d", part) if cls is float else (cls, part))
+        self.key += (cls, struct.pack("d", part) if cls is float else part)
         return part
 
     def _shared(self, part: Any) -> Any:
@@ -140,7 +140,7 @@ class _Visit:
         if place == len(self.bindings):
             index = Allocation("") if isinstance(binding.index, Allocation) else place
             self.bindings.append(PlanBinding(binding.role, index))
-        self.key.append((PlanBinding, binding.role, place))
+        self.key += (PlanBinding, binding.role, place)
         return replace(self.bindings[place], offset=self._numbers_in(binding.offset))
 
     def _rebuilt(self, part: Any) -> Any:

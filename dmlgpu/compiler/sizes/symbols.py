@@ -181,12 +181,17 @@ class Replay:
             self._constants.append(value)
             return -len(self._constants)
 
-        self._steps: list[tuple[Callable[..., Any], tuple[int, ...], bool | None]] = []
+        # Lists instead of a tuple for each step: there are ten thousands, through which the garbage collector would go.
+        self._functions: list[Callable[..., Any]] = []
+        self._operands: list[tuple[int, ...]] = []
+        self._outcomes: list[bool | None] = []
         for node in sorted(needed - places.keys()):
             function, operands = nodes[node]
             assert function is not None
-            self._steps.append((function, tuple(map(place_of, operands)), guards.get(node)))
-            places[node] = len(symbols) + len(self._steps) - 1
+            places[node] = len(symbols) + len(self._functions)
+            self._functions.append(function)
+            self._operands.append(tuple([place_of(operand) for operand in operands]))
+            self._outcomes.append(guards.get(node))
         self._results = _builder(results, place_of)
         self._constants.reverse()
 
@@ -198,7 +203,7 @@ class Replay:
         def read(place: int) -> Any:
             return table[place] if place >= 0 else constants[place]
 
-        for function, operands, outcome in self._steps:
+        for function, operands, outcome in zip(self._functions, self._operands, self._outcomes, strict=True):
             result = function(*map(read, operands))
             if outcome is not None and bool(result) is not outcome:
                 return None
@@ -212,7 +217,7 @@ class Replay:
         def read(place: int) -> Any:
             return table[place] if place >= 0 else self._constants[place]
 
-        for function, operands, _ in self._steps:
+        for function, operands in zip(self._functions, self._operands, strict=True):
             table.append(_of(recording, recording.node(function, *map(read, operands))))
         return self._results(read)
 

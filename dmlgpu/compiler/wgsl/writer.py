@@ -26,6 +26,7 @@ from dmlgpu.compiler.plan import (
 )
 from dmlgpu.compiler.rewrites.packing import is_paired
 from dmlgpu.compiler.schedule.steps.base import KernelStep
+from dmlgpu.compiler.sizes import is_many
 from dmlgpu.compiler.target import Division, Float16Conversions, Float16Encoding, Target
 from dmlgpu.compiler.wgsl import library, matrices, templates
 from dmlgpu.compiler.wgsl.expressions import TypedValue
@@ -162,7 +163,7 @@ class ShaderWriter:
     def _address(self, name: str, tensor: PlanTensor, a: TensorAccess, block: str) -> dict[str, Any]:
         """Return the template values for the offsets of a tensor's units."""
         terms = [
-            (dimension, stride % MODULUS)
+            (dimension, stride % MODULUS, is_many(getattr(stride, "value", stride) % MODULUS))
             for dimension, (size, stride) in enumerate(zip(tensor.sizes, tensor.strides, strict=True))
             if stride and (type(size) is not int or size > 1)  # parameters of value 1 share kernels with all others
         ]

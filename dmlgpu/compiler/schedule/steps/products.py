@@ -105,12 +105,14 @@ class Patch:
         tile: positions of a tile.
         lanes: elements of a unit, which is read at once.
         paired: units are read two at a time, the first of them at an even index.
+        checked: all units are checked, so that no size needs a kernel of its own.
     """
 
     axis: WindowAxis
     tile: int
     lanes: int = 1
     paired: bool = False
+    checked: bool = False
 
     def element(self, position: int, tap: int) -> int:
         """Return the input element of a tap of the window at a position of the tile."""
@@ -149,6 +151,8 @@ class Patch:
         Beyond the unit where a tile begins, units are checked together, so that fewer sizes need kernels of their own:
         those of a tile if the last tile is cut off, and those that the next tile reads as well.
         """
+        if self.checked:
+            return True
         if unit <= 0:
             return unit < 0 or self._leaves(unit)
         return self._leaves(self.units[-1]) and (unit >= self.step or self._leaves(self.step - 1))
@@ -305,6 +309,7 @@ class ScheduledTiles(KernelStep):
             number; packed in units of four along the last dimension like the output, or not at all.
         walk: over the tiles, or groups of rows of them.
         rows: rows, along the last dimension but one, that an invocation computes one after another; 0 if it does not.
+        checked: the edges of all tiles are checked, so that no size needs a kernel of its own.
     """
 
     body: Body
@@ -312,6 +317,7 @@ class ScheduledTiles(KernelStep):
     epilogue: Body
     walk: Walk
     rows: int = 0
+    checked: bool = False
 
     template = "schedules/tiles"
 
@@ -335,7 +341,11 @@ class ScheduledTiles(KernelStep):
         """Dimensions that tiles may not divide evenly, and the output's size along each."""
         sizes = enumerate(zip(self.output.sizes, self.units, strict=True))
         row = self.row_at if self.rows else None
-        return tuple((dimension, size) for dimension, (size, units) in sizes if dimension == row or size % units)
+        return tuple(
+            (dimension, size)
+            for dimension, (size, units) in sizes
+            if dimension == row or (units > 1 and (self.checked or size % units))
+        )
 
     @property
     def held(self) -> tuple[PlanTensor, ...]:
