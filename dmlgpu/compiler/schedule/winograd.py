@@ -173,11 +173,11 @@ MIN_SHARED_IF_VARYING = 64
 """The same if sizes vary, and others have these kernels."""
 
 
-def pays_winograd(convolution: Convolution, target: Target, tile: int) -> Condition:
+def pays_winograd(convolution: Convolution, tile: int, *, varies: bool = False) -> Condition:
     """Return whether the schedule is estimated to be faster than a product over the windows."""
     sides = _Sides.of(convolution, tile)
     shared = min(sides.channels, sides.outputs)
-    least = MIN_SHARED_IF_VARYING if target.policies.varying else MIN_SHARED
+    least = MIN_SHARED_IF_VARYING if varies else MIN_SHARED
     tiles_of_images = sides.batch * sides.down * sides.across
     return at_least(shared, MIN_CHANNELS, "channels or outputs") and at_least(
         shared * tiles_of_images, least, "tiles times channels or outputs"
