@@ -200,7 +200,7 @@ class TensorDesc:
         """Whether the elements are contiguous in row-major order."""
         packed = packed_strides(self.sizes)
         return all(
-            size == 1 or stride == want
+            stride == want or size == 1
             for size, stride, want in zip(self.sizes, self.element_strides, packed, strict=True)
         )
 

@@ -43,7 +43,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let number = group.x + group.y * {{ launch.grid[0] }}u;
     if (number >= {{ launch.total }}u) { return; }
     # if in_step
-    let row = ({{ mod("number", down) }} * {{ tile.down }}u + me) * {{ tile.rows }}u;
+    let row_tile = {{ mod("number", down) }};
+    let row = (row_tile * {{ tile.down }}u + me) * {{ tile.rows }}u;
     let rest = {{ div("number", down) }};
     let hands = select(4u, 8u, lanes >= 8u);
     let hand = lane % hands;
@@ -71,7 +72,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     # endfor
     let first = part * {{ share }}u;
     # if in_step and causal
-{{ ends.last_key("(number %% %du) * %du" % (down, tile.down * tile.rows), tile.down * tile.rows) }}
+{{ ends.last_key("row_tile * %du" % (tile.down * tile.rows), tile.down * tile.rows) }}
     # elif causal
     let last = min(min(first + {{ share }}u, {{ keys }}u), visible{{ tile.rows - 1 }});
     # else

@@ -16,6 +16,7 @@ from dmlgpu.demo.language_model import DecoderSizes
 from dmlgpu.frontends.generation.decoding import CachedDecoding
 from dmlgpu.frontends.generation.generator import Generator
 from dmlgpu.frontends.generation.sampling import SamplingOptions
+from dmlgpu.frontends.onnx.recorded import StageRecording
 from dmlgpu.ops import memory_info
 from dmlgpu.runtime.wgpu import GpuBackend, queue
 from dmlgpu.tensors.tensor import Tensor
@@ -43,6 +44,33 @@ def test_tokens_equal_onnxruntimes_and_those_of_the_reference(device: Device, fo
     tokens = list(generator.generate_tokens(prompt, max_tokens=12, options=options))
     reference = Generator.load(folder, "numpy")
     assert tokens == list(reference.generate_tokens(prompt, max_tokens=12, options=options))
+
+
+def test_prompts_of_other_lengths_and_contexts_share_translation_and_kernels(
+    adapter: AdapterInfo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = replace(SIZES, context=320)
+    folder, device = folder_of(tmp_path, sizes), Device(adapter, specialize="auto")
+    expected, recorded = Expected(folder, sizes), []
+    record = StageRecording.__init__
+
+    def counted(self: StageRecording, *arguments: Any) -> None:
+        recorded.append(self)
+        record(self, *arguments)
+
+    monkeypatch.setattr(StageRecording, "__init__", counted)
+    kernels = []
+    for context in (300, 320):
+        generator = Generator.load(folder, device, context=context)
+        for length in (20, 12, 120):
+            before, translated = device.pipeline_cache.info.misses, len(recorded)
+            prompt = prompt_of(length)
+            assert list(generator.generate_tokens(prompt, max_tokens=3)) == expected.tokens(prompt, 3)
+            kernels.append(device.pipeline_cache.info.misses - before)
+            assert length == 20 or len(recorded) == translated, length
+    first, *others = kernels[:3]
+    assert sum(others) < first / 2, kernels
+    assert sum(kernels[3:]) <= 1, kernels  # attention may split the keys of another context
 
 
 def test_tokens_after_the_second_repeat_its_run(device: Device, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -203,8 +203,9 @@ class Gather(Lowering):
             )
         check_left_out(desc, "indices_tensor", "index_dimensions")
         picked = cls._picked_sizes(desc)
-        needed = next((len(picked) - axis for axis, size in enumerate(picked) if size != 1), 0)
-        check_rank(desc, "output_tensor", needed, f"picked blocks {list(picked)}")
+        if desc.output_tensor.dimension_count < len(picked):  # leading 1s may be left out
+            needed = next((len(picked) - axis for axis, size in enumerate(picked) if size != 1), 0)
+            check_rank(desc, "output_tensor", needed, f"picked blocks {list(picked)}")
         cls.check_output(desc, "input_tensor.sizes with the index dimensions in place of the axis")
 
     @classmethod

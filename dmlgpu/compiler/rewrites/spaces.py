@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from dmlgpu.compiler.plan import Affine, AffineView, Apply, PlanTensor, RegisterValue, Sizes, Source
 from dmlgpu.compiler.rewrites.sources import identity, is_identity
-from dmlgpu.compiler.sizes import is_many
+from dmlgpu.compiler.sizes import is_many, remembered
 
 
 def affine_between(view: PlanTensor, written: PlanTensor) -> Affine | None:
@@ -26,34 +26,39 @@ def affine_between(view: PlanTensor, written: PlanTensor) -> Affine | None:
     bits = (view.binding.offset - written.binding.offset) * 8
     if bits % view.data_type.bits:
         return None
-    nested = _nested(written)
+    distance = bits // view.data_type.bits + view.offset - written.offset
+    return remembered(_affine, distance, view.sizes, view.strides, written.sizes, written.strides)
+
+
+def _affine(distance: int, sizes: Sizes, strides: Sizes, other_sizes: Sizes, other_strides: Sizes) -> Affine | None:
+    """Return the map of ``affine_between`` for a distance in elements between tensors of given sizes and strides."""
+    rank, nested = len(other_sizes), _nested(other_sizes, other_strides)
     if nested is None:
         return None
-    start = _digits(bits // view.data_type.bits + view.offset - written.offset, nested, written.rank)
+    start = _digits(distance, nested, rank)
     columns = [
-        _digits(stride if is_many(size) else 0, nested, written.rank)
-        for size, stride in zip(view.sizes, view.strides, strict=True)
+        _digits(stride if is_many(size) else 0, nested, rank) for size, stride in zip(sizes, strides, strict=True)
     ]
     if start is None or any(column is None for column in columns):
         return None
-    steps = tuple(tuple(column[row] for column in columns if column is not None) for row in range(written.rank))
-    for first, row, size in zip(start, steps, written.sizes, strict=True):
-        moves = [step * (extent - 1) for step, extent in zip(row, view.sizes, strict=True)]
+    steps = tuple(tuple(column[row] for column in columns if column is not None) for row in range(rank))
+    for first, row, size in zip(start, steps, other_sizes, strict=True):
+        moves = [step * (extent - 1) for step, extent in zip(row, sizes, strict=True)]
         lowest, highest = first + sum(min(move, 0) for move in moves), first + sum(max(move, 0) for move in moves)
         if lowest < 0 or highest >= size:
             return None
     return Affine(start, steps)
 
 
-def _nested(tensor: PlanTensor) -> list[tuple[int, int]] | None:
+def _nested(sizes: Sizes, strides: Sizes) -> list[tuple[int, int]] | None:
     """Return the dimensions of a tensor and their strides, the largest first; None if elements overlap."""
-    wide = (dimension for dimension, size in enumerate(tensor.sizes) if is_many(size))
-    dimensions = sorted(((dimension, tensor.strides[dimension]) for dimension in wide), key=lambda each: -each[1])
+    wide = (dimension for dimension, size in enumerate(sizes) if is_many(size))
+    dimensions = sorted(((dimension, strides[dimension]) for dimension in wide), key=lambda each: -each[1])
     inside = 0
     for dimension, stride in reversed(dimensions):
         if stride <= inside:
             return None
-        inside += stride * (tensor.sizes[dimension] - 1)
+        inside += stride * (sizes[dimension] - 1)
     return dimensions
 
 

@@ -98,6 +98,10 @@ the latter for little work."""
 COSTS_BY_ROWS = {4: 1.0, 2: 1.2, 1: 1.4}
 """Cost of a row by the number of rows per invocation, relative to four; measured on lavapipe for heads of 64."""
 
+SHARED_ROWS = 2
+"""Rows of an invocation if sizes vary: one kernel serves all numbers of rows. It compiles in a third of the time of
+one with four."""
+
 
 def _tile_by_rows(problem: AttentionProblem) -> AttentionTile | Condition:
     """Return the tile of an invocation that takes whole rows, if heads allow it, and if invocations of a subgroup that
@@ -115,13 +119,17 @@ def _tile_by_rows(problem: AttentionProblem) -> AttentionTile | Condition:
         tile = AttentionTile(1, 1, units, 1, 1, head // UNIT, ALONE)
         return tile if fits else no("a head and its values exceed {} units of registers", max_held)
 
-    def cost(rows: int) -> float:
-        return -(-attention.rows // (ALONE * rows)) * rows * COSTS_BY_ROWS[rows]
-
     fitting = [rows for rows in COSTS_BY_ROWS if rows * units_of_head <= max_held]
     if not fitting or not target.has("subgroup"):
         return no("an invocation cannot hold a head, or there are no subgroups to broadcast keys")
-    return AttentionTile(min(fitting, key=cost), 1, units, 1, ALONE, head // UNIT)
+
+    def cost(rows: int) -> float:
+        return -(-attention.rows // (ALONE * rows)) * rows * COSTS_BY_ROWS[rows]
+
+    if target.policies.varying and attention.rows > ALONE:
+        fitting = [rows for rows in fitting if rows <= SHARED_ROWS][:1] or fitting
+    rows = fitting[0] if len(fitting) == 1 else min(fitting, key=cost)
+    return AttentionTile(rows, 1, units, 1, ALONE, head // UNIT)
 
 
 def _is_little(attention: Attend, units: int) -> bool:

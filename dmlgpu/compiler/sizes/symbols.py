@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import math
 import numbers
 import operator
@@ -42,6 +43,7 @@ class Recording:
         symbols: The symbols whose values a replay takes, in order.
         guards: Conditions by index of their node, with their outcomes, in order.
         needed: Symbols that are read later, for each values (``needed``).
+        remembered: Results of functions by their operands (``remembered``).
     """
 
     def __init__(self, values: Sequence[int] = (), *, is_public: bool = False):
@@ -52,6 +54,7 @@ class Recording:
         self.symbols: tuple[Symbol, ...] = ()
         self.guards: dict[int, bool] = {}
         self.needed: list[Symbol] = []
+        self.remembered: dict[Any, Any] = {}
         self.extend(values)
 
     def extend(self, values: Sequence[int]) -> tuple[Symbol, ...]:
@@ -422,6 +425,25 @@ def decided(function: Callable[..., Result], *operands: Any, accepts: Callable[.
     """
     recording = _recording_of(operands)
     result: Result = function(*operands) if recording is None else recording.result_of(function, operands, accepts)
+    return result
+
+
+def remembered(function: Callable[..., Result], *operands: Any) -> Result:
+    """Return the result of a pure function of numbers and tuples of numbers.
+
+    A recording calls it once for operands with equal expressions, as those of equal layers. Its guards hold for all.
+
+    Args:
+        function, *operands: As for ``computed``.
+    """
+    flat = itertools.chain.from_iterable(part if type(part) is tuple else (part,) for part in operands)
+    recording = next((part.recording for part in flat if isinstance(part, Symbol)), None)
+    if recording is None or recording.is_over:
+        return function(*operands)
+    key = function, *(tuple(map(_key, part)) if type(part) is tuple else _key(part) for part in operands)
+    if key not in recording.remembered:
+        recording.remembered[key] = function(*operands)
+    result: Result = recording.remembered[key]
     return result
 
 

@@ -16,7 +16,7 @@ from dmlgpu.compiler.sizes import computed, is_symbolic, largest, needed, smalle
 from dmlgpu.frontends.onnx.node import OnnxNode, slice_extent, slice_range, split_sizes
 from dmlgpu.frontends.onnx.symbolic import array_of, has_symbols, plain_array
 from dmlgpu.frontends.onnx.tensor_proto import CODED, data_type_of
-from dmlgpu.frontends.onnx.values import OnnxValue, Recipe, Source
+from dmlgpu.frontends.onnx.values import OnnxValue, Recipe, Shape, Source
 
 Array = NDArray[Any]
 
@@ -104,7 +104,7 @@ def give_recipes(node: OnnxNode, results: Sequence[OnnxValue | None]) -> None:
     if node.op_type not in _FUNCTIONS or node.proto.domain or node.op_type in _BOUNDED:
         return
     values = [value for value in (*node.inputs, *results) if value is not None]
-    if any(value.data_type.is_float or value.has_codes or math.prod(value.shape) > MAX_LATE for value in values):
+    if any(value.data_type.is_float or value.has_codes or not _is_few(value.shape) for value in values):
         return
     depth = 1 + max((value.depth for value in values), default=0)
     recipes = [None if value is None else (value.is_bool, recipe_of(value)) for value in node.inputs]
@@ -133,6 +133,12 @@ def _elements(is_bool: bool, recipe: Recipe | None, slots: Source) -> Array:
     assert recipe is not None
     array = recipe(slots)
     return array.astype(np.bool_) if is_bool else array
+
+
+def _is_few(shape: Shape) -> bool:
+    """Return whether the host may compute elements of a shape in a run. Symbolic counts are many, without a guard."""
+    count = math.prod(shape)
+    return not is_symbolic(count) and count <= MAX_LATE
 
 
 def _output_of(results: Callable[[Source], list[Array]], index: int, kind: Any) -> Recipe:

@@ -29,6 +29,11 @@ class SymbolicArray:
         self.numbers, self.dtype = numbers, np.dtype(dtype)
         self.shape, self.size, self.nbytes = numbers.shape, numbers.size, numbers.size * self.dtype.itemsize
 
+    @property
+    def key(self) -> tuple[tuple[bool, int | float], ...]:
+        """Return a key that arrays of equal expressions share."""
+        return tuple((True, number.node) if is_symbolic(number) else (False, number) for number in self.numbers.flat)
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """Return the elements, which become guards."""
         return self.numbers.astype(self.dtype if dtype is None else dtype)

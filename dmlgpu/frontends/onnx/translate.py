@@ -165,6 +165,7 @@ class Translation:
         self._feeds: list[int | None] = []
         self._owned: list[int | None] = []
         self._loaded: dict[int, tuple[OnnxValue, Tensor]] = {}
+        self._sizes: dict[Hashable, Tensor] = {}
 
     def _new_slot(self) -> int:
         """Return an unused slot."""
@@ -469,14 +470,19 @@ class Translation:
             expression = codes.decoded(self.load, self.load(value.codes), value.codes.coded)
             self._loaded[id(value)] = value, expression
             return expression
-        slot = value.slot
+        slot, key = value.slot, None
         if has_symbols(value.array) and slot is None:
+            key = value.data_type, value.sizes, value.array.key
+            if key in self._sizes:  # equal layers read one tensor
+                return self._sizes[key]
             slot = self.fill(value.array.of_numbers, value.array.numbers.reshape(-1).tolist())
         if value.array is not None and (value.is_weight or slot is None):
             expression = self._constant(value)
         else:
             desc = TensorDesc(value.data_type, value.sizes)
             expression = self._input(desc, f"slot {slot} {len(self._feeds)}", slot=slot)
+        if key is not None:
+            self._sizes[key] = expression
         self._loaded[id(value)] = value, expression
         return expression
 

@@ -67,7 +67,8 @@ def group_query_attention(node: OnnxNode) -> Steps:
     sizes = yield from _sizes(node)
     node.check_range(5, 0, sizes.keys - 1, "seqlens_k")
     known = dml.cast(reshaped(node.tensor(5), (sizes.batch,)), DataType.INT32)
-    lengths = dml.max(known + (1 - sizes.rows), node.constant([0], DataType.INT32).broadcast_to((sizes.batch,)))
+    fewer = broadcast_to(node.size(1 - sizes.rows, DataType.INT32), known.sizes)
+    lengths = dml.max(dml.add(known, fewer), node.constant([0], DataType.INT32).broadcast_to(known.sizes))
     parts = _parts(node, sizes)
     if node.has(14):
         query, key, value = _by_part(parts, sizes)
