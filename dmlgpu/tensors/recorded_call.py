@@ -590,8 +590,10 @@ class _RecordedSteps:
             target = entry.in_place.get(next(numbers))
             if buffer is None:
                 inside = prepared.executable.in_place.get(index)
-                is_inside = inside is not None and target in (None, entry.places[inside])
-                source = inputs[inside] if is_inside else self._target(target)
+                if inside is not None and target in (None, entry.places[inside]):
+                    source = inputs[inside]
+                else:
+                    source = self._target(target)
                 if source is None or self.places[source].output is not None:
                     raise _NotRepeatable
                 self.in_place[self._count] = source

@@ -121,7 +121,8 @@ class _Visit:
             return self._shared(part)
         if cls is str:
             part = settled(part)
-        self.key += (cls, struct.pack("d", part) if cls is float else part)
+        added: tuple[Hashable, ...] = (cls, struct.pack("d", part) if cls is float else part)
+        self.key += added
         return part
 
     def _shared(self, part: Any) -> Any:
