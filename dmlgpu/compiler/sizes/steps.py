@@ -98,7 +98,7 @@ class _Visit:
     """Walks through a step, and rebuilds it with other numbers and resources. What is shared stays shared."""
 
     def __init__(self, change: Callable[[Any], Any], pins: bool = False):
-        self.key: list[Hashable] = []
+        self.key: list[Any] = []
         self.numbers: list[Any] = []
         self.resources: dict[Resource, int] = {}
         self.bindings: list[PlanBinding] = []
@@ -121,8 +121,7 @@ class _Visit:
             return self._shared(part)
         if cls is str:
             part = settled(part)
-        added: tuple[Hashable, ...] = (cls, struct.pack("d", part) if cls is float else part)
-        self.key += added
+        self.key += (cls, struct.pack("d", part) if cls is float else part)
         return part
 
     def _shared(self, part: Any) -> Any:
