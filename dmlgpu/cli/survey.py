@@ -42,7 +42,7 @@ from dmlgpu.conformance.running.expectations import with_expectation
 from dmlgpu.conformance.running.outcome import Outcome
 from dmlgpu.conformance.running.pool import WorkerProcess, map_unordered, run_repeatedly
 from dmlgpu.conformance.running.records import facts, machine, read_file, write_run
-from dmlgpu.conformance.suites.registry import DEFAULT, suite_names
+from dmlgpu.conformance.suites.registry import DEFAULT, suite_by_name
 from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
 COMMAND = ("dmlgpu", "survey")
@@ -270,7 +270,7 @@ def _continue(
 
 
 SUITES = (("driver", "driver", 15), ("conformance", DEFAULT, 45))
-"""Parts that run a test suite, if it exists: name of the part, suite, share of the time."""
+"""Parts that run a test suite, without the cases of earlier parts: name of the part, suite, share of the time."""
 
 
 _SAME = ("dmlgpu", "commit", "shaders", "adapter", "adapters", "suite", "profile", "case_list")
@@ -282,13 +282,21 @@ def _is_same(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     return all(before.get(name) == text.get(name) for name in _SAME)
 
 
-def _run_suite(suite: str, state: Survey, adapter: LocatedAdapter, deadline: float, result: PartResult) -> None:
-    """Run the quick cases of a suite, in an order by hash, so that a part of them is a sample."""
-    request = ConformanceRequest(suite=suite)
-    names = sorted(request.names, key=lambda name: zlib.crc32(name.encode()))
+def _run_suite(
+    suites: Sequence[str], state: Survey, adapter: LocatedAdapter, deadline: float, result: PartResult
+) -> None:
+    """Run the quick cases of the last of some suites, without those of the others.
+
+    The order is by hash, so that a part of the cases is a sample.
+    """
+    *earlier_suites, suite = suites
+    request, others = ConformanceRequest(suite=suite), [suite_by_name(name) for name in earlier_suites]
+    listed = tuple(name for name in request.names if not any(other.has(name) for other in others))
+    names = sorted(listed, key=lambda name: zlib.crc32(name.encode()))
     result.total = len(names)
     path, job = state.file(result.part, adapter), request.job(adapter)
-    header = facts(adapter.info, environment=tuple(job.environment.items()), **request.selection)
+    selection = {**request.selection, "names": listed}
+    header = facts(adapter.info, environment=tuple(job.environment.items()), **selection)
     earlier = _earlier_outcomes(path, header)
     remaining = [name for name in names if name not in earlier]
     # The kernels of an earlier run of the command are unknown.
@@ -458,9 +466,8 @@ def survey_parts(folder: Path) -> list[SurveyPart]:
     workloads = [subject.workload for subject in find_workloads([BenchSpec(SUITE)])]
     return [
         *(
-            SurveyPart(name, share, partial(_run_suite, suite))
-            for name, suite, share in SUITES
-            if suite in suite_names()
+            SurveyPart(name, share, partial(_run_suite, [suite for _, suite, _ in SUITES[: index + 1]]))
+            for index, (name, _, share) in enumerate(SUITES)
         ),
         SurveyPart("ceilings", 10, _run_ceilings),
         SurveyPart(BENCHMARK, 20, partial(_run_benchmark, workloads)),

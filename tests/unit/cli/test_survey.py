@@ -22,7 +22,7 @@ from dmlgpu.bench.records import Measurement
 from dmlgpu.bench.records import facts as bench_facts
 from dmlgpu.cli import report, survey, survey_file
 from dmlgpu.cli.main import INTERRUPTED, OK
-from dmlgpu.cli.survey import PartResult
+from dmlgpu.cli.survey import PartResult, survey_parts
 from dmlgpu.cli.survey_file import NAME, read_survey, without_personal_data, write_survey
 from dmlgpu.cli.test import ConformanceRequest
 from dmlgpu.common.errors import ModelError
@@ -95,6 +95,19 @@ def test_a_survey_continues_after_an_interruption(ran, tmp_path, monkeypatch):
     assert sorted(ran) == list(CASES) == outcomes(tmp_path)
     assert run_here("survey", "-a", "numpy", "-o", tmp_path).returncode == OK
     assert len(ran) == len(CASES)
+
+
+def test_each_quick_case_runs_once(ran, tmp_path, monkeypatch):
+    """The default suite contains the cases of ``driver``, which is a part of its own."""
+    monkeypatch.setattr(survey, "ConformanceRequest", partial(ConformanceRequest, workers=1))
+    monkeypatch.setattr(survey, "survey_parts", lambda folder: survey_parts(folder)[:2])
+    finished = run_here("survey", "-a", "numpy", "-o", tmp_path)
+    assert finished.returncode == OK and "Not run" not in finished.stdout
+    assert sorted(ran) == sorted(ConformanceRequest().names)
+    driver, conformance = read_survey(tmp_path / NAME).runs
+    assert (driver.facts["suite"], conformance.facts["suite"]) == ("driver", "dmlgpu")
+    assert driver.is_complete and conformance.is_complete
+    assert driver.facts["cases"] + conformance.facts["cases"] == len(ran)
 
 
 def test_a_survey_records_what_kernels_used(ran, tmp_path, monkeypatch):
