@@ -106,6 +106,17 @@ def test_the_rounded_result_of_numpy_is_accepted_and_others_are_not(name: str, w
     assert rejected.mean() > 0.15, rejected.mean()
 
 
+def test_ldexp_is_free_only_beyond_the_bias_and_one() -> None:
+    """WGSL: the result is indeterminate if the exponent is greater than the bias and 1."""
+    for m, bias in ((F32, 127), (F16, 15)):
+        allowed = float_functions.FUNCTIONS["ldexp"].formula(m, number(m, 0.75), number(m, bias + 1))
+        assert ends(allowed) == (1.5 * 2.0**bias,) * 2
+        beyond = float_functions.FUNCTIONS["ldexp"].formula(m, number(m, 0.75), number(m, bias + 2))
+        assert beyond.is_free.all()
+        exponents = float_functions.function_case(m.wgsl, "ldexp", 1024).inputs["ys"]
+        assert (np.trunc(exponents) == bias + 1).any(), m.wgsl
+
+
 # ---- exact results
 
 

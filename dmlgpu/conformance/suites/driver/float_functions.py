@@ -146,7 +146,7 @@ def _ldexp(m: Accuracy, x: Interval, exponent: Interval) -> Interval:
     may_vanish = power + (1 - m.least) <= 0
     return Interval(
         np.where(may_vanish, with_zero.low, interval.low), np.where(may_vanish, with_zero.high, interval.high)
-    ).free_where(power > 1 - m.least)
+    ).free_where(power > 2 - m.least)  # greater than the bias and 1
 
 
 FUNCTIONS: Final[Mapping[str, BuiltinFunction]] = {
@@ -183,7 +183,7 @@ FUNCTIONS: Final[Mapping[str, BuiltinFunction]] = {
     "frexp_fract": BuiltinFunction("frexp(x).fract", _frexp_fract),
     "frexp_exponent": BuiltinFunction("T(frexp(x).exp)", _frexp_exponent),
     "inverse_sqrt": BuiltinFunction("inverseSqrt(x)", Accuracy.inverse_sqrt, (POSITIVE,)),
-    "ldexp": BuiltinFunction("ldexp(x, INT(y))", _ldexp, (ALL, (-160, 160))),
+    "ldexp": BuiltinFunction("ldexp(x, INT(y))", _ldexp, (ALL, (-160, 160)), (ALL, (-40, 20))),
     "log": BuiltinFunction("log(x)", Accuracy.log, (POSITIVE,)),
     "log_near_1": BuiltinFunction("log(x)", Accuracy.log, ((0.25, 4),)),
     "log2": BuiltinFunction("log2(x)", Accuracy.log2, (POSITIVE,)),
