@@ -83,7 +83,9 @@ def test_a_fact_that_does_not_hold_fails_unless_kernels_avoid_it(
 
     def status(probe: Probe) -> Status:
         monkeypatch.setattr(facts, "fact_cases", lambda: {"probe-float16-pack": (probe, "pack")})
-        return SUITE.run(name, device).status
+        outcome = SUITE.run(name, device)
+        assert outcome.seconds > 0
+        return outcome.status
 
     assert status(replace(wrong, assumed={backend.info.kind: ()})) is Status.EXPECTED_FAIL
     assert status(replace(wrong, assumed={backend.info.kind: ("pack",)})) is Status.FAIL

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache, partial
 
 from dmlgpu.common.errors import InvalidArgument
@@ -98,7 +99,8 @@ class DriverSuite(Suite):
             return self.quirks.run(name, device)
         start = time.perf_counter()
         if self._is_fact(name):
-            return facts.run_fact(name, name.removeprefix(PREFIX), device)
+            outcome = facts.run_fact(name, name.removeprefix(PREFIX), device)
+            return replace(outcome, seconds=time.perf_counter() - start)
         case = self.case(name)
         if case is None:
             raise InvalidArgument(f"{name!r} names no case such as driver-f32-exp-1024")
