@@ -64,7 +64,8 @@ def _lines(
     yield ""
     for index, kernel in enumerate(bug["kernels"]):
         yield f"SHADER compute kernel{index} SPIRV-BIN FILE {kernel['spirv']}"
-    types = {output["buffer"]: _TYPES.get(output["type"], output["type"]) for output in bug["outputs"]}
+    # A buffer has one type in Amber: that of its first output.
+    types = {output["buffer"]: _TYPES.get(output["type"], output["type"]) for output in reversed(bug["outputs"])}
     for index, buffer in enumerate(bug["buffers"]):
         name, width = types.get(index, "uint32"), _width(types.get(index, "uint32"))
         yield f"BUFFER buffer{index} DATA_TYPE {name} SIZE {buffer['bytes'] // width} FILE BINARY {buffer['file']}"
@@ -89,7 +90,11 @@ def _lines(
     for output in bug["outputs"]:
         yield ""
         yield f"# {output['label']}"
-        yield from _expectations(output, files)
+        own, of_buffer = _TYPES.get(output["type"], output["type"]), types[output["buffer"]]
+        if own == of_buffer:
+            yield from _expectations(output, files)
+        else:
+            yield f"# not compared, because Amber gives a buffer one type: this output is {own}, its buffer {of_buffer}"
 
 
 def _expectations(output: Mapping[str, Any], files: Mapping[str, bytes]) -> Iterator[str]:

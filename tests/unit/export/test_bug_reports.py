@@ -26,6 +26,7 @@ from tests.unit.cli.cli_process import run_here
 INFO = AdapterInfo("card", "Vulkan", "discrete", "vendor", "driver 1.2", limits={})
 CASE = "activation_softmax1-float32-7x11-packed-inner-s0"
 
+TOP_K = "top_k1-float32-uint32-7x11-packed-inner-s0"
 
 def program_of(name: str) -> BugProgram:
     (program,) = programs_of(name, Target("card"), INFO)
@@ -160,6 +161,32 @@ def test_amber_scripts(tmp_path):
 
 
 @pytest.mark.parametrize(
+def test_amber_scripts_compare_outputs_of_the_type_of_their_buffer(tmp_path):
+    """Amber gives a buffer one type, so indices that share the buffer of values are not compared."""
+    program = program_of(TOP_K)
+    values, indices = program.manifest["outputs"]
+    assert (values["type"], indices["type"]) == ("float32", "uint32")
+    buffers = [*program.manifest["buffers"]]
+    contents = [program.files[buffer["file"]] for buffer in buffers]
+    offset = len(contents[values["buffer"]])
+    shared = {**buffers[values["buffer"]], "bytes": offset + len(contents[indices["buffer"]])}
+    buffers[values["buffer"]] = shared
+    moved = {**indices, "buffer": values["buffer"], "offset": offset + indices["offset"]}
+    kernels = [{**kernel, "spirv": f"kernel-{index}.spv"} for index, kernel in enumerate(program.manifest["kernels"])]
+    manifest = {**program.manifest, "kernels": kernels, "buffers": buffers, "outputs": [values, moved]}
+    text = amber_script(dataclasses.replace(program, manifest=manifest), dict.fromkeys(range(len(kernels)), SPIRV), {})
+    files = {**program.files, shared["file"]: contents[values["buffer"]] + contents[indices["buffer"]]}
+    for name, data in {**files, **{kernel["spirv"]: SPIRV for kernel in kernels}, "bug.amber": text.encode()}.items():
+        (tmp_path / name).write_bytes(data)
+    script = amber_scripts.check(tmp_path / "bug.amber")
+    right = bytearray(files[shared["file"]])
+    expected = program.files[values["expected"]]
+    right[values["offset"] : values["offset"] + len(expected)] = expected
+    assert script.failures({f"buffer{values['buffer']}": bytes(right)}) == []
+    assert len(script.expectations) == len(expected) // 4
+    assert "this output is uint32, its buffer float\n" in text
+
+
     ("line", "wrong"),
     [
         ("RUN pipeline0 1 1 1", "RUN pipeline1 1 1 1"),
