@@ -232,6 +232,7 @@ def test_the_runner_in_python_is_short_and_needs_wgpu_only():
     assert len(lines) <= 60
     assert "import wgpu" in lines and not any("import dmlgpu" in line or "numpy" in line for line in lines)
     assert b'{"output_tensor", "buffer-1.bin", 16, 324}' in files["bug.h"]
+    assert b"./run [INDEX OF THE ADAPTER]" in files["run.c"]
 
 
 def test_spirv_comes_from_mesa_only():
