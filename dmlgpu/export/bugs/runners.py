@@ -80,8 +80,15 @@ def run(
     if printed and printed[-1].startswith("FAIL"):
         return RunnerResult("wrong", "\n".join(printed[1:]), actual)
     lines = [line for line in done.stderr.splitlines() if line.strip()]
-    status = "crash" if done.returncode < 0 else "error"
-    return RunnerResult(status, "\n".join(lines[-8:]) or f"exit code {done.returncode}", {})
+    # Python exits with 1 after an exception. A process that dies has the negative number of a signal, on Windows 3
+    # (abort) or an NTSTATUS such as 0xC0000005.
+    status = "error" if done.returncode == 1 else "crash"
+    return RunnerResult(status, "\n".join(lines[-8:]) or f"exit code {_code_text(done.returncode)}", {})
+
+
+def _code_text(code: int) -> str:
+    """Return an exit code, an NTSTATUS in hexadecimal digits as in its documentation."""
+    return f"0x{code:08X}" if code >= 1 << 31 else str(code)
 
 
 def _c_tables(bug: Mapping[str, Any]) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -98,7 +98,7 @@ def write_bug_report(
     known = _wgpu_adapters()
     if device.adapter not in known:
         raise InvalidArgument(f"{caller}: device must be an adapter of wgpu, got {device.adapter}")
-    index = known.index(device.adapter)
+    index = _index_of(device.adapter, known)
     trial = _Trial(device, partial(run, adapter=index, time_limit=time_limit), progress)
     program, result = trial.first_failing(case)
     if result.status == "pass" and not passing:
@@ -117,6 +117,12 @@ def write_bug_report(
 def _wgpu_adapters() -> list[AdapterInfo]:
     """Return the adapters that the runners can open, by their index in wgpu's list."""
     return [info for info in adapters() if info.backend not in ("NumPy", "Browser") and not info.is_of_dawn]
+
+
+def _index_of(adapter: AdapterInfo, known: Sequence[AdapterInfo]) -> int:
+    """Return the index of an adapter. Two equal cards compare equal, so the very object goes first."""
+    same = [index for index, info in enumerate(known) if info is adapter]
+    return same[0] if same else known.index(adapter)
 
 
 @dataclass(frozen=True)

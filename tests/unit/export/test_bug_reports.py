@@ -5,15 +5,16 @@ from __future__ import annotations
 import dataclasses
 import json
 import struct
+import subprocess
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from dmlgpu import InvalidArgument, NotSupported
+from dmlgpu import DmlError, InvalidArgument, NotSupported
 from dmlgpu.compiler.target import AdapterInfo, Target
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Ulp
-from dmlgpu.export.bugs import spirv, write_bug_report, writing
+from dmlgpu.export.bugs import runners, spirv, write_bug_report, writing
 from dmlgpu.export.bugs.amber import amber_script
 from dmlgpu.export.bugs.programs import BugProgram, _allowed, programs_of
 from dmlgpu.export.bugs.readme import TRACKERS, readme
@@ -25,8 +26,8 @@ from tests.unit.cli.cli_process import run_here
 
 INFO = AdapterInfo("card", "Vulkan", "discrete", "vendor", "driver 1.2", limits={})
 CASE = "activation_softmax1-float32-7x11-packed-inner-s0"
-
 TOP_K = "top_k1-float32-uint32-7x11-packed-inner-s0"
+
 
 def program_of(name: str) -> BugProgram:
     (program,) = programs_of(name, Target("card"), INFO)
@@ -160,7 +161,6 @@ def test_amber_scripts(tmp_path):
     assert np.isinf(expected).any() and "# not compared, because Amber has no infinity" in text
 
 
-@pytest.mark.parametrize(
 def test_amber_scripts_compare_outputs_of_the_type_of_their_buffer(tmp_path):
     """Amber gives a buffer one type, so indices that share the buffer of values are not compared."""
     program = program_of(TOP_K)
@@ -187,6 +187,7 @@ def test_amber_scripts_compare_outputs_of_the_type_of_their_buffer(tmp_path):
     assert "this output is uint32, its buffer float\n" in text
 
 
+@pytest.mark.parametrize(
     ("line", "wrong"),
     [
         ("RUN pipeline0 1 1 1", "RUN pipeline1 1 1 1"),
@@ -240,6 +241,41 @@ def test_spirv_comes_from_mesa_only():
     assert spirv.mesa_adapter(0, [other]) is None
     assert spirv.mesa_adapter(0, [other, lavapipe]) == 1
     assert spirv.mesa_adapter(1, [lavapipe, lavapipe]) == 1
+
+
+def test_the_second_of_two_equal_cards_is_tested(tmp_path, monkeypatch):
+    """As an index, or an object of the list of adapters, selects it."""
+    cards = (INFO, dataclasses.replace(INFO))
+    indices = []
+
+    def run(program, *, adapter, time_limit):
+        indices.append(adapter)
+        return runners.RunnerResult("pass", "PASS", {})
+
+    monkeypatch.setattr(writing, "adapters", lambda: cards)
+    monkeypatch.setattr(writing, "run", run)
+    for card in (*cards, dataclasses.replace(INFO)):
+        device = SimpleNamespace(adapter=card, backend=SimpleNamespace(target=Target("card")))
+        monkeypatch.setattr(writing, "as_device", lambda caller, chosen, device=device: device)
+        with pytest.raises(DmlError, match="passes on"):
+            write_bug_report(CASE, tmp_path)
+    assert indices == [0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "message"),
+    [
+        (1, "error", "exit code 1"),
+        (-11, "crash", "exit code -11"),
+        (3, "crash", "exit code 3"),
+        (0xC0000005, "crash", "exit code 0xC0000005"),
+    ],
+)
+def test_a_process_that_dies_is_a_crash_on_every_system(code, status, message, monkeypatch):
+    done = subprocess.CompletedProcess((), code, "", "")
+    monkeypatch.setattr(runners.subprocess, "run", lambda *command, **options: done)
+    result = runners.run(program_of(CASE), 0, 60.0)
+    assert (result.status, result.message) == (status, message)
 
 
 @pytest.mark.parametrize(
