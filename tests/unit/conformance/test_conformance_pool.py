@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import json
+import re
 import time
 from dataclasses import replace
 
 import pytest
 
+from dmlgpu.cli import tables
 from dmlgpu.common.errors import DeviceRemoved, DmlError, NotSupported
 from dmlgpu.conformance.running import pool, worker
 from dmlgpu.conformance.running.outcome import Outcome, Status
-from dmlgpu.conformance.running.pool import Job, WorkerProcess, run_cases, run_repeatedly
+from dmlgpu.conformance.running.pool import Job, WorkerProcess, map_unordered, run_cases, run_repeatedly
 from dmlgpu.conformance.running.worker import CaseServer
 from dmlgpu.runtime.adapters import adapters
 from dmlgpu.runtime.device import Device
@@ -60,6 +63,33 @@ def test_children_open_the_device_of_the_job(job, precise):
     worker = WorkerProcess(replace(job, precise=precise))
     with contextlib.closing(worker):
         assert worker.run("precise-1").message == f"precise: {precise}"
+
+
+class NoWorker:
+    """A worker of no child."""
+
+    def interrupt(self): ...
+
+    def close(self): ...
+
+
+def test_the_first_cases_predict_the_time_of_all(monkeypatch):
+    """Graphs come late in the list and take five times as long as operators."""
+    seconds = {f"element_wise_add-float32-{size}-packed-s0": 0.03 for size in range(1400)}
+    seconds |= {f"graph-float32-{size}-s0": 0.15 for size in range(100)}
+    names, order, file = tuple(seconds), list[str](), io.StringIO()
+    assert len(list(map_unordered([NoWorker()], names, lambda worker, name: order.append(name)))) == len(names)
+    assert sorted(order) == sorted(names)
+    clock = iter([0.0, *itertools.accumulate(seconds[name] for name in order)])
+    monkeypatch.setattr(tables, "INTERVAL", 1.0)
+    progress = tables.Progress(file, len(names), clock=lambda: next(clock))
+    for done in range(1, len(names) + 1):
+        progress.show(done, 0)
+    estimates = re.findall(r"^([\d,]+) of .* about (\d+) s left$", file.getvalue(), re.MULTILINE)
+    assert len(estimates) > 30
+    for done, estimate in estimates:
+        left = sum(seconds[name] for name in order[int(done.replace(",", "")) :])
+        assert float(estimate) == pytest.approx(left, rel=0.15, abs=1)
 
 
 class Ended:
@@ -171,8 +201,8 @@ def test_a_hang_ends_at_the_limit(outcomes):
 
 @pytest.mark.slow
 def test_a_stopped_session_leaves_no_child(job):
-    session = run_cases(replace(job, time_limit=1000.0), ["good-1", "hang-1"])
-    assert next(session).case == "good-1"
+    session = run_cases(replace(job, time_limit=1000.0), ["good-3", "hang-1"])
+    assert next(session).case == "good-3"
     start = time.monotonic()
     session.close()
     assert time.monotonic() - start < 100
