@@ -445,12 +445,13 @@ def memory_text(measurement: Measurement) -> str:
     """Return the temporary memory, and that of inputs and outputs: ``8.4 MB temporary in addition to 12.6 MB``."""
     counts = measurement.counts
     minimum = counts.get("least_temporary_bytes", 0)
-    more = f" (at least {_megabytes(minimum)})" if minimum < counts["temporary_bytes"] else ""
-    temporary, bound = _megabytes(counts["temporary_bytes"]), _megabytes(counts.get("bytes", 0))
+    more = f" (at least {megabytes(minimum)})" if minimum < counts["temporary_bytes"] else ""
+    temporary, bound = megabytes(counts["temporary_bytes"]), megabytes(counts.get("bytes", 0))
     return f"{temporary} temporary{more} in addition to {bound}"
 
 
-def _megabytes(count: int) -> str:
+def megabytes(count: int) -> str:
+    """Return a number of bytes: ``12.9 MB``."""
     return f"{count / 1e6:.3g} MB"
 
 

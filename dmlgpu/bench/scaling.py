@@ -10,7 +10,7 @@ from typing import Any
 
 from dmlgpu.bench.ceilings import Ceilings
 from dmlgpu.bench.machine_load import BUSY
-from dmlgpu.bench.records import Measurement
+from dmlgpu.bench.records import Measurement, megabytes
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.common.files import whole_file
 
@@ -19,6 +19,8 @@ NUMPY = "NumPy"
 REFERENCE = "the reference"
 MAX_NOISE = 0.25
 """Half-width of a confidence interval, relative to the median, above which a time decides nothing."""
+MAX_LISTED = 3
+"""Maximum number of sizes that a sentence lists."""
 MAX_TICKS = 12
 """Maximum labels of sizes on an axis."""
 
@@ -130,18 +132,42 @@ def _standing(curve: Sweep, other: Sweep) -> str:
     if undecided:
         points = [point for side in (curve, other) for place, point in side.points if place in undecided]
         was_busy = any((point.taken or 0.0) > BUSY for point in points)
-        reason = "the machine was busy" if was_busy else "the confidence intervals are too wide"
-        listed = ", ".join(f"{place:,}" for place in undecided)
-        return f"whether {us} is faster than {them} at {curve.size}={listed} is not decided: {reason}"
+        is_noisy = any((point.noise or 0.0) > MAX_NOISE for point in points)
+        times = "the times vary too much" if is_noisy else "the times are too close"
+        reason = "the machine was busy" if was_busy else times
+        sizes = _listed(curve.size, undecided, of=len(compared))
+        return f"the measurements do not tell whether {us} is faster than {them} at {sizes}: {reason}"
     place, last = break_even(curve, other), compared[-1][0] if compared else curve.points[-1][0]
-    faster = [f"{size:,}" for size, is_less in compared if is_less]
+    faster = [size for size, is_less in compared if is_less]
     if place is None and faster:
-        return f"{us} is faster than {them} at {curve.size}={', '.join(faster)}, but slower at {last:,}"
+        sizes = _listed(curve.size, faster, of=len(compared))
+        return f"{us} is faster than {them} at {sizes}, but slower at {_size_text(curve.size, last)}"
     if place is None:
-        return f"{us} is slower than {them} up to {curve.size}={last:,}"
+        return f"{us} is slower than {them} up to {_size_text(curve.size, last)}"
     if place == curve.points[0][0]:
-        return f"{us} is faster than {them} from {curve.size}={place:,} on"
-    return f"{us} breaks even with {them} at {curve.size}={place:,}; it is slower at the next smaller size"
+        return f"{us} is faster than {them} from {_size_text(curve.size, place)} on"
+    return f"{us} breaks even with {them} at {_size_text(curve.size, place)}; it is slower at the next smaller size"
+
+
+def _size_text(name: str, size: int) -> str:
+    """Return a size of a sweep: ``m=k=512``, or ``12.9 MB`` if several sizes vary independently."""
+    return megabytes(size) if name == "bytes" else f"{name}={size:,}"
+
+
+def _listed(name: str, sizes: Sequence[int], of: int) -> str:
+    """Return ascending sizes of a sweep: a list, or the range if they are many.
+
+    Args:
+        name: Name of the varied sizes.
+        sizes: The sizes.
+        of: Number of measured sizes.
+    """
+    if len(sizes) > MAX_LISTED:
+        count = "every size" if len(sizes) == of else f"{len(sizes)} sizes"
+        return f"{count} from {_size_text(name, sizes[0])} to {_size_text(name, sizes[-1])}"
+    return " and ".join(
+        filter(None, (", ".join(_size_text(name, size) for size in sizes[:-1]), _size_text(name, sizes[-1])))
+    )
 
 
 FORMATS = (".png", ".svg")

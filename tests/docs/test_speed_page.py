@@ -96,7 +96,8 @@ def test_tables_are_made_of_the_measurements(script):
     assert "| 128 | 128 ms | 256 ms | 200 ms | 0.78 | 50 % of the copy rate | 1.50 |" in text
     sentences = "\n".join(script["families"](results, draw=False))
     assert (
-        "GEMM float32: gpu is faster than NumPy at m=k=n=64, but slower at 128." in sentences and "|" not in sentences
+        "GEMM float32: gpu is faster than NumPy at m=k=n=64, but slower at m=k=n=128." in sentences
+        and "|" not in sentences
     )
     assert "busy during 2 of 2 measurements: other processes took up to 40 %" in "\n".join(script["machine"](results))
 

@@ -183,7 +183,7 @@ def test_break_even_is_where_a_curve_stays_below_another():
     ]
     humped = swept("gpu", {1: 9.0, 2: 1.0, 4: 3.0, 8: 9.0})
     assert break_evens(sweeps([*humped, *swept("NumPy", dict.fromkeys((1, 2, 4, 8), 4.0))])) == [
-        "GEMM: gpu is faster than NumPy at m=k=2, 4, but slower at 8"
+        "GEMM: gpu is faster than NumPy at m=k=2 and m=k=4, but slower at m=k=8"
     ]
 
 
@@ -200,10 +200,34 @@ def test_a_break_even_is_not_decided_if_intervals_overlap():
     times = (*(2.0,) * 4, *(4.0,) * 3, *(6.0,) * 4)
     wide = [replace(each, seconds=times) for each in swept("NumPy", {1: 4.0, 2: 4.0})]
     ours, numpy = swept("gpu", {1: 5.0, 2: 1.0}), [replace(wide[0], taken=0.9), swept("NumPy", {2: 4.0})[0]]
-    expected = "GEMM: whether gpu is faster than NumPy at m=k=1 is not decided: the machine was busy"
+    expected = "GEMM: the measurements do not tell whether gpu is faster than NumPy at m=k=1: the machine was busy"
     assert break_evens(sweeps([*ours, *numpy])) == [expected]
-    quiet = "GEMM: whether gpu is faster than NumPy at m=k=1, 2 is not decided: the confidence intervals are too wide"
-    assert break_evens(sweeps([*ours, *wide])) == [quiet]  # 1 s is below 2 s, but half of NumPy's rounds disagree
+    quiet = "the measurements do not tell whether gpu is faster than NumPy at m=k=1 and m=k=2: the times vary too much"
+    # 1 s is below 2 s, but half of NumPy's rounds disagree
+    assert break_evens(sweeps([*ours, *wide])) == [f"GEMM: {quiet}"]
+
+
+def test_break_evens_of_several_sizes_have_bytes_and_ranges():
+    """Sizes that vary independently are ordered by bytes, which readers cannot find in a list of all digits."""
+
+    def sweep(adapter, seconds):
+        sizes = {(1, 5): 12_881_920, (2, 6): 25_726_976, (3, 7): 51_417_088, (4, 8): 205_557_760}
+        return [
+            measured(
+                adapter=adapter, seconds=(second,) * 11, wall=second, sizes={"m": m, "n": n}, counts={"bytes": count}
+            )
+            for ((m, n), count), second in zip(sizes.items(), seconds, strict=True)
+        ]
+
+    def said(ours, numpy):
+        (sentence,) = break_evens(sweeps([*sweep("gpu", ours), *sweep("NumPy", numpy)]))
+        return sentence.partition(": ")[2]
+
+    same = "the measurements do not tell whether gpu is faster than NumPy at"
+    assert said([1, 1, 1, 1], [1, 1, 1, 1]) == f"{same} every size from 12.9 MB to 206 MB: the times are too close"
+    assert said([1, 1, 1, 2], [1, 1, 1, 1]) == f"{same} 12.9 MB, 25.7 MB and 51.4 MB: the times are too close"
+    assert said([2, 2, 1, 1], [1, 1, 2, 2]).startswith("gpu breaks even with NumPy at 51.4 MB;")
+    assert said([2, 2, 2, 2], [1, 1, 1, 1]) == "gpu is slower than NumPy up to 206 MB"
 
 
 def test_percentiles_are_those_of_rounds():
