@@ -1,4 +1,4 @@
-"""Kernels that other sizes share: how many texts the shapes of a model need, and by which rule they need no more."""
+"""Kernels that other sizes share: how many sources the shapes of a model need, and by which rule they need no more."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ CASES = {
 def test_shapes_share_kernels(
     function: Callable[[Tensor], Tensor], channels: int, images: Sequence[tuple[int, int]], count: int
 ) -> None:
-    compiler, texts = Compiler(), []
+    compiler, sources = Compiler(), []
     for image in images:
         graph = Graph(Device("numpy"))
         network = resolve(graph.desc([function(graph.input((1, channels, *image)))]))
-        texts.append({kernel.wgsl for kernel in compiler.program(network, TARGET).kernels})
-    # The first shape is compiled with plain integers: texts differ where one of them is 0 or 1.
-    assert len(set().union(*texts[1:])) <= count
+        sources.append({kernel.wgsl for kernel in compiler.program(network, TARGET).kernels})
+    # The first shape is compiled with plain integers: sources differ where one of them is 0 or 1.
+    assert len(set().union(*sources[1:])) <= count
 
 
 def test_large_images_are_read_in_units() -> None:
