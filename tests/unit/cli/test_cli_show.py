@@ -107,7 +107,7 @@ program of GATHER_ND1: 1 kernel, 0 bytes temporary (at least 0), 0 bytes persist
        binding 0: output 0, 4 bytes
        binding 1: input 0, 4 bytes
        binding 2: input 1, 4 bytes
-       shaders: indexing/gather_nd1, schedules/map
+       shaders: indexing/gather_nd1, schedules/map, lib/index
 """
     )
 

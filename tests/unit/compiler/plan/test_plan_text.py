@@ -63,7 +63,7 @@ def test_a_program_prints_bindings_and_shader_files() -> None:
         "       binding 0: output 0, 96 bytes\n"
         "       binding 1: input 0, 128 bytes\n"
         "       binding 2: input 1, 12 bytes\n"
-        "       shaders: indexing/gather_nd1, schedules/map"
+        "       shaders: indexing/gather_nd1, schedules/map, lib/index"
     )
 
 
@@ -132,8 +132,8 @@ def test_the_shader_files_of_a_kernel_exist() -> None:
     for stem in ("multihead_attention", "lstm", "top_k1", "convolution", "batch_normalization_training", "gemm"):
         program = compile_operator(OPERATOR_CASES[stem].case(OPERATOR_CASES[stem].names("quick")[-1]).desc, CPU)
         for kernel in program.kernels:
-            assert "access/store" in kernel.shaders
-            assert [file for file in kernel.shaders if file != "lib" and not templates.exists(file)] == []
+            assert any(file.startswith("schedules/") for file in kernel.shaders)
+            assert [file for file in kernel.shaders if not templates.exists(file)] == []
 
 
 def test_kernels_of_time_steps_are_printed_once() -> None:
