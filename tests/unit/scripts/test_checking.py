@@ -527,9 +527,9 @@ def test_the_extra_check_installs_the_packages_that_its_tests_import():
     installed = packages_distributions()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     own = project["optional-dependencies"]["check"]
-    assert "dmlgpu[browser,cli,llm,onnx]" in own
+    assert "dmlgpu[browser,cli,llm,onnx,server]" in own
     direct = {re.match(r"[\w-]+", line)[0].lower() for line in own}
-    closure = requirements("dmlgpu", ["", "browser", "cli", "llm", "onnx"]) | direct
+    closure = requirements("dmlgpu", ["", "browser", "cli", "grammar", "llm", "onnx", "server"]) | direct
     closure |= {name for each in direct for name in requirements(each, [""])}
     lacking = {
         package: installed[package]

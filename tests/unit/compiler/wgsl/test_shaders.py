@@ -37,6 +37,7 @@ from dmlgpu.compiler.wgsl.library import declarations, uses
 from dmlgpu.compiler.wgsl.render import render
 from dmlgpu.compiler.wgsl.writer import native_functions
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
+from tests.unit.compiler.schedule import test_cooperative_attention as cooperative_attention
 from tests.unit.compiler.schedule import test_cooperative_products as cooperative
 from tests.unit.compiler.schedule import test_schedule_integers as integers
 from tests.unit.compiler.schedule import test_schedule_quantized as quantized
@@ -339,11 +340,16 @@ def test_every_file_is_rendered_by_some_operator(texts):
     )
     products = [quantized.compiled(target, rows) for target in (quantized.CPU, quantized.GPU) for rows in (1, 64)]
     products += [quantized.compiled(quantized.CPU, columns=128, owned=True)]
-    matrix_units = compiler.compile_operator(cooperative.gemm(128, 32, 128), cooperative.GPU)
+    multiplied = (
+        cooperative.gemm(128, 32, 128),
+        cooperative.convolution(64, 64),
+        cooperative_attention.attention(),
+    )
+    matrix_units = [compiler.compile_operator(desc, cooperative.GPU) for desc in multiplied]
     few_rows = compiler.compile_operator(attention_of_few_rows(), Target("GPU", Profile.DISCRETE))
     network = resolve(attention_of_quantized_caches(DataType.FLOAT32, 4))
     blocks = compile_network(network, Target("GPU", Profile.DISCRETE)).program
-    programs = [in_parts, general, windows, matrix_units, few_rows, blocks, *(product.program for product in products)]
+    programs = [in_parts, general, windows, *matrix_units, few_rows, blocks, *(product.program for product in products)]
     texts = [*texts, *texts_of_integer_products(), *(kernel.wgsl for program in programs for kernel in program.kernels)]
     rendered = set(re.findall(r"^// ---- shaders/(\S+)\.wgsl$", "\n".join(texts), re.MULTILINE))
     idle = {file for file in FILES if not file.startswith("lib/")} - rendered - included_files()
