@@ -257,6 +257,7 @@ def test_right_products_are_usable_if_they_are_faster(
 ) -> None:
     seconds: Mapping[str, float] = {"gemm shared": 1.5, "gemm cooperative": own}
     labels: list[str] = []
+    monkeypatch.setattr(cooperative, "matrix_units", lambda adapter: Matrices())
     monkeypatch.setattr(cooperative, "rendered_product", _renderer(product, cooperative.rendered_product, labels))
     monkeypatch.setattr(cooperative, "seconds_of", lambda *_, **__: seconds[labels.pop(0)])
     monkeypatch.setattr(NATIVE, "create_unchecked_module", lambda *_, **__: None)
@@ -304,6 +305,7 @@ def test_wrong_products_are_not(
     backend: GpuBackend, product: RenderedKernel, right: str, wrong: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert right in product.wgsl
+    monkeypatch.setattr(cooperative, "matrix_units", lambda adapter: Matrices())
     monkeypatch.setattr(
         cooperative, "rendered_product", lambda *_: with_text(product, product.wgsl.replace(right, wrong))
     )
