@@ -12,31 +12,9 @@ from .names import ROOT
 
 LIGHT = frozenset(
     (
-        *(
-            "cffi",
-            "gguf",
-            "hypothesis",
-            "jinja2",
-            "llguidance",
-            "markdown_it",
-            "ml_dtypes",
-            "numpy",
-            "onnx",
-            "packaging",
-        ),
-        *(
-            "pytest",
-            "rich",
-            "scipy",
-            "segno",
-            "starlette",
-            "tokenizers",
-            "typer",
-            "uvicorn",
-            "websockets",
-            "wgpu",
-            "yaml",
-        ),
+        *("cffi", "gguf", "hypothesis", "jinja2", "llguidance", "markdown_it", "ml_dtypes", "numpy", "onnx"),
+        *("packaging", "pytest", "rich", "scipy", "segno", "starlette", "tokenizers", "typer", "uvicorn"),
+        *("websockets", "wgpu", "yaml"),
     )
 )
 """Packages that the extra `check` installs, as Python imports them."""

@@ -124,7 +124,7 @@ def test_attention_of_bfloat16_against_float64(name: str) -> None:
     assert relative_error(actual, exact) < relative_error(expected, exact) <= BFLOAT16_TOLERANCE - 1.01 * rounding
     (actual,) = DmlBackend.prepare(model_of(expanded), dml_device=device).run(arrays)
     steps = compute(stored)
-    assert relative_error(actual, steps) <= 2 * rounding  # neighbours: a step may round to the other one
+    assert relative_error(actual, steps) <= 2 * rounding  # a step may round to the other one
     assert np.mean(actual.astype(np.float64) == steps) > 0.9
     assert relative_error(actual, exact) < relative_error(expected, exact)
 
