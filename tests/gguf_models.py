@@ -23,6 +23,12 @@ HALVES = {
     GGMLQuantizationType.Q6_K: (208,),
     GGMLQuantizationType.Q2_K: (80, 82),
     GGMLQuantizationType.Q3_K: (108,),
+    GGMLQuantizationType.TQ1_0: (52,),
+    GGMLQuantizationType.TQ2_0: (64,),
+    GGMLQuantizationType.IQ1_M: (),
+    GGMLQuantizationType.MXFP4: (),
+    GGMLQuantizationType.NVFP4: (),
+    GGMLQuantizationType.Q8_K: (),
 }
 """Bytes of the float16 numbers of a block; 0 for other quantizations."""
 
@@ -35,6 +41,13 @@ def random_blocks(kind: GGMLQuantizationType, rows: int, inner: int, seed: int =
     for at in HALVES.get(kind, (0,)):
         halves = random.uniform(0.5, 1, (rows, inner // elements, 1)).astype(np.float16)
         blocks[..., at : at + 2] = halves.view(np.uint8)
+    if kind is GGMLQuantizationType.IQ1_M:  # the halves of a byte of the scale's float16 are in four words
+        blocks[..., 49::2] = blocks[..., 49::2] & 15 | np.array([0x00, 0x70, 0xA0, 0x30], np.uint8)
+    if kind is GGMLQuantizationType.MXFP4:
+        blocks[..., 0] = random.integers(118, 130, blocks.shape[:-1])
+    if kind is GGMLQuantizationType.Q8_K:
+        scales = random.uniform(0.5, 1, (*blocks.shape[:-1], 1)).astype(np.float32)
+        blocks[..., :4] = scales.view(np.uint8)
     return blocks.reshape(rows, -1)
 
 
@@ -137,7 +150,7 @@ def write_quantized(
         values = random.standard_normal((rows, columns), np.float32) * np.float32(1.5 / columns**0.5)
         if kind in (GGMLQuantizationType.F32, GGMLQuantizationType.F16):
             writer.add_tensor(name, values.astype(np.float16 if kind is GGMLQuantizationType.F16 else np.float32))
-        elif kind.name.endswith("_K"):
+        elif kind.name.endswith("_K") or kind.name.startswith("IQ"):
             writer.add_tensor(name, scaled_blocks(kind, rows, columns, len(name)), raw_dtype=kind)
         else:
             writer.add_tensor(name, gguf.quants.quantize(values, kind), raw_dtype=kind)
@@ -173,11 +186,11 @@ def write_quantized(
 
 
 def scaled_blocks(kind: GGMLQuantizationType, rows: int, columns: int, seed: int) -> NDArray[np.uint8]:
-    """Return random blocks of a K quantization whose elements have the deviation of a matrix's."""
+    """Return random blocks of a K or IQ quantization whose elements have the deviation of a matrix's."""
     blocks = random_blocks(kind, rows, columns, seed)
     halves = blocks.reshape(rows, -1, GGML_QUANT_SIZES[kind][1])
     factor = np.float16(1 / (columns**0.5 * gguf.quants.dequantize(blocks, kind).std()))
-    for at in HALVES[kind]:
+    for at in HALVES.get(kind, (0,)):
         half = np.ascontiguousarray(halves[..., at : at + 2]).view(np.float16) * factor
         halves[..., at : at + 2] = half.view(np.uint8)
     return blocks

@@ -19,6 +19,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from dmlgpu.catalog.enums import BFLOAT16
 from dmlgpu.common.errors import NotSupported
+from dmlgpu.frontends.generation.gguf import grids
 from dmlgpu.frontends.generation.gguf.files import GgufTensor
 from dmlgpu.frontends.onnx.tensor_proto import DeferredArray
 
@@ -182,6 +183,11 @@ def _iq4_xs_scale(blocks: Bytes) -> Floats:
     return _half(blocks, 0) * ((low | high << _NIBBLE).astype(np.float32) - 32)
 
 
+def _lows(zero: float, scales: Callable[[Bytes], Floats]) -> Callable[[Bytes], Floats]:
+    """Return a function that returns the values of code 0, for a zero point that is no integer."""
+    return lambda blocks: np.float32(-zero) * scales(blocks)
+
+
 _Kind = GGMLQuantizationType
 _D, _M = partial(_half, at=0), partial(_half, at=2)
 
@@ -204,6 +210,23 @@ PACKINGS: Mapping[GGMLQuantizationType, Packing] = {
     _Kind.Q6_K: Packing(8, 16, partial(_signed, _q6_k, 32), _q6_k_scale),
     _Kind.IQ4_NL: Packing(8, 32, partial(_looked_up, partial(_nibbles, 2)), _D),
     _Kind.IQ4_XS: Packing(8, 32, partial(_looked_up, _iq4_xs_codes), _iq4_xs_scale),
+    _Kind.IQ1_S: Packing(4, 32, grids.iq1_s_codes, grids.iq1_s_scales, _lows(4.5, grids.iq1_s_scales)),
+    _Kind.IQ1_M: Packing(4, 16, grids.iq1_m_codes, grids.iq1_m_scales, _lows(4.5, grids.iq1_m_scales)),
+    _Kind.IQ2_XXS: Packing(8, 32, grids.IQ2_XXS, partial(grids.xxs_scales, 9, 8, 0.25)),
+    _Kind.IQ2_XS: Packing(8, 16, grids.IQ2_XS, partial(grids.iq2_scales, 66)),
+    _Kind.IQ2_S: Packing(8, 16, grids.IQ2_S, partial(grids.iq2_scales, 74)),
+    _Kind.IQ3_XXS: Packing(8, 32, grids.IQ3_XXS, partial(grids.xxs_scales, 69, 4, 0.5)),
+    _Kind.IQ3_S: Packing(4, 32, grids.iq3_s_codes, grids.iq3_s_scales, _lows(7.5, grids.iq3_s_scales)),
+    _Kind.TQ1_0: Packing(4, 256, partial(grids.ternary_codes, _Kind.TQ1_0, 52), partial(_half, at=52)),
+    _Kind.TQ2_0: Packing(4, 256, partial(grids.ternary_codes, _Kind.TQ2_0, 64), partial(_half, at=64)),
+    _Kind.MXFP4: Packing(8, 32, partial(grids.e2m1_codes, 1, 16), grids.mxfp4_scales),
+    _Kind.NVFP4: Packing(8, 16, partial(grids.e2m1_codes, 4, 8), grids.nvfp4_scales),
+    _Kind.Q8_K: Packing(
+        8,
+        256,
+        partial(_signed, lambda blocks: blocks[:, 4:260], 0),
+        lambda blocks: np.ascontiguousarray(blocks[:, :4]).view("<f4"),
+    ),
 }
 """Quantizations that stay packed. A zero point of half the range needs no array."""
 

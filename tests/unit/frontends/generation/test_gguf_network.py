@@ -100,7 +100,10 @@ def test_caches_of_8_bits_err_by_their_rounding(arch: str, block: int | None, tm
 MATRICES = ("token_embd", "output", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
 
 
-@pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"])
+KINDS = "F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q4_K Q5_K Q6_K IQ1_S IQ2_XXS IQ2_S IQ3_S TQ2_0 MXFP4"
+
+
+@pytest.mark.parametrize("kind", KINDS.split())
 def test_quantizations(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     write_quantized(path, "llama", dict.fromkeys(MATRICES, Kind[kind]), layers=1)
