@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +80,7 @@ def write_transformers(
     writer.add_block_count(config.num_hidden_layers)
     writer.add_embedding_length(config.hidden_size)
     writer.add_feed_forward_length(config.intermediate_size)
+    _add_experts(writer, config)
     writer.add_head_count(config.num_attention_heads)
     writer.add_head_count_kv(config.num_key_value_heads)
     writer.add_key_length(head_size)
@@ -104,8 +105,54 @@ def write_transformers(
             array = permuted(array, config.num_key_value_heads)
         if arch.startswith("gemma") and name.endswith("norm.weight"):
             array = array + 1
+        if ".experts." in name or name.endswith("sinks"):
+            for tensor, part in expert_tensors(name, array, interleaved=arch == "gpt-oss"):
+                writer.add_tensor(tensor, part)
+            continue
+        if name.endswith("shared_expert_gate.weight"):
+            array = array[0]
         writer.add_tensor(names.get_name(name, try_suffixes=(".weight", ".bias")), array)
     _close(writer)
+
+
+def _add_experts(writer: gguf.GGUFWriter, config: Any) -> None:
+    """Add the metadata of a mixture of experts, if a configuration describes one."""
+    count = getattr(config, "num_experts", None) or getattr(config, "num_local_experts", None)
+    if count:
+        writer.add_expert_count(count)
+        writer.add_expert_used_count(config.num_experts_per_tok)
+    for name, add in (
+        ("moe_intermediate_size", writer.add_expert_feed_forward_length),
+        ("shared_expert_intermediate_size", writer.add_expert_shared_feed_forward_length),
+    ):
+        if getattr(config, name, None):
+            add(getattr(config, name))
+
+
+def expert_tensors(
+    name: str, array: NDArray[np.float32], *, interleaved: bool
+) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    """Return tensors of a file for the experts' matrices and biases, or the sinks, of a layer.
+
+    Args:
+        name: Name in transformers.
+        array: Elements.
+        interleaved: Whether rows of gates and of the other factors alternate, in transposed matrices, as in GPT-OSS.
+    """
+    prefix, last = f"blk.{name.split('.')[2]}", name.rpartition(".")[2]
+    if last == "sinks":
+        yield f"{prefix}.attn_sinks.weight", array
+        return
+    kind = "bias" if last.endswith("_bias") else "weight"
+    if interleaved and kind == "weight":
+        array = np.ascontiguousarray(array.swapaxes(1, 2))
+    if last.startswith("down"):
+        yield f"{prefix}.ffn_down_exps.{kind}", array
+        return
+    half = array.shape[1] // 2
+    parts = (array[:, ::2], array[:, 1::2]) if interleaved else (array[:, :half], array[:, half:])
+    for part, values in zip(("gate", "up"), parts, strict=True):
+        yield f"{prefix}.ffn_{part}_exps.{kind}", np.ascontiguousarray(values)
 
 
 def write_quantized(

@@ -16,6 +16,9 @@ from dmlgpu.frontends.onnx.tensor_proto import DeferredArray
 
 _MAX_LAYERS = 1024
 _MAX_CONTEXT = 1 << 24
+_MAX_EXPERTS = 1 << 12
+_SOFTMAX, _SOFTMAX_OF_SELECTED = 1, 3
+"""Values of ``expert_gating_func``: weights of experts by a softmax over all of them, or over those selected."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,11 @@ class Architecture:
         softcaps: Default soft caps of attention and of logits; 0 for none.
         local_base: Base of the rotary embedding in layers with a sliding window; 0 if all layers share one.
         wide_scale_layers: Number of layers of the variant that scales attention by hidden size per head, not head size.
+        normalizes_experts: Whether the weights of the selected experts are divided by their sum.
+        gate_limit: Limit of the factors of the gated product, which then has a sigmoid of 1.702 times the gate, and
+            adds 1 to the other factor; 0 for none.
+        rounds_yarn: Whether YaRN rounds the pairs between which it divides frequencies in part.
+        middle_norm: Normalization between attention and perceptron.
     """
 
     interleaved: bool = False
@@ -39,12 +47,20 @@ class Architecture:
     softcaps: tuple[float, float] = (0.0, 0.0)
     local_base: float = 0.0
     wide_scale_layers: int = 0
+    normalizes_experts: bool = True
+    gate_limit: float = 0.0
+    rounds_yarn: bool = True
+    middle_norm: str = "ffn_norm"
 
 
 ARCHITECTURES: Mapping[str, Architecture] = {
     "llama": Architecture(interleaved=True),
     "qwen2": Architecture(),
     "qwen3": Architecture(),
+    "qwen2moe": Architecture(normalizes_experts=False),
+    "qwen3moe": Architecture(),
+    "olmoe": Architecture(normalizes_experts=False),
+    "gpt-oss": Architecture(window_period=2, gate_limit=7.0, rounds_yarn=False, middle_norm="post_attention_norm"),
     "phi3": Architecture(),
     "gemma": Architecture(gelu=True, scales_embeddings=True),
     "gemma2": Architecture(
@@ -69,6 +85,7 @@ class Rotary:
         betas: Rotations over the original context above which YaRN keeps a frequency, and below which it divides it.
         divisors: Divisors of the frequencies, as in Llama 3; None for none.
         gain: Factor of cosines and sines.
+        rounds: Whether YaRN rounds the pairs between which it divides frequencies in part.
     """
 
     size: int
@@ -78,6 +95,7 @@ class Rotary:
     betas: tuple[float, float] = (32.0, 1.0)
     divisors: tuple[float, ...] | None = None
     gain: float = 1.0
+    rounds: bool = True
 
     @property
     def frequencies(self) -> NDArray[np.float64]:
@@ -89,7 +107,9 @@ class Rotary:
         if not self.original:
             return np.asarray(frequencies / self.factor)
         low, high = (self._pair_with(rotations) for rotations in self.betas)
-        low, high = max(math.floor(low), 0), min(math.ceil(high), self.size - 1)
+        if self.rounds:
+            low, high = math.floor(low), math.ceil(high)
+        low, high = max(low, 0), min(high, self.size - 1)
         divided = np.clip((np.arange(pairs) - low) / max(high - low, 0.001), 0, 1)
         return np.asarray(frequencies * (1 - divided) + frequencies / self.factor * divided)
 
@@ -113,6 +133,25 @@ class Rotary:
 
 
 @dataclass(frozen=True)
+class Experts:
+    """A mixture of experts in place of a perceptron.
+
+    Attributes:
+        count, used: Number of experts, and of those that a token selects.
+        inner, shared_inner: Size of the gated product of an expert, and of the one that all tokens use.
+        normalizes: Whether the weights of the selected experts are divided by their sum.
+        scale: Factor of the weights.
+    """
+
+    count: int
+    used: int
+    inner: int
+    shared_inner: int
+    normalizes: bool
+    scale: float
+
+
+@dataclass(frozen=True)
 class NetworkConfig:
     """Sizes and switches of a network.
 
@@ -127,6 +166,7 @@ class NetworkConfig:
         softcaps: Soft caps of attention and of logits; 0 for none.
         windows: Sliding window of each layer; 0 for none.
         rotary, local_rotary: Rotary embedding, and that of layers with a window.
+        experts: The mixture of experts; None if there is none.
     """
 
     name: str
@@ -145,6 +185,7 @@ class NetworkConfig:
     windows: tuple[int, ...]
     rotary: Rotary
     local_rotary: Rotary
+    experts: Experts | None
 
 
 def network_config(file: GgufFile, context: int | None = None) -> NetworkConfig:
@@ -166,8 +207,6 @@ def network_config(file: GgufFile, context: int | None = None) -> NetworkConfig:
         raise NotSupported(
             f"model {file.name!r}: architecture {shown(name)} is not supported: it must be one of {supported}"
         )
-    if file.metadata.get(f"{name}.expert_count", 0):
-        raise NotSupported(f"model {file.name!r}: mixtures of experts ({name}.expert_count) are not supported")
     trained = file.integer(f"{name}.context_length", high=_MAX_CONTEXT)
     positions = trained if context is None else context
     if not isinstance(positions, int) or not 1 <= positions <= trained:
@@ -215,6 +254,26 @@ def network_config(file: GgufFile, context: int | None = None) -> NetworkConfig:
         _windows(file, name, traits, layers),
         rotary,
         Rotary(rotary.size, base) if traits.local_base else replace(rotary, base=base),
+        _experts(file, name, traits),
+    )
+
+
+def _experts(file: GgufFile, name: str, traits: Architecture) -> Experts | None:
+    """Return the mixture of experts; None if the file has none."""
+    count = file.integer(f"{name}.expert_count", 0, low=0, high=_MAX_EXPERTS)
+    if not count:
+        return None
+    gating = file.integer(f"{name}.expert_gating_func", _SOFTMAX)
+    if gating not in (_SOFTMAX, _SOFTMAX_OF_SELECTED):
+        raise NotSupported(f"model {file.name!r}: {name}.expert_gating_func must be {_SOFTMAX} (softmax), got {gating}")
+    inner = file.integer(f"{name}.expert_feed_forward_length", file.integer(f"{name}.feed_forward_length"))
+    return Experts(
+        count,
+        file.integer(f"{name}.expert_used_count", high=count),
+        inner,
+        file.integer(f"{name}.expert_shared_feed_forward_length", inner),
+        gating == _SOFTMAX_OF_SELECTED or file.flag(f"{name}.expert_weights_norm", traits.normalizes_experts),
+        file.number(f"{name}.expert_weights_scale", 1.0),
     )
 
 
@@ -259,7 +318,7 @@ def _rotary(file: GgufFile, name: str, head_size: int, positions: int) -> Rotary
     if fast <= 0 or slow <= 0:
         raise ModelError(file.name, f"{prefix}.yarn_beta_fast and yarn_beta_slow must exceed 0, got {fast} and {slow}")
     gain *= 1 + 0.1 * math.log(factor) if factor > 1 else 1
-    return Rotary(size, base, factor, original, (fast, slow), divisors, gain)
+    return Rotary(size, base, factor, original, (fast, slow), divisors, gain, ARCHITECTURES[name].rounds_yarn)
 
 
 def _divisors(file: GgufFile, tensor_name: str, size: int) -> tuple[float, ...] | None:

@@ -122,7 +122,7 @@ def _sizes(file: GgufFile, dtype: np.dtype[np.generic]) -> dict[str, tuple[str, 
     sizes = {}
     for name, tensor in file.tensors.items():
         check_supported(tensor, file.name)
-        if tensor.kind in PACKINGS and len(tensor.shape) == 2:
+        if tensor.kind in PACKINGS and len(tensor.shape) > 1:
             weight = packed(tensor, dtype)
             sizes[name] = f"{weight.bits} bits in blocks of {weight.block}", weight.nbytes
         elif tensor.kind not in PACKINGS:

@@ -16,6 +16,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper
 
 from dmlgpu.common.errors import ModelError, NotSupported
 from dmlgpu.frontends.generation.gguf.architectures import NetworkConfig, Rotary
+from dmlgpu.frontends.generation.gguf.experts import mixture
 from dmlgpu.frontends.generation.gguf.files import GgufFile, GgufTensor
 from dmlgpu.frontends.generation.gguf.weights import (
     PACKINGS,
@@ -25,6 +26,7 @@ from dmlgpu.frontends.generation.gguf.weights import (
     floats,
     packed,
 )
+from dmlgpu.frontends.onnx.operators import DMLGPU
 from dmlgpu.frontends.onnx.tensor_proto import ELEMENT_TYPES, DeferredArray
 from dmlgpu.frontends.onnx.values import OnnxValue
 
@@ -35,7 +37,7 @@ _MAX_SHOWN = 8
 
 
 @dataclass(eq=False)
-class _Writer:
+class NetworkWriter:
     """Nodes and weights under construction.
 
     Attributes:
@@ -194,10 +196,13 @@ class _Writer:
         return output, total
 
     def normalized_heads(self, x: str, name: str, heads: int) -> str:
-        """Normalize each head, if the file has a weight for this."""
-        if not self.has(f"{name}.weight"):
+        """Normalize each head, or all of them together, if the file has a weight for this."""
+        tensor = self.file.tensors.get(f"{name}.weight")
+        if tensor is None:
             return x
         size = self.config.head_size
+        if tensor.shape == (heads * size,):
+            return self.normalized(x, name, heads * size, f"{name}.output")
         by_head = self.node("Reshape", [x, self.integers(0, 0, heads, size)], f"{name}.heads")
         normalized = self.normalized(by_head, name, size, f"{name}.normalized")
         return self.node("Reshape", [normalized, self.integers(0, 0, heads * size)], f"{name}.output")
@@ -224,9 +229,11 @@ class _Writer:
         is_local = bool(window) and config.local_rotary != config.rotary
         tables = self.tables(config.local_rotary, ".local") if is_local else self.tables(config.rotary, "")
         caches = [f"past_key_values.{layer}.{part}" for part in ("key", "value")]
+        has_sinks = self.has(f"{prefix}.attn_sinks.weight")
+        sinks = ["", "", self.vector(f"{prefix}.attn_sinks.weight", config.heads)] if has_sinks else []
         attended = self.node_of(
             "GroupQueryAttention",
-            [*parts, *caches, "seqlens_k", "total_sequence_length", *tables],
+            [*parts, *caches, "seqlens_k", "total_sequence_length", *tables, *sinks],
             [name, f"present.{layer}.key", f"present.{layer}.value"],
             _CONTRIBUTED,
             num_heads=config.heads,
@@ -238,6 +245,8 @@ class _Writer:
             rotary_interleaved=int(config.traits.interleaved),
         )
         result = self.product(attended, f"{prefix}.attn_output", config.hidden, widths[0], f"{name}.output")
+        if config.traits.middle_norm == "post_attention_norm":
+            return result
         return self.after(result, layer, "post_attention_norm")
 
     def after(self, x: str, layer: int, name: str) -> str:
@@ -245,24 +254,45 @@ class _Writer:
         name = f"blk.{layer}.{name}"
         return self.normalized(x, name, self.config.hidden, f"{name}.output") if self.has(f"{name}.weight") else x
 
-    def perceptron(self, layer: int, x: str) -> str:
-        """Return the gated product of a layer, before the sum with its input."""
-        config, prefix, name = self.config, f"blk.{layer}", f"layers.{layer}.mlp"
-        if self.has(f"{prefix}.ffn_gate.weight"):
+    def perceptron(self, layer: int, x: str, inner: int, suffix: str = "") -> str:
+        """Return the gated product of a layer, whose tensors have names with a suffix."""
+        config, prefix, name = self.config, f"blk.{layer}", f"layers.{layer}.mlp{suffix}"
+        if self.has(f"{prefix}.ffn_gate{suffix}.weight"):
             gate, up = (
-                self.product(x, f"{prefix}.ffn_{part}", config.inner, config.hidden, f"{name}.{part}")
+                self.product(x, f"{prefix}.ffn_{part}{suffix}", inner, config.hidden, f"{name}.{part}")
                 for part in ("gate", "up")
             )
         else:
-            both = self.product(x, f"{prefix}.ffn_up", 2 * config.inner, config.hidden, f"{name}.gate_up")
+            both = self.product(x, f"{prefix}.ffn_up{suffix}", 2 * inner, config.hidden, f"{name}.gate_up")
             gate, up = f"{name}.gate", f"{name}.up"
             self.node_of("Split", [both], [gate, up], axis=-1, num_outputs=2)
-        if config.traits.gelu:
+        gated = self.gated(gate, up, name)
+        return self.product(gated, f"{prefix}.ffn_down{suffix}", config.hidden, inner, f"{name}.down")
+
+    def gated(self, gate: str, up: str, name: str) -> str:
+        """Multiply the activation of a gate by another factor."""
+        limit = self.config.traits.gate_limit
+        if limit:
+            gate = self.node("Min", [gate, self.scalar(limit)], f"{name}.low")
+            sigmoid = self.node(
+                "Sigmoid", [self.node("Mul", [gate, self.scalar(1.702)], f"{name}.steep")], f"{name}.sigmoid"
+            )
+            up = self.node("Clip", [up, self.scalar(-limit), self.scalar(limit)], f"{name}.clipped")
+            up = self.node("Add", [up, self.scalar(1.0)], f"{name}.factor")
+            active = self.node("Mul", [gate, sigmoid], f"{name}.active")
+        elif self.config.traits.gelu:
             active = self.node("Gelu", [gate], f"{name}.active", approximate="tanh")
         else:
             active = self.node("Mul", [gate, self.node("Sigmoid", [gate], f"{name}.sigmoid")], f"{name}.active")
-        gated = self.node("Mul", [active, up], f"{name}.gated")
-        result = self.product(gated, f"{prefix}.ffn_down", config.hidden, config.inner, f"{name}.down")
+        return self.node("Mul", [active, up], f"{name}.gated")
+
+    def fed_forward(self, layer: int, x: str) -> str:
+        """Return the perceptron or the mixture of experts of a layer, before the sum with its input."""
+        experts = self.config.experts
+        if experts is not None and self.has(f"blk.{layer}.ffn_gate_inp.weight"):
+            result = mixture(self, experts, layer, x)
+        else:
+            result = self.perceptron(layer, x, self.config.inner)
         return self.after(result, layer, "post_ffw_norm")
 
     def lengths(self) -> None:
@@ -291,11 +321,12 @@ class _Writer:
         self.lengths()
         total = self.embedded("input_ids")
         x = self.normalized(total, "blk.0.attn_norm", self.config.hidden, "layers.0.input")
+        middle = self.config.traits.middle_norm
         for layer in range(self.config.layers):
-            x, total = self.added(total, self.attention(layer, x), f"blk.{layer}.ffn_norm", f"layers.{layer}.middle")
+            x, total = self.added(total, self.attention(layer, x), f"blk.{layer}.{middle}", f"layers.{layer}.middle")
             is_last = layer + 1 == self.config.layers
             following = "output_norm" if is_last else f"blk.{layer + 1}.attn_norm"
-            x, total = self.added(total, self.perceptron(layer, x), following, f"layers.{layer}.output")
+            x, total = self.added(total, self.fed_forward(layer, x), following, f"layers.{layer}.output")
         self.logits(x)
         unused = sorted(self.file.tensors.keys() - self.used)
         if unused:
@@ -332,7 +363,7 @@ class _Writer:
             for name, value in self.weights.items()
         ]
         graph = helper.make_graph(self.nodes, self.file.name, inputs, outputs, initializers)
-        sets = [helper.make_opsetid("", _OPSET), helper.make_opsetid(_CONTRIBUTED, 1)]
+        sets = [helper.make_opsetid("", _OPSET), *(helper.make_opsetid(name, 1) for name in (_CONTRIBUTED, DMLGPU))]
         return helper.make_model(graph, opset_imports=sets, ir_version=_IR_VERSION)
 
 
@@ -350,6 +381,6 @@ def network_of(
         ModelError: If a tensor is missing or has another shape.
         NotSupported: If a tensor is stored in an unsupported way, or is not part of the architecture.
     """
-    writer = _Writer(file, config, dtype)
+    writer = NetworkWriter(file, config, dtype)
     writer.network()
     return writer.proto(), writer.weights

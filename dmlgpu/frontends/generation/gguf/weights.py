@@ -57,12 +57,12 @@ class Packing:
 
 @dataclass(frozen=True)
 class PackedWeight:
-    """A matrix {N, K} as MatMulNBits takes it.
+    """A matrix {N, K} as MatMulNBits takes it, or matrices of experts {experts, N, K}.
 
     Attributes:
         bits, block: Attributes of the operator.
-        codes: UINT8 {N, K / block, block * bits / 8}; of 4 bits, a code of even index is the low half of a byte.
-        scales: {N, K / block}.
+        codes: UINT8 {.., N, K / block, block * bits / 8}; of 4 bits, a code of even index is the low half of a byte.
+        scales: {.., N, K / block}.
         zero_points: Like scales; None for half the range of codes.
     """
 
@@ -251,23 +251,23 @@ def check_supported(tensor: GgufTensor, name: str) -> None:
 
 
 def packed(tensor: GgufTensor, dtype: DTypeLike) -> PackedWeight:
-    """Return a quantized matrix for MatMulNBits.
+    """Return a quantized matrix for MatMulNBits, or matrices of experts.
 
     Args:
-        tensor: A matrix of one of ``PACKINGS``.
+        tensor: Matrices of one of ``PACKINGS``.
         dtype: Type of scales and zero points: that of the activations.
     """
-    packing, (rows, inner) = PACKINGS[tensor.kind], tensor.shape
+    packing, (*rows, inner) = PACKINGS[tensor.kind], tensor.shape
     groups, dtype = inner // packing.block, np.dtype(dtype)
     deferred = partial(_deferred, tensor)
     return PackedWeight(
         packing.bits,
         packing.block,
-        deferred((rows, groups, packing.block * packing.bits // 8), np.uint8, partial(_packed_codes, packing, dtype)),
-        deferred((rows, groups), dtype, lambda blocks: _affine(packing, dtype, blocks)[0]),
+        deferred((*rows, groups, packing.block * packing.bits // 8), np.uint8, partial(_packed_codes, packing, dtype)),
+        deferred((*rows, groups), dtype, lambda blocks: _affine(packing, dtype, blocks)[0]),
         None
         if packing.lows is None
-        else deferred((rows, groups), dtype, lambda blocks: _affine(packing, dtype, blocks)[1]),
+        else deferred((*rows, groups), dtype, lambda blocks: _affine(packing, dtype, blocks)[1]),
     )
 
 
@@ -303,15 +303,16 @@ def floats(tensor: GgufTensor, dtype: DTypeLike) -> DeferredArray:
 def _deferred(
     tensor: GgufTensor, shape: tuple[int, ...], dtype: DTypeLike, compute: Callable[[Bytes], Any]
 ) -> DeferredArray:
-    """Return an array {N, ...} that is computed from the blocks of rows."""
+    """Return an array {.., N, ...} that is computed from the blocks of rows."""
     block_bytes = GGML_QUANT_SIZES[tensor.kind][1]
+    each = math.prod(tensor.shape[1:-1])
 
     def of_rows(span: slice) -> NDArray[Any]:
-        blocks = np.ascontiguousarray(tensor.data[span]).reshape(-1, block_bytes)
+        blocks = np.ascontiguousarray(tensor.data[span.start * each : span.stop * each]).reshape(-1, block_bytes)
         with np.errstate(invalid="ignore", over="ignore"):  # scales of damaged files may be NaN
             return np.asarray(compute(blocks)).reshape(-1, *shape[1:]).astype(dtype, copy=False)
 
-    return DeferredArray(shape, dtype, of_rows, 8 * tensor.shape[-1])
+    return DeferredArray(shape, dtype, of_rows, 8 * each * tensor.shape[-1])
 
 
 def _packed_codes(packing: Packing, dtype: np.dtype[Any], blocks: Bytes) -> Bytes:

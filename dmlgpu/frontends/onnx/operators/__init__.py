@@ -3,6 +3,9 @@
 MICROSOFT = "com.microsoft"
 """The domain of onnxruntime's contributed operators."""
 
+DMLGPU = "dmlgpu"
+"""The domain of operators that only networks of dmlgpu have."""
+
 ML = "ai.onnx.ml"
 """ONNX's domain of classical machine learning."""
 

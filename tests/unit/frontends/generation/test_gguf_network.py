@@ -220,9 +220,9 @@ BAD: list[tuple[Any, type[Exception], str]] = [
         r"tensor 'blk.0.attn_k.weight' \(F32, \[64, 256\]\) must have shape \[128, 256\]",
     ),
     (
-        added("blk.0.attn_sinks.weight"),
+        added("blk.0.ssm_a.weight"),
         NotSupported,
-        "model 'bad.gguf': tensors are not part of architecture llama: 'blk.0.attn_sinks.weight'",
+        "model 'bad.gguf': tensors are not part of architecture llama: 'blk.0.ssm_a.weight'",
     ),
     (
         replaced("general.architecture", "mamba"),
@@ -249,7 +249,13 @@ def test_bad_files(edit: Any, error: type[Exception], text: str, tmp_path: Path)
 @pytest.mark.parametrize(
     ("metadata", "error", "text"),
     [
-        ({"expert_count": 8}, NotSupported, r"mixtures of experts \(llama.expert_count\) are not supported"),
+        ({"expert_count": 8}, ModelError, "metadata llama.expert_used_count are missing"),
+        ({"expert_count": 8, "expert_used_count": 9}, ModelError, "expert_used_count must be an integer from 1 to 8"),
+        (
+            {"expert_count": 8, "expert_used_count": 2, "expert_gating_func": 2},
+            NotSupported,
+            r"llama.expert_gating_func must be 1 \(softmax\), got 2",
+        ),
         ({"rope.dimension_count": 66}, ModelError, "must be even and at most the head size 64, got 66"),
         ({"rope.freq_base": 0.5}, ModelError, "llama.rope.freq_base must exceed 1"),
         ({"rope.scaling.type": "ntk"}, NotSupported, "must be none, linear, yarn or longrope, got 'ntk'"),

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 pytest.importorskip("gguf", reason="GGUF files need the package gguf")
 torch: Any = pytest.importorskip("torch", reason="expected tokens come from transformers, which needs torch")
@@ -16,6 +17,7 @@ pytest.importorskip("transformers", reason="expected tokens come from transforme
 
 from dmlgpu.frontends.generation import gguf  # noqa: E402
 from dmlgpu.frontends.generation.generator import Generator  # noqa: E402
+from dmlgpu.frontends.generation.language_model import LanguageModel  # noqa: E402
 from dmlgpu.frontends.onnx.model import read  # noqa: E402
 from dmlgpu.frontends.onnx.session import Session  # noqa: E402
 from dmlgpu.runtime.device import as_device  # noqa: E402
@@ -69,6 +71,41 @@ CASES = {
     ),
     "gemma3": Case("Gemma3Text", "gemma3", {**GEMMA, "num_hidden_layers": 6}, WINDOW),
 }
+
+EXPERTS = {"num_experts": 8, "num_experts_per_tok": 3}
+OSS_ROPE = {
+    "rope_type": "yarn",
+    "factor": 4.0,
+    "original_max_position_embeddings": 64,
+    "rope_theta": 10000.0,
+    "beta_fast": 32.0,
+    "beta_slow": 1.0,
+    "truncate": False,
+}
+MIXTURES = {
+    "mixtral": Case("Mixtral", "llama", {"num_local_experts": 4, "num_experts_per_tok": 2}),
+    "qwen2moe": Case(
+        "Qwen2Moe", "qwen2moe", {**EXPERTS, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 48}
+    ),
+    "qwen3moe": Case(
+        "Qwen3Moe", "qwen3moe", {**EXPERTS, "moe_intermediate_size": 32, "head_dim": 32, "norm_topk_prob": True}
+    ),
+    "olmoe": Case("Olmoe", "olmoe", EXPERTS),
+    "gpt-oss": Case(
+        "GptOss",
+        "gpt-oss",
+        {
+            "num_local_experts": 8,
+            "num_experts_per_tok": 3,
+            "head_dim": 32,
+            "sliding_window": 8,
+            "rope_parameters": OSS_ROPE,
+        },
+        {**WINDOW, "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 64},
+    ),
+}
+"""Mixtures of experts."""
+CASES |= MIXTURES
 
 LINEAR = {"rope_type": "linear", "factor": 4.0, "rope_theta": 10000.0}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "rope_theta": 10000.0}
@@ -162,6 +199,31 @@ def test_greedy_tokens(name: str, tmp_path: Path) -> None:
     assert len(set(expected)) > 5
     generator = Generator.load(path, "numpy", context=128)
     assert list(generator.generate_tokens(prompt, max_tokens=100)) == expected
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "gpt-oss" else pytest.mark.slow) for name in MIXTURES]
+)
+def test_mixtures_of_experts(name: str, tmp_path: Path) -> None:
+    """A token selects experts one by one; 40 tokens are grouped by expert."""
+    case, path = MIXTURES[name], tmp_path / "model.gguf"
+    model = model_of(case)
+    write_transformers(path, model, case.arch, case.metadata)
+    for count in (1, 40):
+        tokens = np.random.default_rng(0).integers(3, 96, (1, count))
+        with torch.no_grad():
+            expected = model(torch.tensor(tokens)).logits.numpy()
+        result = logits_of(gguf.read(path), tokens)
+        np.testing.assert_allclose(result, expected, rtol=0, atol=2e-5 * np.abs(expected).max())
+
+
+def logits_of(language: LanguageModel, tokens: NDArray[np.int64]) -> NDArray[np.float32]:
+    """The logits of tokens, with caches of 64 rows."""
+    session = Session(read(language.network, external=language.weights), as_device("test", "numpy"))
+    config, mask = language.config, (np.arange(64) < tokens.size).astype(np.int64)[None]
+    cache = np.zeros((1, config.kv_heads, 64, config.head_size), np.float32)
+    caches = {info.name: cache for info in session.inputs if "past" in info.name}
+    return session.run({"input_ids": tokens, "attention_mask": mask, **caches}, ["logits"])["logits"]
 
 
 @pytest.mark.parametrize("name", ROTARIES)

@@ -1,0 +1,82 @@
+"""The part of a network with a mixture of experts: a router, and gated products of the experts that it selects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dmlgpu.frontends.generation.gguf.architectures import Experts
+from dmlgpu.frontends.generation.gguf.weights import PACKINGS, packed
+from dmlgpu.frontends.onnx.operators import DMLGPU
+
+if TYPE_CHECKING:
+    from dmlgpu.frontends.generation.gguf.network import NetworkWriter
+
+
+def mixture(writer: NetworkWriter, experts: Experts, layer: int, x: str) -> str:
+    """Return the weighted sum of the experts that each token selects, and of the one that all tokens use."""
+    prefix, name, hidden = f"blk.{layer}", f"layers.{layer}.experts", writer.config.hidden
+    indices, weights = _selected(writer, experts, layer, x)
+    tokens, of_group, places = f"{name}.tokens", f"{name}.of_group", f"{name}.places"
+    writer.node_of("GroupByExpert", [indices], [tokens, of_group, places], DMLGPU, experts=experts.count)
+    rows = writer.node("Reshape", [x, writer.integers(-1, hidden)], f"{name}.rows")
+    rows = writer.node("Gather", [rows, tokens], f"{name}.grouped")
+    gate, up = (
+        _product(writer, rows, of_group, f"{prefix}.ffn_{part}_exps", (experts.count, experts.inner, hidden))
+        for part in ("gate", "up")
+    )
+    gated = writer.gated(gate, up, name)
+    sizes = experts.count, hidden, experts.inner
+    result = _product(writer, gated, of_group, f"{prefix}.ffn_down_exps", sizes)
+    result = writer.node("Reshape", [result, writer.integers(-1, hidden)], f"{name}.computed")
+    result = writer.node("Gather", [result, places], f"{name}.ordered")
+    weights = writer.node("Unsqueeze", [weights, writer.integers(-1)], f"{name}.factors")
+    result = writer.node("Mul", [result, weights], f"{name}.weighted")
+    result = writer.node("ReduceSum", [result, writer.integers(-2)], f"{name}.sum", keepdims=0)
+    if not writer.has(f"{prefix}.ffn_down_shexp.weight"):
+        return result
+    shared = writer.perceptron(layer, x, experts.shared_inner, "_shexp")
+    gate_name = f"{prefix}.ffn_gate_inp_shexp.weight"
+    if writer.has(gate_name):
+        column = writer.node("Unsqueeze", [writer.vector(gate_name, hidden), writer.integers(-1)], f"{name}.column")
+        factor = writer.node("Sigmoid", [writer.node("MatMul", [x, column], f"{name}.score")], f"{name}.shared_factor")
+        shared = writer.node("Mul", [shared, factor], f"{name}.shared")
+    return writer.node("Add", [result, shared], f"{name}.total")
+
+
+def _selected(writer: NetworkWriter, experts: Experts, layer: int, x: str) -> tuple[str, str]:
+    """Return the indices of the experts that tokens select, and their weights, {batch, new, used}."""
+    name = f"layers.{layer}.router"
+    scores = writer.product(x, f"blk.{layer}.ffn_gate_inp", experts.count, writer.config.hidden, f"{name}.scores")
+    if not experts.normalizes:
+        scores = writer.node("Softmax", [scores], f"{name}.probabilities", axis=-1)
+    weights, indices = f"{name}.values", f"{name}.indices"
+    writer.node_of("TopK", [scores, writer.integers(experts.used)], [weights, indices], axis=-1)
+    if experts.normalizes:  # a softmax of the selected scores is that of all scores, divided by its sum
+        weights = writer.node("Softmax", [weights], f"{name}.weights", axis=-1)
+    if experts.scale != 1:
+        weights = writer.node("Mul", [weights, writer.scalar(experts.scale)], f"{name}.scaled")
+    return indices, weights
+
+
+def _product(writer: NetworkWriter, rows: str, of_group: str, tensor_name: str, sizes: tuple[int, int, int]) -> str:
+    """Multiply groups of rows by the matrices {rows, inner} of their experts, and add biases if the file has them."""
+    tensor = writer.tensor(f"{tensor_name}.weight", *sizes)
+    output = f"{tensor_name}.output"
+    if tensor.kind in PACKINGS:
+        weight = packed(tensor, writer.dtype)
+        inputs = [rows, of_group, *writer.packed(weight, tensor.name)]
+        if weight.zero_points is not None:
+            inputs.append(writer.weight(f"{tensor.name}.zero_points", weight.zero_points))
+        result = writer.node("ExpertMatMulNBits", inputs, output, DMLGPU, bits=weight.bits, block_size=weight.block)
+    else:
+        matrices = writer.node("Gather", [writer.floats(tensor), of_group], f"{output}.matrices")
+        matrices = writer.as_activations(matrices, tensor, f"{output}.cast")
+        columns = writer.node("Transpose", [matrices], f"{output}.columns", perm=[0, 2, 1])
+        result = writer.node("MatMul", [rows, columns], output)
+    if writer.has(f"{tensor_name}.bias"):
+        bias = writer.tensor(f"{tensor_name}.bias", *sizes[:2])
+        added = writer.node("Gather", [writer.floats(bias), of_group], f"{output}.bias")
+        added = writer.as_activations(added, bias, f"{output}.bias.cast")
+        added = writer.node("Unsqueeze", [added, writer.integers(1)], f"{output}.bias.rows")
+        result = writer.node("Add", [result, added], f"{output}.biased")
+    return result
