@@ -14,6 +14,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     if (number >= {{ launch.total }}u) { return; }
     let rest = {{ div("number", column_tiles) }};
     let batch = {{ div("rest", row_tiles) }};
+    # if selected
+    matrix = matrix_of(batch);
+    # endif
     # for row in range(rows)
     let row{{ row }} = {{ mod("rest", row_tiles) }} * {{ rows }}u + {{ row }}u;
     let a_row{{ row }} = min(row{{ row }}, {{ all_rows - 1 }}u);

@@ -37,6 +37,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let number = group.x + group.y * {{ launch.grid[0] }}u;
     if (number >= {{ launch.total }}u) { return; }
     let batch = {{ div("number", column_tiles) }};
+    # if selected
+    matrix = matrix_of(batch);
+    # endif
     let lane = me % {{ across }}u;
     let first = ({{ mod("number", column_tiles) }} * {{ down }}u + me / {{ across }}u) * {{ columns }}u;
     # for column in range(held)

@@ -10,17 +10,32 @@ fn {{ name }}_read(batch: u32, row: u32, block: u32, unit: u32) -> {{ name }}_t 
     return {{ name }}_load(at);
 }
 # endfor
+# if selected
+// The matrix that a batch selects; OUTSIDE if there is none, whose scales then are 0.
+var<private> matrix: u32;
+fn matrix_of(batch: u32) -> u32 {
+    var at: {{ type_of("selection_at") }};
+    # for digit in batch_digits[:selected]
+    at[{{ loop.index0 }}] = {{ digit }};
+    # endfor
+    at[{{ selected }}] = 0u;
+    return selection_index(at, {{ matrices }}u);
+}
+# endif
 # for name in tensors
 fn {{ name }}_read(batch: u32, column: u32, block: u32, unit: u32) -> {{ name }}_t {
     var at: {{ type_of(name ~ "_at") }};
     # for digit in batch_digits
     at[{{ loop.index0 }}] = {{ digit }};
     # endfor
+    # if selected
+    at[{{ selected - 1 }}] = select(matrix, 0u, matrix == OUTSIDE);
+    # endif
     at[{{ batch_digits|length }}] = block;
     at[{{ batch_digits|length + 1 }}] = unit;
     # for digit in column_digits
     at[{{ batch_digits|length + 2 + loop.index0 }}] = {{ digit }};
     # endfor
-    return {{ name }}_load(at);
+    return {{ "select(scale_load(at), scale_t(), matrix == OUTSIDE)" if selected and name == "scale" else name ~ "_load(at)" }};
 }
 # endfor

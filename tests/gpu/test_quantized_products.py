@@ -108,6 +108,49 @@ def test_transposed_rows_without_subgroups(cpu_device: Device, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
+    ("sizes", "kind", "zero_point"),
+    [
+        pytest.param((1, 21, 64, 32), U4, False, id="one row"),
+        pytest.param((4, 10, 64, 32), U4, True, id="some rows, zero points"),
+        pytest.param((3, 8, 96, 32), U8, True, id="8 bits"),
+        pytest.param((17, 8, 64, 32), U4, False, id="more rows"),
+    ],
+)
+def test_products_read_selected_matrices_where_they_are(
+    device: Device, sizes: tuple[int, int, int, int], kind: DataType, zero_point: bool
+) -> None:
+    """Batches select 2 of 5 matrices, one of them twice; index 5 is outside and selects zeros."""
+    rows, columns, inner, block = sizes
+    rng = np.random.default_rng(rows)
+    matrices, selection = 5, np.array([3, 0, 3, 5], np.uint32)
+    blocks = (columns, inner // block)
+    count = matrices * columns * inner * kind.bits // 8
+    arrays = {
+        "x": rng.standard_normal((1, 4, rows, inner)).astype(np.float32),
+        "q": rng.integers(0, 1 << 32, count // 4, np.uint32),
+        "s": rng.uniform(0.01, 0.02, (matrices, *blocks)).astype(np.float32),
+        "z": rng.uniform(0, 10, (matrices, *blocks)).astype(np.float32),
+        "n": selection,
+    }
+    graph = Graph()
+    x, numbers = graph.input((1, 4, rows, inner), F32, name="x"), graph.input((1, 4), DataType.UINT32, name="n")
+    codes = graph.input((matrices, count // 4 // matrices), DataType.UINT32, name="q")
+    scale, zero = (graph.input((matrices, math.prod(blocks)), F32, name=name) for name in "sz")
+    codes, scale, zero = (
+        functions.gather(tensor, numbers, axis=0, index_dimensions=1) for tensor in (codes, scale, zero)
+    )
+    sizes_of_blocks = (1, 4, *blocks, block)
+    integers = codes.reinterpret(sizes_of_blocks, None, kind)
+    scales, zeros = (tensor.reinterpret((1, 4, *blocks, 1)).broadcast_to(sizes_of_blocks) for tensor in (scale, zero))
+    one = graph.constant(np.ones((1,) * 5, np.float32))
+    floats = functions.dequantize(integers, (one,), quantization_type=QuantizationType.SCALE)
+    weights = dml.multiply(dml.subtract(floats, zeros) if zero_point else floats, scales)
+    weights = weights.reinterpret((1, 4, columns, inner))
+    labels = agree(device, graph, functions.gemm(x, weights, trans_b=MatrixTransform.TRANSPOSE), arrays)
+    assert (len(labels) == 1) == (rows <= 16), labels
+
+
+@pytest.mark.parametrize(
     ("sizes", "kind", "options"),
     [
         pytest.param((1, 32, 64, 32), I4, {}, id="one row"),

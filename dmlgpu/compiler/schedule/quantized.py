@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import WORD_BITS
-from dmlgpu.compiler.plan import Apply, Body, Contract, Map, PlanTensor, Source, View, apply
+from dmlgpu.compiler.plan import Apply, Body, Contract, Lookup, Map, PlanTensor, Source, View, apply
 from dmlgpu.compiler.rewrites.packing import (
     UNIT,
     WIDEST_UNIT_BITS,
@@ -32,7 +32,7 @@ from dmlgpu.compiler.rewrites.packing import (
     packs_tensor,
     running_dimension,
 )
-from dmlgpu.compiler.rewrites.sources import CONVERT, is_plain, leaves, rewrite, split
+from dmlgpu.compiler.rewrites.sources import CONVERT, is_plain, leaves, nodes, rewrite, split
 from dmlgpu.compiler.schedule.gemm_choice import longest, power_of_two
 from dmlgpu.compiler.schedule.launch import Launch, choose_walk, fold, tile_launch
 from dmlgpu.compiler.schedule.registry import Condition, at_least, at_most, no
@@ -51,6 +51,7 @@ MAX_ROWS = 16
 """Maximum rows of a product that is bound by loads of its columns."""
 
 DEQUANTIZE = "quantization/dequantize"
+GATHER = "indexing/gather_nd1"
 NO_ZERO_POINT = "quantization/no_zero_point"
 NUMBER = "elementwise/number"
 SUBTRACT, MULTIPLY = "elementwise/element_wise_subtract", "elementwise/element_wise_multiply"
@@ -92,8 +93,11 @@ class QuantizedProduct:
         space = step.product.space
         if len(space.inner) != 2 or step.product.accumulator is not DataType.FLOAT32:
             return None
-        columns = quantized_columns(step.product.b, len(space.batch) + 1)
-        return None if columns is None else cls(step, columns, sums, target)
+        b, selection = without_selection(step.product.b)
+        columns = quantized_columns(b, len(space.batch) + 1)
+        if columns is None or (selection is not None and math.prod(space.rows) > MAX_ROWS):
+            return None
+        return cls(step, replace(columns, selection=selection), sums, target)
 
     @property
     def rows(self) -> int:
@@ -161,6 +165,17 @@ def _joined(source: Source, dimension: int) -> Source:
 
 
 # ---- the columns
+
+
+def without_selection(source: Source) -> tuple[Source, PlanTensor | None]:
+    """Return columns without lookups of matrices by number, and these numbers; None if there are no such lookups, or
+    they differ."""
+    lookups = [node for node in nodes(source) if isinstance(node, Lookup)]
+    if not lookups or any(lookup.file != GATHER or lookup.inputs[1:] != lookups[0].inputs[1:] for lookup in lookups):
+        return source, None
+    _, (_, numbers) = lookups[0].inputs
+    stripped = rewrite(source, lambda node: node.children[0] if isinstance(node, Lookup) else node)
+    return (stripped, numbers) if isinstance(numbers, PlanTensor) else (source, None)
 
 
 def quantized_columns(source: Source, inner: int) -> QuantizedColumns | None:

@@ -326,6 +326,22 @@ def _gated_columns(draft: Draft) -> tuple[Tensor, ...]:
     return (f.element_wise_multiply(f.activation_relu(gate), up),)
 
 
+def _selected_columns(draft: Draft) -> tuple[Tensor, ...]:
+    """Groups of rows are multiplied by matrices that they select among three; a fourth one has only zeros."""
+    _, groups, rows, columns = draft.sizes
+    selection = draft.input((groups,), DataType.UINT32, high=3)
+    codes, scale = draft.input((3, columns, 32), DataType.UINT8, high=15), draft.input((3, columns, 2))
+    codes, scale = (
+        f.gather(x, selection.reinterpret((1, 1, groups)), axis=0, index_dimensions=1).reinterpret(
+            (1, groups, *x.sizes[1:])
+        )
+        for x in (codes, scale)
+    )
+    weights = f.dequantize(codes, (scale,), quantization_type=QuantizationType.SCALE)
+    product = f.gemm(draft.input((1, groups, rows, 32)), weights, trans_b=MatrixTransform.TRANSPOSE)
+    return (f.activation_relu(product),)
+
+
 def _owned_columns(draft: Draft) -> tuple[Tensor, ...]:
     """A product by 4-bit blocks that the initialization lays out has a bias. It would dequantize them if the floats
     were few."""
@@ -470,6 +486,7 @@ PATTERNS: Mapping[str, tuple[Pattern, Types]] = {
     "quantized_columns": (_quantized_columns, FLOATS),
     "quantized_rows": (_quantized_rows, FLOATS),
     "gated_columns": (_gated_columns, FLOATS),
+    "selected_columns": (_selected_columns, FLOATS),
     "owned_columns": (_owned_columns, FLOATS),
     "gated_owned_columns": (_gated_owned_columns, FLOATS),
     "quantized_convolution": (_quantized_convolution, FLOATS),
@@ -488,6 +505,7 @@ QUICK_PATTERNS = (
     "pattern-quantized_product-float32-plain",
     "pattern-gated_columns-float32-plain",
     "pattern-quantized_rows-float32-plain",
+    "pattern-selected_columns-float32-plain",
     "pattern-owned_columns-float32-plain",
     "pattern-gated_owned_columns-float32-plain",
     "pattern-cast_around-float16-odd",

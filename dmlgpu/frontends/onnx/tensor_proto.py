@@ -105,6 +105,10 @@ class DeferredArray:
             array[span] = self._rows(span)
         return array if dtype is None else array.astype(dtype, copy=False)
 
+    def rows(self, span: slice) -> Array:
+        """Return a range of rows."""
+        return self._rows(span)
+
     def first(self, count: int) -> DeferredArray:
         """Return the first rows."""
         return DeferredArray((count, *self.shape[1:]), self.dtype, self._rows, max(1, _CHUNK_BYTES // self._step))

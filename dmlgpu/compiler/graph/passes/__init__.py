@@ -41,6 +41,7 @@ STEP_PASSES = (
     gates.GATES,
     layouts.LAYOUTS,
     numbers.NUMBERS,
+    gathers.SELECTIONS,
 )
 """Passes over the steps of its plan, after them."""
 

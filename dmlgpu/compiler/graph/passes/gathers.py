@@ -1,7 +1,9 @@
-"""Gathers whose indices are constants in even steps: slices, which other steps read as strided views."""
+"""Gathers that other steps compute: slices, whose indices are constants in even steps, are strided views, and products
+with quantized columns read the matrices that a gather selects, such as those of experts, where they are."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,7 +13,18 @@ from dmlgpu.catalog import descs
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler.graph.network import Constant, Network, NetworkNode
 from dmlgpu.compiler.graph.passes.nodes import rewritten
-from dmlgpu.compiler.graph.passes.rewriting import NodePass, NoteTaker
+from dmlgpu.compiler.graph.passes.rewriting import (
+    NodePass,
+    NoteTaker,
+    Rewriting,
+    StepPass,
+    element_wise_leaves,
+    memory_of,
+)
+from dmlgpu.compiler.plan import Contract, Lookup, Map, PlanTensor
+from dmlgpu.compiler.plan.sources import constants
+from dmlgpu.compiler.rewrites.sources import rewrite
+from dmlgpu.compiler.schedule.quantized import GATHER, MAX_ROWS, quantized_columns, without_selection
 
 
 def slice_gathers(network: Network, note: NoteTaker) -> Network:
@@ -32,6 +45,88 @@ def slice_gathers(network: Network, note: NoteTaker) -> Network:
 
 
 SLICES = NodePass("slices", slice_gathers)
+
+
+def select_columns(rewriting: Rewriting) -> None:
+    """Read the quantized matrices of a batched product by number instead of gathering copies, if few rows read each."""
+    for index, step in rewriting.indexed():
+        if not isinstance(step, Contract) or math.prod(step.product.space.rows) > MAX_ROWS:
+            continue
+        gathers = {
+            leaf: writer
+            for leaf in element_wise_leaves(step.product.b)
+            if (producer := rewriting.only_producer(index, memory_of(leaf))) is not None
+            and isinstance(writer := rewriting.step(producer), Map)
+        }
+        selected = {leaf: _selected(leaf, writer, len(step.product.space.batch)) for leaf, writer in gathers.items()}
+        if not selected or None in selected.values():
+            continue
+        tree = rewrite(step.product.b, lambda node, by=selected: by.get(node, node))  # type: ignore[misc]
+        columns, numbers = without_selection(tree)
+        fused = replace(step, product=replace(step.product, b=tree))
+        if (
+            numbers is None
+            or quantized_columns(columns, len(step.product.space.batch) + 1) is None
+            or not rewriting.fits(fused)
+        ):
+            continue
+        rewriting.replace(index, fused)
+        for writer in gathers.values():
+            producer = rewriting.producer(memory_of(writer.output))
+            assert producer is not None
+            rewriting.drop(producer, step.label)
+
+
+SELECTIONS = StepPass("selections", select_columns)
+
+
+def _selected(leaf: PlanTensor, writer: Map, batches: int) -> Lookup | None:
+    """Return a lookup of the matrices that a gather copies; None if it gathers something else.
+
+    Args:
+        leaf: Columns of a product, over (batch.., inner.., columns..).
+        writer: The step that writes its memory.
+        batches: Number of batch dimensions.
+    """
+    body, output = writer.body, writer.output
+    if not isinstance(body, Lookup) or body.file != GATHER or dict(body.constants) != _OF_MATRICES or output.rank != 2:
+        return None
+    (_, data), (_, numbers) = body.inputs
+    if not isinstance(data, PlanTensor) or not isinstance(numbers, PlanTensor) or leaf.offset or output.offset:
+        return None
+    count, matrix = output.sizes
+    bits = leaf.data_type.bits
+    along = [
+        at
+        for at in range(batches)
+        if leaf.sizes[at] == count and leaf.strides[at] * bits == matrix * output.data_type.bits
+    ]
+    if len(along) != 1 or output.strides != (matrix, 1) or data.strides[1] != 1:
+        return None
+    (at,) = along
+    stride, offset = (size * data.data_type.bits // bits for size in (data.strides[0], data.offset))
+
+    def changed(values: tuple[int, ...], value: int) -> tuple[int, ...]:
+        return (*values[:at], value, *values[at + 1 :])
+
+    matrices = replace(
+        leaf,
+        binding=data.binding,
+        sizes=changed(leaf.sizes, data.sizes[0]),
+        strides=changed(leaf.strides, stride),
+        offset=offset,
+    )
+    chosen = replace(
+        numbers, sizes=(*leaf.sizes[: at + 1], 1), strides=(*(0 for _ in range(at)), numbers.strides[0], 0)
+    )
+    follows = tuple(None if dimension <= at else dimension for dimension in range(leaf.rank))
+    inputs = (("input", matrices), ("indices", chosen))
+    values = constants(batch=at, tuple=1, lead=at + 1)
+    return Lookup(GATHER, leaf.data_type, leaf.sizes, inputs, values, follows=(follows, (None,) * leaf.rank))
+
+
+_OF_MATRICES = {"batch": 0, "tuple": 1, "lead": 1}
+"""Constants of a gather of whole matrices by a list of numbers."""
 
 
 def _sliced(desc: descs.Gather, indices: list[int]) -> descs.Slice1 | None:

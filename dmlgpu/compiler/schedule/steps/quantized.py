@@ -31,6 +31,8 @@ class QuantizedColumns:
         scale: likewise, but with elements of a block instead of units; the same for all elements of a block.
         zero_point: likewise; None if it is the same for all columns.
         known: the zero point if it is.
+        selection: numbers of the matrices that batches read, over the batch dimensions up to the one of these matrices,
+            and one more; None if each batch reads its own.
     """
 
     words: PackedTensor
@@ -39,6 +41,7 @@ class QuantizedColumns:
     scale: PlanTensor
     zero_point: PlanTensor | None
     known: int = 0
+    selection: PlanTensor | None = None
 
     @property
     def middle(self) -> int:
@@ -69,6 +72,7 @@ class QuantizedColumns:
 
 
 _READS = (("words", "b.words"), ("scale", "b.scale"), ("zero", "b.zero_point"))
+_SELECTION = (("selection", "b.selection"),)
 
 
 @dataclass(frozen=True)
@@ -128,7 +132,7 @@ class ScheduledQuantizedProduct(KernelStep):
     def reads(self) -> tuple[tuple[str, str], ...]:
         is_quantized = isinstance(self.a, QuantizedRows)
         rows = (("a", "a.words"), ("a_scale", "a.scale")) if is_quantized else (("a", "a"),)
-        return (("finish", "epilogue"), *rows, *_READS)
+        return (("finish", "epilogue"), *rows, *_READS, *_SELECTION)
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,8 @@ def _quantized(step: ScheduledQuantizedProduct, writer: ShaderWriter, values: di
         **values_of_columns(b),
         "blocks": space.inner[0],
         "units": space.inner[1] // b.words.lanes,
+        "selected": 0 if b.selection is None else b.selection.rank - 1,
+        "matrices": 0 if b.selection is None else b.words.sizes[b.selection.rank - 2],
         "column_tiles": -(-columns // (step.columns * step.down)),
         "row_tiles": -(-rows // step.rows),
         "all_rows": rows,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dmlgpu.frontends.generation.gguf.architectures import Experts
-from dmlgpu.frontends.generation.gguf.weights import PACKINGS, packed
+from dmlgpu.frontends.generation.gguf.weights import PACKINGS, packed, words
 from dmlgpu.frontends.onnx.operators import DMLGPU
 
 if TYPE_CHECKING:
@@ -64,7 +64,8 @@ def _product(writer: NetworkWriter, rows: str, of_group: str, tensor_name: str, 
     output = f"{tensor_name}.output"
     if tensor.kind in PACKINGS:
         weight = packed(tensor, writer.dtype)
-        inputs = [rows, of_group, *writer.packed(weight, tensor.name)]
+        codes = writer.weight(f"{tensor.name}.codes", words(weight.codes))
+        inputs = [rows, of_group, codes, writer.weight(f"{tensor.name}.scales", weight.scales)]
         if weight.zero_points is not None:
             inputs.append(writer.weight(f"{tensor.name}.zero_points", weight.zero_points))
         result = writer.node("ExpertMatMulNBits", inputs, output, DMLGPU, bits=weight.bits, block_size=weight.block)

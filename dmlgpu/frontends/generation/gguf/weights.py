@@ -271,6 +271,16 @@ def packed(tensor: GgufTensor, dtype: DTypeLike) -> PackedWeight:
     )
 
 
+def words(codes: DeferredArray) -> DeferredArray:
+    """Return codes of experts as UINT32 {experts, words}."""
+
+    def of_rows(span: slice) -> NDArray[np.uint32]:
+        return np.ascontiguousarray(codes.rows(span)).reshape(span.stop - span.start, -1).view(np.uint32)
+
+    matrix = codes.nbytes // codes.shape[0]
+    return DeferredArray((codes.shape[0], matrix // 4), np.uint32, of_rows, 8 * matrix)
+
+
 def embedding_offsets(tensor: GgufTensor, dtype: DTypeLike) -> DeferredArray | None:
     """Return the difference of each weight of a group from (code - half the range) * scale, {N, K / block}; None if it
     is 0."""

@@ -78,11 +78,12 @@ def group_by_expert(node: OnnxNode) -> tuple[OnnxValue, ...]:
 def expert_matmul_bits(node: OnnxNode) -> OnnxValue:
     """Multiply groups of rows {groups, rows, K} by matrices of 4 or 8 bits: group g by that of expert experts[g].
 
-    Inputs are rows, experts {groups}, codes {experts, N, blocks, bytes}, scales {experts, N, blocks} and float zero
-    points like scales, which default to half the range of codes.
+    Inputs are rows, experts {groups}, codes in words {experts, words}, scales {experts, N, blocks} and float zero
+    points like scales, which default to half the range of codes. Gathers of words, unlike those of bytes, are not
+    fused into the dequantization, so that the product reads the words where they are.
     """
     bits, block = block_sizes(node, 0)
-    (groups, rows, inner), columns = node.shape(0), node.shape(2)[1]
+    (groups, rows, inner), columns = node.shape(0), node.shape(3)[1]
     blocks, kind = inner // block, DataType.UINT4 if bits == 4 else DataType.UINT8
     codes = bits_as(_of_groups(node, 2), (1, groups, columns, inner), kind)
     scale = reshaped(_of_groups(node, 3), (1, groups, columns, blocks))

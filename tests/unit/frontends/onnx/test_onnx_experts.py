@@ -60,7 +60,7 @@ def test_products(bits: int, block: int, zero: bool, groups: int, rows: int) -> 
     integers = RANDOM.integers(0, 1 << bits, (experts, columns, inner)).astype(np.uint8)
     codes = integers if bits == 8 else integers[..., ::2] | integers[..., 1::2] << 4
     weights: dict[str, NDArray[Any]] = {
-        "codes": codes.reshape(experts, columns, blocks, -1),
+        "codes": codes.reshape(experts, -1).view(np.uint32),
         "scales": RANDOM.uniform(0.5, 1, (experts, columns, blocks)).astype(np.float32),
     }
     middle: Any = float(1 << (bits - 1))
