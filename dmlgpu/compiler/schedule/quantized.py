@@ -169,13 +169,17 @@ def _joined(source: Source, dimension: int) -> Source:
 
 def without_selection(source: Source) -> tuple[Source, PlanTensor | None]:
     """Return columns without lookups of matrices by number, and these numbers; None if there are no such lookups, or
-    they differ."""
+    some columns are not selected by them."""
     lookups = [node for node in nodes(source) if isinstance(node, Lookup)]
     if not lookups or any(lookup.file != GATHER or lookup.inputs[1:] != lookups[0].inputs[1:] for lookup in lookups):
         return source, None
     _, (_, numbers) = lookups[0].inputs
-    stripped = rewrite(source, lambda node: node.children[0] if isinstance(node, Lookup) else node)
-    return (stripped, numbers) if isinstance(numbers, PlanTensor) else (source, None)
+    if not isinstance(numbers, PlanTensor):
+        return source, None
+    others = leaves(rewrite(source, lambda node: numbers if isinstance(node, Lookup) else node))
+    if any(leaf.strides[numbers.rank - 2] for leaf in others if leaf != numbers):
+        return source, None
+    return rewrite(source, lambda node: node.children[0] if isinstance(node, Lookup) else node), numbers
 
 
 def quantized_columns(source: Source, inner: int) -> QuantizedColumns | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dmlgpu.catalog.enums import DataType, MatrixTransform, ReduceFunction
 from dmlgpu.frontends.onnx.expressions import broadcast_to, cast, reshaped, same, sequence, spread
@@ -44,13 +45,12 @@ def group_by_expert(node: OnnxNode) -> tuple[OnnxValue, ...]:
     selected, pairs = shape[-1], math.prod(shape)
     indices = reshaped(cast(node.tensor(0), INT32), (pairs, 1))
     most = pairs // GROUP_ROWS + experts
-    rows = sequence(indices, (pairs, 1), INT32)
+    owners = node.constant_of((pairs, 1), INT32, _owners, pairs, selected)
     if pairs <= most:
-        tokens = directml.element_wise_divide(rows, same(rows, selected)) if selected > 1 else rows
         return (
-            node.valued(tokens, (pairs, 1)),
+            node.valued(owners, (pairs, 1)),
             node.valued(reshaped(indices, (pairs,)), (pairs,)),
-            node.valued(reshaped(rows, shape), shape),
+            node.valued(reshaped(node.constant_of((pairs, 1), INT32, _owners, pairs, 1), shape), shape),
         )
     numbers = sequence(indices, (1, experts), INT32)
     chosen = cast(spread(dml.equals, indices, numbers), INT32)
@@ -65,13 +65,17 @@ def group_by_expert(node: OnnxNode) -> tuple[OnnxValue, ...]:
     finished = cast(spread(dml.greater_than_or_equal, groups, ends), INT32)
     expert = dml.clip(dml.reduce(finished, ReduceFunction.SUM, axes=(1,)), 0, experts - 1)
     empty = same(sequence(indices, (most * GROUP_ROWS, 1), INT32), 0)
-    owners = directml.element_wise_divide(rows, same(rows, selected))
     tokens = directml.scatter_elements(dml.identity(empty), places, owners, axis=0)
     return (
         node.valued(reshaped(tokens, (most, GROUP_ROWS)), (most, GROUP_ROWS)),
         node.valued(reshaped(expert, (most,)), (most,)),
         node.valued(reshaped(places, shape), shape),
     )
+
+
+def _owners(pairs: int, selected: int) -> NDArray[np.int32]:
+    """Return the row of each of the indices."""
+    return np.arange(pairs, dtype=np.int32)[:, None] // selected
 
 
 @operator("ExpertMatMulNBits", domain=DMLGPU)

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from dmlgpu import DataType, TensorDesc, descs
+from dmlgpu import DataType, Graph, TensorDesc, descs
 from dmlgpu.catalog.enums import PaddingMode, ReduceFunction
 from dmlgpu.common.errors import InvalidArgument, NotSupported
 from dmlgpu.compiler.graph import compiler
@@ -18,6 +18,7 @@ from dmlgpu.compiler.plan import Body, Map, Step
 from dmlgpu.compiler.rewrites.sources import nodes
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.ops import directml as functions
 from tests.unit.graph_examples import (
     FLOATS,
     ConstantNode,
@@ -208,6 +209,22 @@ def test_gathers_by_constants_in_even_steps_are_slices(
     notes = [note.subject for note in compile_network(resolve(taken), target).notes if note.pass_name == "slices"]
     assert notes == ["gather"] * is_slice
     assert kernels(taken, target, "slices") - kernels(taken, target) == is_slice
+
+
+@pytest.mark.parametrize(
+    ("rows", "is_read_again", "is_fused"), [(16, False, True), (17, False, False), (1, True, False)]
+)
+def test_products_read_selected_matrices(rows: int, is_read_again: bool, is_fused: bool, target: Target) -> None:
+    """A product with few rows per matrix reads quantized matrices by number, if nothing else reads the copies."""
+    builder = Graph()
+    numbers = builder.input((1, 4), DataType.UINT32)
+    words, scale = builder.input((9, 64 * 64 // 8), DataType.UINT32), builder.input((9, 64 * 2))
+    words, scale = (functions.gather(x, numbers, axis=0, index_dimensions=1) for x in (words, scale))
+    codes = words.reinterpret((1, 4, 64, 64), None, DataType.UINT4)
+    weights = functions.dequantize(codes, (scale.reinterpret((1, 4, 64, 2)),), quantization_type="scale")
+    outputs = [functions.gemm(builder.input((1, 4, rows, 64)), weights, trans_b="transpose")]
+    selected = builder.desc([*outputs, words] if is_read_again else outputs)
+    assert kernels(selected, target, "selections") - kernels(selected, target) == 2 * is_fused
 
 
 def test_pieces_of_a_join_are_written_in_place(target: Target) -> None:
