@@ -33,6 +33,10 @@ HALVES = {
 """Bytes of the float16 numbers of a block; 0 for other quantizations."""
 
 
+ADJACENT = ("llama", "granite", "granitemoe", "smollm3")
+"""Architectures whose rotary embeddings rotate adjacent elements in files."""
+
+
 def random_blocks(kind: GGMLQuantizationType, rows: int, inner: int, seed: int = 0) -> NDArray[np.uint8]:
     """Return random blocks {rows, bytes}, whose float16 numbers are positive and small."""
     random = np.random.default_rng(seed)
@@ -99,9 +103,9 @@ def write_transformers(
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
         array = parameter.detach().numpy().astype(np.float32)
-        if arch == "llama" and ".q_proj." in name:
+        if arch in ADJACENT and ".q_proj." in name:
             array = permuted(array, config.num_attention_heads)
-        if arch == "llama" and ".k_proj." in name:
+        if arch in ADJACENT and ".k_proj." in name:
             array = permuted(array, config.num_key_value_heads)
         if arch.startswith("gemma") and name.endswith("norm.weight"):
             array = array + 1
@@ -111,7 +115,8 @@ def write_transformers(
             continue
         if name.endswith("shared_expert_gate.weight"):
             array = array[0]
-        writer.add_tensor(names.get_name(name, try_suffixes=(".weight", ".bias")), array)
+        known = name.replace("block_sparse_moe.router", "mlp.router")  # the converter renames that of Granite
+        writer.add_tensor(names.get_name(known, try_suffixes=(".weight", ".bias")), array)
     _close(writer)
 
 

@@ -38,6 +38,8 @@ class Architecture:
             adds 1 to the other factor; 0 for none.
         rounds_yarn: Whether YaRN rounds the pairs between which it divides frequencies in part.
         middle_norm: Normalization between attention and perceptron.
+        normalizes_after: Whether layers normalize only the results of attention and perceptron, not their inputs.
+        plain_period: Period of layers without rotary embedding; 0 if all layers have one.
     """
 
     interleaved: bool = False
@@ -51,6 +53,8 @@ class Architecture:
     gate_limit: float = 0.0
     rounds_yarn: bool = True
     middle_norm: str = "ffn_norm"
+    normalizes_after: bool = False
+    plain_period: int = 0
 
 
 ARCHITECTURES: Mapping[str, Architecture] = {
@@ -59,6 +63,10 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "qwen3": Architecture(),
     "qwen2moe": Architecture(normalizes_experts=False),
     "qwen3moe": Architecture(),
+    "olmo2": Architecture(normalizes_after=True),
+    "smollm3": Architecture(interleaved=True, plain_period=4),
+    "granite": Architecture(interleaved=True),
+    "granitemoe": Architecture(interleaved=True),
     "olmoe": Architecture(normalizes_experts=False),
     "gpt-oss": Architecture(window_period=2, gate_limit=7.0, rounds_yarn=False, middle_norm="post_attention_norm"),
     "phi3": Architecture(),
@@ -167,6 +175,8 @@ class NetworkConfig:
         windows: Sliding window of each layer; 0 for none.
         rotary, local_rotary: Rotary embedding, and that of layers with a window.
         experts: The mixture of experts; None if there is none.
+        embedding_scale, residual_scale, logit_scale: Factors of embeddings and of what layers add to them, and divisor
+            of logits.
     """
 
     name: str
@@ -186,6 +196,9 @@ class NetworkConfig:
     rotary: Rotary
     local_rotary: Rotary
     experts: Experts | None
+    embedding_scale: float
+    residual_scale: float
+    logit_scale: float
 
 
 def network_config(file: GgufFile, context: int | None = None) -> NetworkConfig:
@@ -249,12 +262,13 @@ def network_config(file: GgufFile, context: int | None = None) -> NetworkConfig:
         head_size,
         positions,
         file.number(f"{name}.attention.layer_norm_rms_epsilon"),
-        1 / math.sqrt(hidden / heads if is_wide else head_size),
+        file.number(f"{name}.attention.scale", 0.0) or 1 / math.sqrt(hidden / heads if is_wide else head_size),
         (caps[0], caps[1]),
         _windows(file, name, traits, layers),
         rotary,
         Rotary(rotary.size, base) if traits.local_base else replace(rotary, base=base),
         _experts(file, name, traits),
+        *(file.number(f"{name}.{part}_scale", 1.0) for part in ("embedding", "residual", "logit")),
     )
 
 

@@ -175,7 +175,11 @@ class NetworkWriter:
             x = self.as_activations(x, tensor, "embedding.cast")
         if config.traits.scales_embeddings:
             x = self.node("Mul", [x, self.scalar(config.hidden**0.5)], "embedding.scaled")
-        return x
+        return self.scaled(x, config.embedding_scale, "embedding.output")
+
+    def scaled(self, x: str, factor: float, output: str) -> str:
+        """Multiply by a number other than 1."""
+        return x if factor == 1 else self.node("Mul", [x, self.scalar(factor)], output)
 
     def normalized(self, x: str, name: str, size: int, output: str) -> str:
         """Divide rows by the root of their mean square, and scale them."""
@@ -184,7 +188,10 @@ class NetworkWriter:
         return self.node("SimplifiedLayerNormalization", [x, weight], output, epsilon=epsilon, axis=-1, stash_type=1)
 
     def added(self, x: str, skip: str, name: str, output: str) -> tuple[str, str]:
-        """Return the normalized sum of two tensors, and the sum."""
+        """Return the input of the next part of the network, which is the normalized sum of two tensors, and the sum."""
+        if self.config.traits.normalizes_after and name != "output_norm":
+            total = self.node("Add", [x, skip], f"{output}.sum")
+            return total, total
         weight, total = self.vector(f"{name}.weight", self.config.hidden), f"{output}.sum"
         self.node_of(
             "SkipSimplifiedLayerNormalization",
@@ -226,8 +233,12 @@ class NetworkWriter:
             parts[0] = self.normalized_heads(parts[0], f"{prefix}.attn_q_norm", config.heads)
             parts[1] = self.normalized_heads(parts[1], f"{prefix}.attn_k_norm", config.kv_heads)
         window = config.windows[layer]
+        period = config.traits.plain_period
+        is_rotated = not period or bool((layer + 1) % period)
         is_local = bool(window) and config.local_rotary != config.rotary
         tables = self.tables(config.local_rotary, ".local") if is_local else self.tables(config.rotary, "")
+        if not is_rotated:
+            tables = ["", ""]
         caches = [f"past_key_values.{layer}.{part}" for part in ("key", "value")]
         has_sinks = self.has(f"{prefix}.attn_sinks.weight")
         sinks = ["", "", self.vector(f"{prefix}.attn_sinks.weight", config.heads)] if has_sinks else []
@@ -241,18 +252,18 @@ class NetworkWriter:
             scale=config.scale,
             softcap=config.softcaps[0],
             local_window_size=window or -1,
-            do_rotary=1,
+            do_rotary=int(is_rotated),
             rotary_interleaved=int(config.traits.interleaved),
         )
         result = self.product(attended, f"{prefix}.attn_output", config.hidden, widths[0], f"{name}.output")
-        if config.traits.middle_norm == "post_attention_norm":
-            return result
         return self.after(result, layer, "post_attention_norm")
 
     def after(self, x: str, layer: int, name: str) -> str:
-        """Normalize a result of a layer before it is added, if the file has a weight for this."""
+        """Normalize a result of a layer before it is added, if the file has a weight for this, and scale it."""
         name = f"blk.{layer}.{name}"
-        return self.normalized(x, name, self.config.hidden, f"{name}.output") if self.has(f"{name}.weight") else x
+        if self.has(f"{name}.weight") and not name.endswith(self.config.traits.middle_norm):
+            x = self.normalized(x, name, self.config.hidden, f"{name}.output")
+        return self.scaled(x, self.config.residual_scale, f"{name}.scaled")
 
     def perceptron(self, layer: int, x: str, inner: int, suffix: str = "") -> str:
         """Return the gated product of a layer, whose tensors have names with a suffix."""
@@ -310,6 +321,7 @@ class NetworkWriter:
         config = self.config
         name = "output" if self.has("output.weight") else "token_embd"
         x = self.product(x, name, config.vocabulary, config.hidden, "scores")
+        x = self.scaled(x, 1 / config.logit_scale, "scores.scaled")
         cap = config.softcaps[1]
         if cap:
             x = self.node("Tanh", [self.node("Mul", [x, self.scalar(1 / cap)], "scores.small")], "scores.tanh")
@@ -320,7 +332,9 @@ class NetworkWriter:
         """Add all nodes."""
         self.lengths()
         total = self.embedded("input_ids")
-        x = self.normalized(total, "blk.0.attn_norm", self.config.hidden, "layers.0.input")
+        x = total
+        if not self.config.traits.normalizes_after:
+            x = self.normalized(total, "blk.0.attn_norm", self.config.hidden, "layers.0.input")
         middle = self.config.traits.middle_norm
         for layer in range(self.config.layers):
             x, total = self.added(total, self.attention(layer, x), f"blk.{layer}.{middle}", f"layers.{layer}.middle")

@@ -105,7 +105,18 @@ MIXTURES = {
     ),
 }
 """Mixtures of experts."""
-CASES |= MIXTURES
+GRANITE = {"embedding_multiplier": 3.0, "residual_multiplier": 0.5, "attention_multiplier": 0.2, "logits_scaling": 4.0}
+SCALES = {"embedding_scale": 3.0, "residual_scale": 0.5, "attention.scale": 0.2, "logit_scale": 4.0}
+VARIANTS = {
+    "olmo2": Case("Olmo2", "olmo2"),
+    "smollm3": Case("SmolLM3", "smollm3", {"num_hidden_layers": 4}),
+    "granite": Case("Granite", "granite", GRANITE, SCALES),
+    "granitemoe": Case(
+        "GraniteMoe", "granitemoe", {**GRANITE, "num_local_experts": 4, "num_experts_per_tok": 2}, SCALES
+    ),
+}
+"""Small differences: norms after layers, layers without rotary embedding, factors."""
+CASES |= MIXTURES | VARIANTS
 
 LINEAR = {"rope_type": "linear", "factor": 4.0, "rope_theta": 10000.0}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "rope_theta": 10000.0}
@@ -202,11 +213,15 @@ def test_greedy_tokens(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name == "gpt-oss" else pytest.mark.slow) for name in MIXTURES]
+    "name",
+    [
+        pytest.param(name, marks=() if name in ("gpt-oss", "granitemoe", "smollm3", "olmo2") else pytest.mark.slow)
+        for name in (*MIXTURES, *VARIANTS)
+    ],
 )
-def test_mixtures_of_experts(name: str, tmp_path: Path) -> None:
+def test_logits(name: str, tmp_path: Path) -> None:
     """A token selects experts one by one; 40 tokens are grouped by expert."""
-    case, path = MIXTURES[name], tmp_path / "model.gguf"
+    case, path = CASES[name], tmp_path / "model.gguf"
     model = model_of(case)
     write_transformers(path, model, case.arch, case.metadata)
     for count in (1, 40):
