@@ -1,12 +1,13 @@
 """Quantizations of 1 to 4 bits whose codes are entries of tables: IQ1, IQ2, IQ3, TQ, MXFP4 and NVFP4.
 
-The package gguf has the tables of the IQ quantizations. It dequantizes blocks whose scales are replaced by 1, which
-gives entries of the table with their signs.
+The package gguf has the tables. Its own dequantization takes two to eight times as long as these functions, which look
+up entries of bytes as whole words.
 """
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache
+from typing import Any
 
 import numpy as np
 from gguf import quants
@@ -34,37 +35,76 @@ def _pairs(raw: Bytes) -> Floats:
     return np.stack([raw & 15, raw >> 4], -1).reshape(len(raw), -1).astype(np.float32)
 
 
-def _entries(kind: GGMLQuantizationType, blocks: Bytes, at: int, scales: slice, kept: int) -> Floats:
-    """Return elements of blocks without their scales.
+@cache
+def _grid(kind: GGMLQuantizationType) -> NDArray[np.uint32 | np.uint64]:
+    """Return the entries of a table, each of 4 or 8 signed bytes, as words."""
+    traits = getattr(quants, kind.name)
+    traits.init_grid()
+    entries = traits.grid.reshape(traits.grid_shape).astype(np.int8)
+    return np.asarray(entries.view(np.uint32 if entries.shape[1] == 4 else np.uint64).ravel())
+
+
+_SIGNS = np.where(np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], 1, bitorder="little"), -1, 1).astype(np.int8)
+"""Signs of eight elements by the bits of a byte."""
+
+_EVEN = np.array([bits | bits.bit_count() % 2 << 7 for bits in range(128)], np.uint8)
+"""Bytes with an even number of bits, by their lower seven."""
+
+
+def _elements(kind: GGMLQuantizationType, entries: NDArray[Any], signs: Bytes | None = None) -> NDArray[np.int8]:
+    """Return the elements of blocks {count, elements}.
 
     Args:
         kind: Quantization.
-        blocks: Blocks.
-        at: Byte of the float16 scale.
-        scales: Bytes with scales of groups.
-        kept: Mask of the bits in them that are not part of a scale.
+        entries: Numbers of entries, {count, ..}.
+        signs: Bits of the signs, eight elements to a byte, {count, ..}; None if entries have signs.
     """
-    changed = np.array(blocks)
-    changed[:, scales] &= np.uint8(kept)
-    changed[:, at : at + 2] = _ONE
-    return np.asarray(quants.dequantize(changed, kind))
+    elements = _grid(kind)[entries].view(np.int8).reshape(len(entries), -1)
+    return elements if signs is None else elements * _SIGNS[signs.reshape(len(entries), -1)].reshape(elements.shape)
 
 
-def signed_entries(kind: GGMLQuantizationType, factor: int, scales: slice, kept: int, blocks: Bytes) -> Bytes:
-    """Return codes of 8 bits with a zero point of 128: entries times a factor that makes them integers."""
-    return (_entries(kind, blocks, 0, scales, kept) * factor + 128).astype(np.uint8)
+def _words(blocks: Bytes, start: int, stop: int, form: str) -> NDArray[Any]:
+    return np.ascontiguousarray(blocks[:, start:stop]).view(form)
 
 
-IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS = (
-    partial(signed_entries, GGMLQuantizationType[name], factor, scales, kept)
-    for name, factor, scales, kept in (
-        ("IQ2_XXS", 8, slice(9, 66, 8), 0x0F),
-        ("IQ2_XS", 8, slice(66, 74), 0),
-        ("IQ2_S", 8, slice(74, 82), 0),
-        ("IQ3_XXS", 4, slice(69, 98, 4), 0x0F),
-    )
-)
-"""Codes of 8 bits of these quantizations."""
+def _shifted(words: NDArray[Any], *shifts: int) -> NDArray[Any]:
+    """Return words shifted right by each of several numbers, {count, words} to {count, words, shifts}."""
+    return words[:, :, None] >> np.array(shifts, words.dtype)
+
+
+def _even_signs(words: NDArray[Any]) -> Bytes:
+    """Return the four bytes of signs of words, of which seven bits each are stored."""
+    return _EVEN[_shifted(words, 0, 7, 14, 21) & 127]
+
+
+def _centered(elements: NDArray[np.int8]) -> Bytes:
+    """Return codes of 8 bits with a zero point of 128."""
+    return elements.view(np.uint8) + np.uint8(128)
+
+
+def iq2_xxs_codes(blocks: Bytes) -> Bytes:
+    """Return codes of 8 bits: of each eight bytes, four entries, then the bits of their signs."""
+    words = _words(blocks, 2, 66, "<u4")
+    entries = blocks[:, 2:66].reshape(-1, 8, 8)[:, :, :4]
+    return _centered(_elements(GGMLQuantizationType.IQ2_XXS, entries, _even_signs(words[:, 1::2])))
+
+
+def iq2_xs_codes(blocks: Bytes) -> Bytes:
+    """Return codes of 8 bits: words of 9 bits of an entry and 7 of signs."""
+    words = _words(blocks, 2, 66, "<u2")
+    return _centered(_elements(GGMLQuantizationType.IQ2_XS, words & 511, _EVEN[words >> 9]))
+
+
+def iq2_s_codes(blocks: Bytes) -> Bytes:
+    """Return codes of 8 bits: bytes of entries, bytes of signs, and two higher bits of entries."""
+    high = (_shifted(blocks[:, 66:74], 0, 2, 4, 6) & 3).reshape(-1, 32).astype(np.uint16)
+    return _centered(_elements(GGMLQuantizationType.IQ2_S, blocks[:, 2:34] | high << 8, blocks[:, 34:66]))
+
+
+def iq3_xxs_codes(blocks: Bytes) -> Bytes:
+    """Return codes of 8 bits: bytes of entries, then words of signs."""
+    signs = _even_signs(_words(blocks, 66, 98, "<u4"))
+    return _centered(_elements(GGMLQuantizationType.IQ3_XXS, blocks[:, 2:66], signs))
 
 
 def xxs_scales(first: int, step: int, factor: float, blocks: Bytes) -> Floats:
@@ -78,8 +118,10 @@ def iq2_scales(first: int, blocks: Bytes) -> Floats:
 
 
 def iq3_s_codes(blocks: Bytes) -> Bytes:
-    """Return codes of 4 bits of the odd numbers from -15 to 15."""
-    return (_entries(GGMLQuantizationType.IQ3_S, blocks, 0, slice(106, 110), 0) * _HALF_STEP + 7.5).astype(np.uint8)
+    """Return codes of 4 bits of the odd numbers from -15 to 15: bytes of entries, their ninth bits, bytes of signs."""
+    high = np.unpackbits(blocks[:, 66:74], 1, bitorder="little").astype(np.uint16)
+    elements = _elements(GGMLQuantizationType.IQ3_S, blocks[:, 2:66] | high << 8, blocks[:, 74:106])
+    return (elements + np.int8(15)).view(np.uint8) >> np.uint8(1)
 
 
 def iq3_s_scales(blocks: Bytes) -> Floats:
@@ -87,12 +129,24 @@ def iq3_s_scales(blocks: Bytes) -> Floats:
     return _half(blocks, 0) * (1 + 2 * _pairs(blocks[:, 106:110])) * 2
 
 
+def _iq1_codes(kind: GGMLQuantizationType, entries: NDArray[Any], is_below: NDArray[np.bool_]) -> Bytes:
+    """Return codes of 4 bits with a zero point of 4.5: -1, 0 or 1, plus or minus 1/8, times 4.
+
+    Args:
+        kind: Quantization.
+        entries: Numbers of entries, {count, 32}.
+        is_below: Whether 1/8 is subtracted from all elements of an entry.
+    """
+    elements = _elements(kind, entries).view(np.uint8).reshape(*entries.shape, 8)
+    offsets = np.where(is_below, np.uint8(4), np.uint8(5))[:, :, None]
+    return ((elements << np.uint8(2)) + offsets).reshape(len(entries), -1)
+
+
 def iq1_s_codes(blocks: Bytes) -> Bytes:
-    """Return codes of 4 bits with a zero point of 4.5: -1, 0 or 1 plus or minus 1/8, times 4."""
-    changed = np.array(blocks)
-    changed[:, 35::2] &= np.uint8(0x8F)
-    changed[:, :2] = _ONE
-    return (quants.dequantize(changed, GGMLQuantizationType.IQ1_S) * 4 + 4.5).astype(np.uint8)
+    """Return codes: bytes of entries, then words with three higher bits of each of four entries."""
+    words = _words(blocks, 34, 50, "<u2")
+    entries = blocks[:, 2:34] | (_shifted(words, 0, 3, 6, 9) & 7).reshape(-1, 32) << 8
+    return _iq1_codes(GGMLQuantizationType.IQ1_S, entries, np.repeat(words >> 15 != 0, 4, axis=1))
 
 
 def iq1_s_scales(blocks: Bytes) -> Floats:
@@ -101,11 +155,10 @@ def iq1_s_scales(blocks: Bytes) -> Floats:
 
 
 def iq1_m_codes(blocks: Bytes) -> Bytes:
-    """Return codes like those of IQ1_S. The float16 scale is in the high halves of four words."""
-    changed = np.array(blocks)
-    changed[:, 48:] = 0
-    changed[:, [53, 55]] = [0xC0, 0x30]
-    return (quants.dequantize(changed, GGMLQuantizationType.IQ1_M) * 4 + 4.5).astype(np.uint8)
+    """Return codes: bytes of entries, then halves of bytes with three higher bits of an entry and one of 1/8."""
+    halves = (_shifted(blocks[:, 32:48], 0, 4) & 15).reshape(-1, 32)
+    entries = blocks[:, :32] | (halves & 7).astype(np.uint16) << 8
+    return _iq1_codes(GGMLQuantizationType.IQ1_M, entries, halves & 8 != 0)
 
 
 def iq1_m_scales(blocks: Bytes) -> Floats:
@@ -116,9 +169,11 @@ def iq1_m_scales(blocks: Bytes) -> Floats:
     return whole.view("<f2").astype(np.float32) * (2 * scales.reshape(len(blocks), -1) + 1) * np.float32(0.25)
 
 
-def ternary_codes(kind: GGMLQuantizationType, at: int, blocks: Bytes) -> Bytes:
-    """Return codes of 4 bits with a zero point of 8."""
-    return (_entries(kind, blocks, at, slice(0, 0), 0) + 8).astype(np.uint8)
+def tq1_0_codes(blocks: Bytes) -> Bytes:
+    """Return codes of 4 bits with a zero point of 8: five of base 3 in most bytes."""
+    unscaled = np.array(blocks)
+    unscaled[:, 52:] = _ONE
+    return (quants.dequantize(unscaled, GGMLQuantizationType.TQ1_0) + 8).astype(np.uint8)
 
 
 def e2m1_codes(first: int, group: int, blocks: Bytes) -> Bytes:
