@@ -67,6 +67,8 @@ def write_transformers(
     arch: str,
     metadata: Mapping[str, Any] | None = None,
     tensors: Mapping[str, NDArray[np.float32]] | None = None,
+    *,
+    experts: GGMLQuantizationType = GGMLQuantizationType.F32,
 ) -> None:
     """Write a model of transformers as a GGUF file with weights in float32, as llama.cpp's converter does.
 
@@ -76,6 +78,7 @@ def write_transformers(
         arch: Architecture in the file.
         metadata: Further metadata, without the prefix of the architecture.
         tensors: Further tensors.
+        experts: Quantization of the matrices of experts.
     """
     config = model.config
     writer = gguf.GGUFWriter(path, arch)
@@ -111,7 +114,10 @@ def write_transformers(
             array = array + 1
         if ".experts." in name or name.endswith("sinks"):
             for tensor, part in expert_tensors(name, array, interleaved=arch == "gpt-oss"):
-                writer.add_tensor(tensor, part)
+                if experts is not GGMLQuantizationType.F32 and tensor.endswith("_exps.weight"):
+                    writer.add_tensor(tensor, gguf.quants.quantize(part, experts), raw_dtype=experts)
+                else:
+                    writer.add_tensor(tensor, part)
             continue
         if name.endswith("shared_expert_gate.weight"):
             array = array[0]

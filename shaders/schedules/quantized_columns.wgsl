@@ -72,7 +72,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             # endfor
             # for column in range(held)
             # set up = 32 - bits * (place + 1)
-            let q{{ column }} = f32(bitcast<i32>(word{{ column }}_{{ number }}{{ " << %du" % up if up }}) >> {{ 32 - bits }}u){{ " - zero%d" % column if has_zero }};
+            let q{{ column }} = {{ "doubled" if e2m1 }}(f32(bitcast<i32>(word{{ column }}_{{ number }}{{ " << %du" % up if up }}) >> {{ 32 - bits }}u){{ " - zero%d" % column if has_zero }});
             # for row in range(rows)
             # set name = "sum%d_%d_%d" % (row, column, number % sums)
             {{ name }} = fma(q{{ column }}, x{{ row }}, {{ name }});

@@ -67,7 +67,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             # else
             let word{{ number }} = bitcast<i32>({{ quantized.signed_word("words", number) }});
             # for four in range(in_word // 4)
-            let q{{ number * (in_word // 4) + four }} = vec4<f32>({% for place in range(four * 4, four * 4 + 4) %}{{ ", " if not loop.first }}f32(extractBits(word{{ number }}, {{ place * bits }}u, {{ bits }}u)){% endfor %}){{ " - zero" if has_zero }};
+            let q{{ number * (in_word // 4) + four }} = {{ "doubled(" if e2m1 }}vec4<f32>({% for place in range(four * 4, four * 4 + 4) %}{{ ", " if not loop.first }}f32(extractBits(word{{ number }}, {{ place * bits }}u, {{ bits }}u)){% endfor %}){{ " - zero" if has_zero }}{{ ")" if e2m1 }};
             # endfor
             # endif
             # endfor

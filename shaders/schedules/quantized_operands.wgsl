@@ -10,6 +10,12 @@ fn {{ name }}_read(batch: u32, row: u32, block: u32, unit: u32) -> {{ name }}_t 
     return {{ name }}_load(at);
 }
 # endfor
+# if e2m1
+// Twice the floats of 4 bits that have n - 1 floats between them and 0.
+fn doubled(n: {{ e2m1 }}) -> {{ e2m1 }} {
+    return 4.0 * n - clamp(n, {{ e2m1 }}(-4.0), {{ e2m1 }}(4.0)) - 2.0 * clamp(n, {{ e2m1 }}(-6.0), {{ e2m1 }}(6.0));
+}
+# endif
 # if selected
 // The matrix that a batch selects; OUTSIDE if there is none, whose scales then are 0.
 var<private> matrix: u32;

@@ -150,6 +150,29 @@ def test_products_read_selected_matrices_where_they_are(
     assert (len(labels) == 1) == (rows <= 16), labels
 
 
+@pytest.mark.parametrize("rows", [1, 17])
+def test_products_of_floats_of_4_bits(device: Device, rows: int) -> None:
+    """Positions of floats of 4 bits become twice their values in the product; for few rows, in its kernel."""
+    rng = np.random.default_rng(rows)
+    arrays = {
+        "x": rng.standard_normal((rows, 64)).astype(np.float32),
+        "q": rng.integers(0, 256, 24 * 64 // 2, np.uint8),
+        "s": rng.uniform(0.01, 0.02, (24, 2, 1)).astype(np.float32),
+    }
+    graph = Graph()
+    x, scale = graph.input((rows, 64), F32, name="x"), graph.input((24, 2, 1), F32, name="s")
+    codes = graph.input((24, 64), U4, name="q").reinterpret((24, 2, 32))
+    one = graph.constant(np.ones((1, 1, 1), np.float32)).broadcast_to(codes.sizes)
+    middle = graph.constant(np.full((1, 1, 1), 8, np.uint8), U4).broadcast_to(codes.sizes)
+    scaling = QuantizationType.SCALE_ZERO_POINT
+    positions = functions.dequantize(codes, (one, middle), quantization_type=scaling)
+    low, high = (functions.element_wise_clip1(positions, min=-limit, max=limit) for limit in (4.0, 6.0))
+    doubled = dml.subtract(dml.subtract(positions * 4.0, low), high * 2.0)
+    weights = dml.multiply(doubled, scale.broadcast_to(doubled.sizes)).reinterpret((24, 64))
+    labels = agree(device, graph, functions.gemm(x, weights, trans_b=MatrixTransform.TRANSPOSE), arrays)
+    assert ("quantized" in labels[0] and len(labels) == 1) == (rows <= 16), labels
+
+
 @pytest.mark.parametrize(
     ("sizes", "kind", "options"),
     [

@@ -91,7 +91,7 @@ def _block_operands(product: Product) -> PackedOperands | None:
     if len(space.inner) != 2 or (space.inner[-1] != SLAB and space.inner[-1] % (2 * SLAB) != 0):
         return None
     columns = quantized_columns(product.b, len(space.batch) + 1)
-    rows = None if columns is None else quantized_rows(product.a, len(product.a.sizes) - 1, UNIT)
+    rows = None if columns is None or columns.is_e2m1 else quantized_rows(product.a, len(product.a.sizes) - 1, UNIT)
     if columns is None or rows is None:
         return None
     words = columns.in_words(len(space.batch) + 1)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 
 from dmlgpu.catalog.enums import DataType
@@ -97,6 +98,8 @@ class QuantizedProduct:
         columns = quantized_columns(b, len(space.batch) + 1)
         if columns is None or (selection is not None and math.prod(space.rows) > MAX_ROWS):
             return None
+        if columns.is_e2m1 and (step.product.integers_owned or math.prod(space.rows) > MAX_ROWS):
+            return None  # other kernels compute the tree
         return cls(step, replace(columns, selection=selection), sums, target)
 
     @property
@@ -108,7 +111,9 @@ class QuantizedProduct:
     def integers(self) -> QuantizedRows | None:
         """Rows as words, if they are integers and the adapter multiplies words of four; else None."""
         a = self.step.product.a
-        return quantized_rows(a, len(a.sizes) - 1, self.columns.words.lanes) if self.target.multiplies_words else None
+        if self.columns.is_e2m1 or not self.target.multiplies_words:
+            return None
+        return quantized_rows(a, len(a.sizes) - 1, self.columns.words.lanes)
 
 
 def has_few_rows(problem: QuantizedProduct) -> Condition:
@@ -189,7 +194,8 @@ def quantized_columns(source: Source, inner: int) -> QuantizedColumns | None:
         source: over (batch.., blocks, elements of a block, columns..).
         inner: its dimension of the elements.
     """
-    parts = _dequantized(source)
+    plain = _without_e2m1(source)
+    parts = _dequantized(source if plain is None else plain)
     if parts is None:
         return None
     values, scale, zero_point = parts
@@ -201,7 +207,43 @@ def quantized_columns(source: Source, inner: int) -> QuantizedColumns | None:
         return None
     zero, known = (zero_point, 0) if isinstance(zero_point, PlanTensor) else (None, zero_point)
     signed = values.data_type.is_signed
-    return QuantizedColumns(pack_tensor(bits_of_values, inner, lanes), bits, signed, scale, zero, known)
+    return QuantizedColumns(
+        pack_tensor(bits_of_values, inner, lanes), bits, signed, scale, zero, known, plain is not None
+    )
+
+
+def _without_e2m1(source: Source) -> Source | None:
+    """Return columns whose integers are multiplied by scales, instead of twice the floats of 4 bits for which they
+    stand: 4 n - clip(n, -4, 4) - 2 clip(n, -6, 6); None for other columns."""
+    if not isinstance(source, Body):
+        return None
+    if source.file == CONVERT and source.data_type.is_float:
+        plain = _without_e2m1(source.children[0])
+        return None if plain is None else source.over([plain])
+    if source.file != MULTIPLY:
+        return None
+    doubled, scale = source.children
+    integers = doubled
+    while isinstance(integers, Body) and integers.file != DEQUANTIZE and integers.children:
+        integers = integers.children[0]
+    return source.over([integers, scale]) if _form(doubled, integers) == _E2M1 else None
+
+
+def _form(source: Source, leaf: Source) -> Hashable:
+    """Return the files, numbers and inputs of a tree, down to a leaf."""
+    if source == leaf:
+        return "n"
+    if not isinstance(source, Body):
+        return None
+    numbers = tuple(value for _, value in source.constants if isinstance(value, float))
+    return (source.file.rpartition("/")[2], *numbers, *(_form(child, leaf) for child in source.children))
+
+
+_E2M1 = (
+    "element_wise_subtract",
+    ("element_wise_subtract", ("scale_bias", 4.0, 0.0, "n"), ("element_wise_clip1", -4.0, 4.0, "n")),
+    ("scale_bias", 2.0, 0.0, ("element_wise_clip1", -6.0, 6.0, "n")),
+)
 
 
 _UNIT_BITS = (WIDEST_UNIT_BITS, WIDEST_UNIT_BITS // 2, WORD_BITS)
@@ -375,7 +417,7 @@ def find_dequantized(step: Map, target: Target) -> ScheduledDequantize | Conditi
         return no("the output is not contiguous float32")
     for inner in range(output.rank):
         columns = quantized_columns(step.body, inner) if inner != column else None
-        if columns is None or output.sizes[inner] <= 1:
+        if columns is None or columns.is_e2m1 or output.sizes[inner] <= 1:
             continue
         if not packs_tensor(output, column, UNIT):
             return no("the output has no whole units of {} elements", UNIT)

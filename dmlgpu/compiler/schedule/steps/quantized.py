@@ -31,6 +31,7 @@ class QuantizedColumns:
         scale: likewise, but with elements of a block instead of units; the same for all elements of a block.
         zero_point: likewise; None if it is the same for all columns.
         known: the zero point if it is.
+        is_e2m1: integers stand for twice the floats of 4 bits that have as many floats between them and 0.
         selection: numbers of the matrices that batches read, over the batch dimensions up to the one of these matrices,
             and one more; None if each batch reads its own.
     """
@@ -41,6 +42,7 @@ class QuantizedColumns:
     scale: PlanTensor
     zero_point: PlanTensor | None
     known: int = 0
+    is_e2m1: bool = False
     selection: PlanTensor | None = None
 
     @property

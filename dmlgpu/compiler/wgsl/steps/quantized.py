@@ -32,6 +32,7 @@ def _quantized(step: ScheduledQuantizedProduct, writer: ShaderWriter, values: di
         **values_of_columns(b),
         "blocks": space.inner[0],
         "units": space.inner[1] // b.words.lanes,
+        "e2m1": ("vec4<f32>" if step.schedule == "lanes" else "f32") if b.is_e2m1 else "",
         "selected": 0 if b.selection is None else b.selection.rank - 1,
         "matrices": 0 if b.selection is None else b.words.sizes[b.selection.rank - 2],
         "column_tiles": -(-columns // (step.columns * step.down)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dmlgpu.frontends.generation.gguf.architectures import Experts
 from dmlgpu.frontends.generation.gguf.weights import PACKINGS, packed, words
@@ -68,7 +68,10 @@ def _product(writer: NetworkWriter, rows: str, of_group: str, tensor_name: str, 
         inputs = [rows, of_group, codes, writer.weight(f"{tensor.name}.scales", weight.scales)]
         if weight.zero_points is not None:
             inputs.append(writer.weight(f"{tensor.name}.zero_points", weight.zero_points))
-        result = writer.node("ExpertMatMulNBits", inputs, output, DMLGPU, bits=weight.bits, block_size=weight.block)
+        options: dict[str, Any] = {"bits": weight.bits, "block_size": weight.block}
+        if weight.is_e2m1:
+            options["values"] = "e2m1"
+        result = writer.node("ExpertMatMulNBits", inputs, output, DMLGPU, **options)
     else:
         matrices = writer.node("Gather", [writer.floats(tensor), of_group], f"{output}.matrices")
         matrices = writer.as_activations(matrices, tensor, f"{output}.cast")

@@ -23,6 +23,9 @@ _ONE = np.array([0x00, 0x3C], np.uint8)
 _E2M1 = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.int8)
 """Twice the values of floats of 4 bits (MXFP4, NVFP4)."""
 
+_POSITIONS = np.array([*range(8, 16), *range(8, 0, -1)], np.uint8)
+"""8 plus the positions of these values among them, 0 for both zeros."""
+
 _HALF_STEP = np.float32(0.5)
 
 
@@ -176,11 +179,20 @@ def tq1_0_codes(blocks: Bytes) -> Bytes:
     return (quants.dequantize(unscaled, GGMLQuantizationType.TQ1_0) + 8).astype(np.uint8)
 
 
-def e2m1_codes(first: int, group: int, blocks: Bytes) -> Bytes:
-    """Return codes of 8 bits: of each group of bytes, the low halves, then the high ones."""
+def _e2m1(first: int, group: int, blocks: Bytes) -> Bytes:
+    """Return floats of 4 bits: of each group of bytes, the low halves, then the high ones."""
     raw = blocks[:, first:].reshape(len(blocks), -1, 1, group)
-    codes = np.concatenate([raw & 15, raw >> 4], 2).reshape(len(blocks), -1)
-    return (_E2M1.view(np.uint8) + np.uint8(128))[codes]
+    return np.concatenate([raw & 15, raw >> 4], 2).reshape(len(blocks), -1)
+
+
+def e2m1_codes(first: int, group: int, blocks: Bytes) -> Bytes:
+    """Return codes of 8 bits with a zero point of 128: twice the floats of 4 bits."""
+    return (_E2M1.view(np.uint8) + np.uint8(128))[_e2m1(first, group, blocks)]
+
+
+def e2m1_positions(first: int, group: int, blocks: Bytes) -> Bytes:
+    """Return codes of 4 bits: 8 plus the positions of floats of 4 bits, -7 to 7."""
+    return _POSITIONS[_e2m1(first, group, blocks)]
 
 
 def mxfp4_scales(blocks: Bytes) -> Floats:

@@ -46,6 +46,7 @@ class Packing:
         codes: Returns the codes in the order of elements, {count, codes}.
         scales: Returns the scales {count, groups}.
         lows: Returns the values of code 0, {count, groups}; None if the zero point is half the range of codes.
+        is_e2m1: Whether codes are positions of floats of 4 bits.
     """
 
     bits: int
@@ -53,6 +54,7 @@ class Packing:
     codes: Callable[[Bytes], Bytes]
     scales: Callable[[Bytes], Floats]
     lows: Callable[[Bytes], Floats] | None = None
+    is_e2m1: bool = False
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class PackedWeight:
         codes: UINT8 {.., N, K / block, block * bits / 8}; of 4 bits, a code of even index is the low half of a byte.
         scales: {.., N, K / block}.
         zero_points: Like scales; None for half the range of codes.
+        is_e2m1: Whether codes are positions of floats of 4 bits, as in ``ExpertMatMulNBits``.
     """
 
     bits: int
@@ -71,6 +74,7 @@ class PackedWeight:
     codes: DeferredArray
     scales: DeferredArray
     zero_points: DeferredArray | None
+    is_e2m1: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -230,6 +234,12 @@ PACKINGS: Mapping[GGMLQuantizationType, Packing] = {
 }
 """Quantizations that stay packed. A zero point of half the range needs no array."""
 
+_OF_EXPERTS: Mapping[GGMLQuantizationType, Packing] = {
+    _Kind.MXFP4: Packing(4, 32, partial(grids.e2m1_positions, 1, 16), grids.mxfp4_scales, is_e2m1=True),
+    _Kind.NVFP4: Packing(4, 16, partial(grids.e2m1_positions, 4, 8), grids.nvfp4_scales, is_e2m1=True),
+}
+"""Other packings of the matrices of experts, whose products take floats of 4 bits."""
+
 _FLOATS: Mapping[GGMLQuantizationType, str] = {_Kind.F32: "<f4", _Kind.F16: "<f2", _Kind.BF16: "<u2"}
 """Types of the elements of files; BF16 are words."""
 
@@ -258,6 +268,8 @@ def packed(tensor: GgufTensor, dtype: DTypeLike) -> PackedWeight:
         dtype: Type of scales and zero points: that of the activations.
     """
     packing, (*rows, inner) = PACKINGS[tensor.kind], tensor.shape
+    if len(rows) > 1:
+        packing = _OF_EXPERTS.get(tensor.kind, packing)
     groups, dtype = inner // packing.block, np.dtype(dtype)
     deferred = partial(_deferred, tensor)
     return PackedWeight(
@@ -268,6 +280,7 @@ def packed(tensor: GgufTensor, dtype: DTypeLike) -> PackedWeight:
         None
         if packing.lows is None
         else deferred((*rows, groups), dtype, lambda blocks: _affine(packing, dtype, blocks)[1]),
+        packing.is_e2m1,
     )
 
 

@@ -85,23 +85,42 @@ def expert_matmul_bits(node: OnnxNode) -> OnnxValue:
     Inputs are rows, experts {groups}, codes in words {experts, words}, scales {experts, N, blocks} and float zero
     points like scales, which default to half the range of codes. Gathers of words, unlike those of bytes, are not
     fused into the dequantization, so that the product reads the words where they are.
+
+    If the attribute ``values`` is "e2m1", codes of 4 bits less 8 are the positions of twice the floats of 4 bits (OCP
+    Microscaling): 0, 1, 2, 3, 4, 6, 8, 12 and their negatives.
     """
     bits, block = block_sizes(node, 0)
     (groups, rows, inner), columns = node.shape(0), node.shape(3)[1]
     blocks, kind = inner // block, DataType.UINT4 if bits == 4 else DataType.UINT8
     codes = bits_as(_of_groups(node, 2), (1, groups, columns, inner), kind)
     scale = reshaped(_of_groups(node, 3), (1, groups, columns, blocks))
-    if node.has(4):
+    if node.text("values") == "e2m1":
+        by = Quantization(
+            node.constant(np.ones((1,) * 4, scale.data_type.numpy)), _middle(node, codes, bits), codes.sizes
+        )
+        blocked = (1, groups, columns, blocks, block)
+        positions = reshaped(dequantized(codes, by), blocked)
+        # 5, 6 and 7 become 6, 8 and 12. Kernels recognize these operators, in this order.
+        low, high = (directml.element_wise_clip1(positions, min=-limit, max=limit) for limit in (4.0, 6.0))
+        doubled = dml.subtract(dml.subtract(positions * 4.0, low), high * 2.0)
+        scales = reshaped(scale, (1, groups, columns, blocks, 1)).broadcast_to(blocked)
+        weights = reshaped(dml.multiply(doubled, scales), codes.sizes)
+    elif node.has(4):
         zero_point = reshaped(_of_groups(node, 4), (1, groups, columns, blocks, 1))
         by = Quantization(reshaped(scale, zero_point.sizes), zero_point, (1, 1, 1, 1, block))
         parts = difference(reshaped(codes, (1, groups, columns, blocks, block)), by)
         weights = reshaped(parts, codes.sizes)
     else:
-        middle = node.constant(np.full((1, 1, 1, 1), 1 << (bits - 1), np.uint8), kind).broadcast_to(scale.sizes)
+        middle = _middle(node, codes, bits).broadcast_to(scale.sizes)
         weights = dequantized(codes, Quantization(scale, middle, (1, 1, 1, block)))
     x = reshaped(node.tensor(0), (1, groups, rows, inner))
     product = directml.gemm(x, converted(weights, x.data_type), trans_b=MatrixTransform.TRANSPOSE)
     return node.valued(reshaped(product, (groups, rows, columns)), (groups, rows, columns))
+
+
+def _middle(node: OnnxNode, codes: Tensor, bits: int) -> Tensor:
+    """Return half the range of codes as a tensor of one element."""
+    return node.constant(np.full((1, 1, 1, 1), 1 << (bits - 1), np.uint8), codes.data_type)
 
 
 def _of_groups(node: OnnxNode, index: int) -> Tensor:

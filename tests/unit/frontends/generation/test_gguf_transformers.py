@@ -15,6 +15,9 @@ pytest.importorskip("gguf", reason="GGUF files need the package gguf")
 torch: Any = pytest.importorskip("torch", reason="expected tokens come from transformers, which needs torch")
 pytest.importorskip("transformers", reason="expected tokens come from transformers")
 
+from gguf import quants  # noqa: E402
+from gguf.constants import GGMLQuantizationType  # noqa: E402
+
 from dmlgpu.frontends.generation import gguf  # noqa: E402
 from dmlgpu.frontends.generation.generator import Generator  # noqa: E402
 from dmlgpu.frontends.generation.language_model import LanguageModel  # noqa: E402
@@ -224,6 +227,26 @@ def test_logits(name: str, tmp_path: Path) -> None:
     case, path = CASES[name], tmp_path / "model.gguf"
     model = model_of(case)
     write_transformers(path, model, case.arch, case.metadata)
+    for count in (1, 40):
+        tokens = np.random.default_rng(0).integers(3, 96, (1, count))
+        with torch.no_grad():
+            expected = model(torch.tensor(tokens)).logits.numpy()
+        result = logits_of(gguf.read(path), tokens)
+        np.testing.assert_allclose(result, expected, rtol=0, atol=2e-5 * np.abs(expected).max())
+
+
+def test_floats_of_4_bits(tmp_path: Path) -> None:
+    """Experts of GPT-OSS in MXFP4, against transformers with the weights that the package gguf dequantizes."""
+    case, path = MIXTURES["gpt-oss"], tmp_path / "model.gguf"
+    model, kind = model_of(case), GGMLQuantizationType.MXFP4
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(("gate_up_proj", "down_proj")):  # {experts, inner, rows}
+                blocks = quants.quantize(np.ascontiguousarray(parameter.numpy().swapaxes(1, 2)), kind)
+                parameter.copy_(torch.from_numpy(quants.dequantize(blocks, kind)).swapaxes(1, 2))
+    write_transformers(path, model, case.arch, case.metadata, experts=kind)
+    (stored,) = [row for row in gguf.stored_weights(path) if row.kind == "MXFP4"]
+    assert stored.device_bytes * 8 == 5 * stored.elements
     for count in (1, 40):
         tokens = np.random.default_rng(0).integers(3, 96, (1, count))
         with torch.no_grad():

@@ -24,6 +24,7 @@ from dmlgpu.frontends.generation.gguf.weights import (  # noqa: E402
     embedding_offsets,
     floats,
     packed,
+    words,
 )
 from dmlgpu.frontends.onnx.tensor_proto import DeferredArray  # noqa: E402
 from tests.gguf_models import random_blocks  # noqa: E402
@@ -73,6 +74,27 @@ def test_packed(kind: GGMLQuantizationType) -> None:
     np.testing.assert_allclose(dequantized(packed(tensor, np.float16)), expected, rtol=0, atol=2e-3 * largest)
     assert exact.nbytes == sum(
         np.asarray(part).nbytes for part in (exact.codes, exact.scales, exact.zero_points) if part is not None
+    )
+
+
+@pytest.mark.parametrize("name", ["Q4_K", "IQ3_S", "MXFP4", "NVFP4"])
+def test_matrices_of_experts(name: str) -> None:
+    """Floats of 4 bits stay codes of 4 bits: positions among the values."""
+    kind = GGMLQuantizationType[name]
+    raw = random_blocks(kind, ROWS, INNER)
+    tensor = GgufTensor("blk.0.ffn_up_exps.weight", kind, (2, ROWS // 2, INNER), raw)
+    weight = packed(tensor, np.float32)
+    assert weight.bits == 4 and weight.codes.shape[:2] == (2, ROWS // 2)
+    assert weight.is_e2m1 == name.endswith("FP4")
+    codes, scales = codes_of(weight), np.asarray(weight.scales)[..., None]
+    if weight.is_e2m1:
+        values = np.array([0, 1, 2, 3, 4, 6, 8, 12])[np.abs(codes - 8).astype(int)] * np.sign(codes - 8) * scales
+    else:
+        values = (codes - np.asarray(weight.zero_points)[..., None]) * scales
+    expected = gguf.quants.dequantize(raw, kind)
+    np.testing.assert_allclose(values.reshape(ROWS, INNER), expected, rtol=0, atol=3e-7 * np.abs(expected).max())
+    np.testing.assert_array_equal(
+        np.asarray(words(weight.codes)).view(np.uint8).ravel(), np.asarray(weight.codes).ravel()
     )
 
 

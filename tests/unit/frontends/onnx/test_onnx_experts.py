@@ -76,3 +76,25 @@ def test_products(bits: int, block: int, zero: bool, groups: int, rows: int) -> 
     matrices = (integers.reshape(experts, columns, blocks, block) - middle) * weights["scales"][..., None]
     expected = x.astype(np.float64) @ matrices.reshape(experts, columns, inner)[of_group].swapaxes(1, 2)
     np.testing.assert_allclose(result, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+
+
+DOUBLED = np.array([0, 1, 2, 3, 4, 6, 8, 12])
+"""Twice the floats of 4 bits, whose positions are codes less 8."""
+
+
+def test_products_with_floats_of_4_bits() -> None:
+    experts, columns, inner, groups = 3, 8, 64, 5
+    positions = RANDOM.integers(-7, 8, (experts, columns, inner))
+    codes = (positions + 8).astype(np.uint8)
+    weights = {
+        "codes": (codes[..., ::2] | codes[..., 1::2] << 4).reshape(experts, -1).view(np.uint32),
+        "scales": RANDOM.uniform(0.5, 1, (experts, columns, inner // 32)).astype(np.float32),
+    }
+    x = RANDOM.standard_normal((groups, 2, inner)).astype(np.float32)
+    of_group = RANDOM.integers(0, experts, groups)
+    options = {"bits": 4, "block_size": 32, "values": "e2m1"}
+    node = helper.make_node("ExpertMatMulNBits", ["x", "experts", *weights], ["y"], domain="dmlgpu", **options)
+    result = run([node], {"x": x, "experts": of_group}, ["y"], weights)["y"]
+    matrices = DOUBLED[np.abs(positions)] * np.sign(positions) * np.repeat(weights["scales"], 32, -1)
+    expected = x.astype(np.float64) @ matrices[of_group].swapaxes(1, 2)
+    np.testing.assert_allclose(result, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
