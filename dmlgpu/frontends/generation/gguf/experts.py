@@ -35,10 +35,15 @@ def mixture(writer: NetworkWriter, experts: Experts, layer: int, x: str) -> str:
     if not writer.has(f"{prefix}.ffn_down_shexp.weight"):
         return result
     shared = writer.perceptron(layer, x, experts.shared_inner, "_shexp")
-    gate_name = f"{prefix}.ffn_gate_inp_shexp.weight"
-    if writer.has(gate_name):
-        column = writer.node("Unsqueeze", [writer.vector(gate_name, hidden), writer.integers(-1)], f"{name}.column")
-        factor = writer.node("Sigmoid", [writer.node("MatMul", [x, column], f"{name}.score")], f"{name}.shared_factor")
+    gate_name = f"{prefix}.ffn_gate_inp_shexp"
+    if writer.has(f"{gate_name}.weight"):
+        if len(writer.file.tensors[f"{gate_name}.weight"].shape) == 1:
+            column = writer.vector(f"{gate_name}.weight", hidden)
+            column = writer.node("Unsqueeze", [column, writer.integers(-1)], f"{name}.column")
+            score = writer.node("MatMul", [x, column], f"{name}.score")
+        else:
+            score = writer.product(x, gate_name, 1, hidden, f"{name}.score")
+        factor = writer.node("Sigmoid", [score], f"{name}.shared_factor")
         shared = writer.node("Mul", [shared, factor], f"{name}.shared")
     return writer.node("Add", [result, shared], f"{name}.total")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from dmlgpu.frontends.onnx.model import read
 from dmlgpu.frontends.onnx.session import Session
-from dmlgpu.runtime.device import as_device
+from dmlgpu.runtime.device import Device
 
 RANDOM = np.random.default_rng(3)
 
@@ -30,9 +31,14 @@ def model_of(nodes: list[Any], inputs: dict[str, Any], outputs: list[str], weigh
     )
 
 
-def run(nodes: list[Any], inputs: dict[str, Any], outputs: list[str], weights: dict[str, Any]) -> dict[str, Any]:
-    session = Session(read(model_of(nodes, inputs, outputs, weights)), as_device("test", "numpy"))
-    return dict(session.run(inputs))
+def run(
+    nodes: list[Any], inputs: dict[str, Any], outputs: list[str], weights: dict[str, Any], largest: int = 0
+) -> dict[str, Any]:
+    """Run nodes on the adapter numpy, with bindings of a largest size."""
+    device = Device("numpy")
+    if largest:
+        device.backend.target = replace(device.backend.target, max_binding_size=largest)
+    return dict(Session(read(model_of(nodes, inputs, outputs, weights)), device).run(inputs))
 
 
 @pytest.mark.parametrize(("rows", "selected", "experts"), [(1, 4, 8), (3, 2, 8), (40, 2, 4), (64, 3, 7), (33, 1, 2)])
@@ -53,8 +59,10 @@ def test_groups_have_rows_of_one_expert(rows: int, selected: int, experts: int) 
 
 
 @pytest.mark.parametrize(("bits", "block", "zero"), [(4, 32, True), (4, 16, False), (8, 32, False), (8, 16, True)])
-@pytest.mark.parametrize(("groups", "rows"), [(5, 1), (3, 16)])
-def test_products(bits: int, block: int, zero: bool, groups: int, rows: int) -> None:
+@pytest.mark.parametrize(("sizes", "largest"), [((5, 1), 0), ((3, 16), 0), ((5, 1), 2048)])
+def test_products(bits: int, block: int, zero: bool, sizes: tuple[int, int], largest: int) -> None:
+    """Matrices that exceed a binding are cut between experts."""
+    groups, rows = sizes
     experts, columns, inner = 4, 24, 64
     blocks = inner // block
     integers = RANDOM.integers(0, 1 << bits, (experts, columns, inner)).astype(np.uint8)
@@ -72,7 +80,7 @@ def test_products(bits: int, block: int, zero: bool, groups: int, rows: int) -> 
     node = helper.make_node(
         "ExpertMatMulNBits", ["x", "experts", *weights], ["y"], domain="dmlgpu", bits=bits, block_size=block
     )
-    result = run([node], {"x": x, "experts": of_group}, ["y"], weights)["y"]
+    result = run([node], {"x": x, "experts": of_group}, ["y"], weights, largest)["y"]
     matrices = (integers.reshape(experts, columns, blocks, block) - middle) * weights["scales"][..., None]
     expected = x.astype(np.float64) @ matrices.reshape(experts, columns, inner)[of_group].swapaxes(1, 2)
     np.testing.assert_allclose(result, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
