@@ -306,7 +306,7 @@ def _run_suite(
     result.total = len(names)
     path, job = state.file(result.part, adapter), request.job(adapter)
     selection = {**request.selection, "names": names}
-    header = facts(adapter.info, environment=tuple(job.environment.items()), **selection)
+    header = facts(adapter.info, environment=tuple(job.environment.items()), index=adapter.index, **selection)
     earlier = _earlier_outcomes(path, header)
     remaining = [name for name in names if name not in earlier]
     # The kernels of an earlier run of the command are unknown.
