@@ -19,9 +19,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from dmlgpu.cli.devices import ALL
 from dmlgpu.cli.report import report
 from dmlgpu.cli.survey import CEILINGS, PARTS, SUITES, survey
 from dmlgpu.cli.survey_file import NAME, is_survey_file, read_survey
@@ -65,15 +67,18 @@ ARGUMENTS = (
 )
 
 ADAPTERS = {
-    "NVIDIA H100, [driver 580.159](devices.md#nvidia)": ("NVIDIA H100 80GB HBM3", "Vulkan"),
-    "lavapipe (llvmpipe, on the CPU)": ("llvmpipe", "Vulkan"),
-    "llvmpipe (on the CPU)": ("llvmpipe", "OpenGL"),
-    "lavapipe (on the CPU)": ("llvmpipe", "Dawn Vulkan"),
-    "SwiftShader (on the CPU)": ("SwiftShader", "Vulkan"),
-    "SwiftShader in Dawn (on the CPU)": ("SwiftShader", "Dawn Vulkan"),
-    "Chromium 1": ("", "Browser"),
+    "NVIDIA H100, [driver 580.159](devices.md#nvidia)": ("NVIDIA H100 80GB HBM3", "Vulkan", ""),
+    "lavapipe (llvmpipe, on the CPU)": ("llvmpipe", "Vulkan", ""),
+    "llvmpipe (on the CPU)": ("llvmpipe", "OpenGL", ""),
+    "SwiftShader (on the CPU)": ("SwiftShader", "Vulkan", ""),
+    "lavapipe, by Dawn": ("llvmpipe", "Dawn Vulkan", ""),
+    "SwiftShader, by Dawn": ("SwiftShader", "Dawn Vulkan", ""),
+    "phones and computers with a browser": ("", "Browser", " in Chromium (SwiftShader)"),
+    "the NumPy reference, `numpy`": ("numpy", "NumPy", ""),
 }
-"""Names and backends of adapters by their rows in the table of docs/index.md."""
+"""Names and backends of adapters, and what follows the numbers, by their rows in the table of docs/index.md."""
+
+NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
 def main() -> int:
@@ -87,6 +92,8 @@ def main() -> int:
         store(path, path.name)
     if options.run:
         store(surveyed(options.run), f"{options.run}.json.gz")
+    if not any(STORED.glob("*.json.gz")):
+        parser.error("no survey is stored: pass --run tests")
     texts = pages(stored())
     stale = [path for path, text in texts.items() if path.read_text(encoding="utf-8") != text]
     if options.check:
@@ -114,7 +121,7 @@ def surveyed(kind: str) -> Path:
     """Survey this machine, with Chromium if it is installed; return the file."""
     folder = WORK / kind
     with page_of_chromium() as count:
-        survey(folder, (), (), SECONDS, only=KINDS[kind], pages=count)
+        survey(folder, (ALL,), (ALL,), SECONDS, only=KINDS[kind], pages=count)
     return folder / NAME
 
 
@@ -154,21 +161,25 @@ def runs_of(files: Sequence[Path]) -> list[RecordedRun]:
     return [run for path in files for run in (read_survey(path).runs if is_survey_file(path) else read_runs(path))]
 
 
-def counts_of(run: RecordedRun) -> tuple[int, int]:
-    """Return the number of cases of a run, and of those that passed."""
-    return len(run.outcomes), sum(outcome.status is Status.PASS for outcome in run.outcomes)
-
-
 def with_counts(text: str, runs: Sequence[RecordedRun]) -> str:
-    """Return the text of docs/index.md with the numbers of the default suite's runs in its table."""
-    for row, (name, backend) in ADAPTERS.items():
+    """Return the text of docs/index.md with the numbers of the default suite's runs."""
+    runs = [run for run in runs if run.facts["suite"] == DEFAULT]
+    statuses = {id(run): Counter(outcome.status for outcome in run.outcomes) for run in runs}
+    for row, (name, backend, suffix) in ADAPTERS.items():
         for run in runs:
             adapter = run.facts["adapter"]
-            if run.facts["suite"] == DEFAULT and adapter["name"].startswith(name) and adapter["backend"] == backend:
-                count, passed = counts_of(run)
-                pattern = rf"(?m)^(\| {re.escape(row)}[^|]*\|[^|]*\| )\[\d+ of \d+\]"
-                text = re.sub(pattern, rf"\g<1>[{passed} of {count}]", text)
-    return text
+            if adapter["name"].startswith(name) and adapter["backend"] == backend:
+                counts = statuses[id(run)]
+                cell = f"[{counts[Status.PASS]} of {counts.total()}]({PAGE.name}){suffix}"
+                text = re.sub(rf"(?m)^(\| {re.escape(row)} \|[^|]*\| )[^|]*( \|)", rf"\g<1>{cell}\g<2>", text)
+    sums = sum(statuses.values(), Counter())
+    passed, refused = sums[Status.PASS], sums[Status.NOT_SUPPORTED]
+    return re.sub(
+        r"\*\*[\d,]+ of [\d,]+\*\* conformance cases passed in \w+ runs, [\d,]+ were not supported",
+        f"**{passed:,} of {sums.total():,}** conformance cases passed in {NUMBERS[len(runs)]} runs,"
+        f" {refused:,} were not supported",
+        text,
+    )
 
 
 if __name__ == "__main__":

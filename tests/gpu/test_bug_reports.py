@@ -117,7 +117,7 @@ PRODUCT = "quantized_linear_matrix_multiply-int8-int8-int8-3x15x16x5-aligned-sin
 
 @pytest.mark.slow
 def test_programs_are_cut_to_the_first_wrong_kernel(device, tmp_path, monkeypatch):
-    """The second of three kernels is wrong on a driver. It fails alone, with the inputs that another driver computes."""
+    """The second of three kernels is wrong on a driver. It fails alone, with inputs that another driver computes."""
     (whole,) = programs_of(PRODUCT, device.backend.target, device.adapter)
     count, faulty = len(whole.manifest["dispatches"]), whole.kernels[whole.manifest["dispatches"][1]["kernel"]]
     wrong = faulty.replace("] = block;", "] = block + block;")

@@ -124,12 +124,10 @@ def write_bug_report(
             what = "alone" if cut_program.is_alone else "and those after it"
             kernel = f"{cut_program.kernel} of {count}, {what}; its inputs were computed by {judge}"
     modules = _modules(program, index, time_limit)
-    files, others = _files(program, result, device.adapter, modules, case, kernel)
+    files, others = _files(program, result, device.adapter, modules, case=case, kernel=kernel)
     write_files(target_folder, files)
     sizes = {name: len(data) for name, data in files.items()}
-    return BugReport(
-        target_folder, program.case, kernel, result.status, result.message, sizes, tuple([*missing, *others])
-    )
+    return BugReport(target_folder, program.case, kernel, result.status, result.message, sizes, (*missing, *others))
 
 
 def _wgpu_adapters() -> list[AdapterInfo]:
@@ -207,7 +205,13 @@ class _Trial:
 
 
 def _files(
-    program: BugProgram, result: RunnerResult, info: AdapterInfo, modules: Mapping[int, bytes], case: str, kernel: str
+    program: BugProgram,
+    result: RunnerResult,
+    info: AdapterInfo,
+    modules: Mapping[int, bytes],
+    *,
+    case: str,
+    kernel: str,
 ) -> tuple[dict[str, bytes], list[str]]:
     """Return all files of a report, and the reasons why others are missing."""
     missing = list[str]()

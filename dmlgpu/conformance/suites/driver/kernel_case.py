@@ -15,6 +15,7 @@ from dmlgpu.conformance.running.outcome import Verdict, compare
 from dmlgpu.conformance.running.places import describe_places
 from dmlgpu.conformance.suites.driver.intervals import Interval
 from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.executor import ShaderBackend
 from dmlgpu.tensors.kernels import Kernel
 
 
@@ -66,6 +67,8 @@ class KernelCase:
             NotSupported: If the adapter lacks a feature, or runs no shaders.
             ShaderError: If the kernel does not compile.
         """
+        if not isinstance(device.backend, ShaderBackend):
+            raise NotSupported(f"{device.adapter} runs no kernels of users")
         for feature in self.features:
             if feature not in device.adapter.features:
                 raise NotSupported(f"{device.adapter} lacks the feature {feature}")
