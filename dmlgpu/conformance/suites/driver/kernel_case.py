@@ -97,7 +97,8 @@ def _within(interval: Interval, results: Array) -> Verdict:
     low, high = (np.broadcast_to(side, results.shape) for side in (interval.low, interval.high))
     interval = Interval(low, high)
     wrong = ~interval.accepts(results)
-    numbers = results.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # signaling NaN
+        numbers = results.astype(np.float64)
     is_free = interval.is_free
     middle = np.where(is_free, numbers, np.where(is_free, 0, low) / 2 + np.where(is_free, 0, high) / 2)
     with np.errstate(all="ignore"):
