@@ -148,7 +148,7 @@ def page_of_chromium() -> Iterator[int]:
 
 
 def pages(files: Sequence[Path]) -> dict[Path, str]:
-    """Return the texts of both pages."""
+    """Return the content of both pages by path."""
     with tempfile.TemporaryDirectory(prefix="dmlgpu-") as folder, contextlib.redirect_stdout(None):
         output = Path(folder, PAGE.name)
         report(files, output)

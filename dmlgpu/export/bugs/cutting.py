@@ -104,19 +104,19 @@ def _prefix(program: BugProgram, count: int) -> BugProgram:
     return replace(program, manifest={**program.manifest, "dispatches": dispatches, "outputs": outputs}, files=files)
 
 
-def _program(program: BugProgram, kept: slice, before: State, after: State | None) -> BugProgram:
+def _program(program: BugProgram, part: slice, before: State, after: State | None) -> BugProgram:
     """Return some dispatches of a program.
 
     Args:
         program: The program.
-        kept: The dispatches.
+        part: The dispatches.
         before: Contents of buffers before them.
         after: Contents after them, which are expected; None expects the outputs of the program.
     """
     (run,) = program.entry["runs"]
     uploads = Uploads()
     uploads.place(program.data)
-    dispatches = [*run["initialization"], *run["dispatches"]][kept]
+    dispatches = [*run["initialization"], *run["dispatches"]][part]
     if after is None:
         views = [run["tensors"][output["tensor"]] for output in run["outputs"]]
         outputs = list(run["outputs"])
