@@ -521,6 +521,16 @@ def survey(
     budget: Annotated[
         float, typer.Option("--budget", min=0.0, max=MAX_SECONDS, callback=finite, help="Seconds.")
     ] = 480.0,
+    part: Annotated[
+        list[str] | None,
+        typer.Option("--part", metavar="PART", help="Run this part only; repeatable. Defaults to all parts."),
+    ] = None,
+    browser: Annotated[
+        bool, typer.Option("--browser", help="Also survey a browser's GPU: waits until the page is open.")
+    ] = False,
+    pages: Annotated[
+        int, typer.Option("--pages", min=1, max=64, metavar="N", help="With --browser: number of pages to wait for.")
+    ] = 1,
 ) -> None:
     """Test and measure the machine's adapters, and write one file to send.
 
@@ -533,8 +543,16 @@ def survey(
       dmlgpu survey
       dmlgpu survey --adapter nvidia -o h100
       dmlgpu survey --budget 1800
+      dmlgpu survey --browser --part driver --part conformance
     """
-    verb("survey").survey(output, tuple(adapter or ()), tuple(drivers or ()), budget)
+    verb("survey").survey(
+        output,
+        tuple(adapter or ()),
+        tuple(drivers or ()),
+        budget,
+        only=tuple(part or ()),
+        pages=pages if browser else 0,
+    )
 
 
 @app.command()

@@ -257,7 +257,8 @@ def with_pages(chosen: Sequence[LocatedAdapter], count: int, keep_reference: boo
     """
     infos = wait_for_pages(count)
     known = process_adapters()
-    local = [adapter for adapter in chosen if keep_reference or adapter.info != NUMPY_ADAPTER]
+    without = (*infos, *(() if keep_reference else (NUMPY_ADAPTER,)))
+    local = [adapter for adapter in chosen if adapter.info not in without]
     return tuple(dict.fromkeys([*local, *(adapter for adapter in known if adapter.info in infos)]))
 
 

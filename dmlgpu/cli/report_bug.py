@@ -60,6 +60,7 @@ def report_bug(
         str(report.folder),
         [
             ("case", report.case if report.case == case else f"{report.case}, reduced from {case}"),
+            *([("kernel", report.kernel)] if report.kernel else []),
             ("run.py", f"{report.status}: {report.message.splitlines()[-1] if report.message else ''}"),
             ("files", f"{len(report.files)}, {sum(report.files.values()):,} bytes"),
             *(("missing", reason) for reason in report.missing),
@@ -79,9 +80,10 @@ def _failing_run(case: str, record: Path, adapter: str | None) -> RecordedRun:
 
 
 def _adapter_of(run: RecordedRun) -> int:
-    """Return the index of the adapter of a run."""
-    for index, info in enumerate(adapters()):
-        if str(info) == run.adapter:
-            return index
+    """Return the index of the adapter of a run; the recorded one if several cards are equal."""
+    indices = [index for index, info in enumerate(adapters()) if str(info) == run.adapter]
+    if indices:
+        recorded = run.facts.get("index")
+        return recorded if recorded in indices else indices[0]
     known = ", ".join(map(str, adapters()))
     raise InvalidArgument(f"the run was made on {run.adapter}, which is not on this machine: {known}; pass --adapter")

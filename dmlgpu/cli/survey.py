@@ -28,11 +28,11 @@ from dmlgpu.bench.specs import BenchSpec
 from dmlgpu.bench.worker import Remote, ceilings_of, child_of
 from dmlgpu.bench.workload import Workload
 from dmlgpu.cli import tables
-from dmlgpu.cli.devices import ALL, as_json_of, choose_adapters
+from dmlgpu.cli.devices import ALL, as_json_of, choose_adapters, with_pages
 from dmlgpu.cli.subjects import find_workloads
 from dmlgpu.cli.survey_file import NAME, write_survey
 from dmlgpu.cli.test import ConformanceRequest
-from dmlgpu.common.errors import DmlError
+from dmlgpu.common.errors import DmlError, InvalidArgument
 from dmlgpu.common.files import PARTIAL_SUFFIX, file_stem, growing_file
 from dmlgpu.compiler.cards import card_of
 from dmlgpu.compiler.target import Profile, Target
@@ -141,29 +141,43 @@ class SurveyPart:
     run: Run
 
 
-def survey(output: Path, adapters: Sequence[str], drivers: Sequence[str], budget: float) -> None:
+def survey(
+    output: Path,
+    adapters: Sequence[str],
+    drivers: Sequence[str],
+    budget: float,
+    *,
+    only: Sequence[str] = (),
+    pages: int = 0,
+) -> None:
     """Test and measure adapters, print what was done, and write the file of the survey.
 
     Args:
         output: Folder of the survey.
         adapters, drivers: As for ``dmlgpu test``; neither selects every driver of the machine, without ``numpy``.
         budget: Seconds.
+        only: Names of parts; empty runs all.
+        pages: Number of browser pages to wait for and survey.
 
     Raises:
-        AdapterNotFound, InvalidArgument: If an adapter or driver does not exist.
+        AdapterNotFound, InvalidArgument: If an adapter, driver or part does not exist.
         OSError: If a file cannot be written.
         KeyboardInterrupt: If it was interrupted; the file has what was done.
     """
     end = time.monotonic() + budget
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    if unknown := [name for name in only if name not in PARTS]:
+        raise InvalidArgument(f"--part must be one of {', '.join(PARTS)}, got {unknown[0]!r}")
     chosen = choose_adapters(adapters, drivers or (() if adapters else (ALL,)))
+    if pages:
+        chosen = with_pages(chosen, pages, bool(adapters))
     if not adapters and len(chosen) > 1:
         chosen = tuple(adapter for adapter in chosen if adapter.info != NUMPY_ADAPTER)
     chosen = tuple(sorted(chosen, key=lambda adapter: adapter.info.is_software))
     (output / PART_FOLDER).mkdir(parents=True, exist_ok=True)
     state, results, interrupted = Survey(output / PART_FOLDER), [], False
     with tempfile.TemporaryDirectory(prefix="dmlgpu-") as folder:
-        parts = survey_parts(Path(folder))
+        parts = [part for part in survey_parts(Path(folder)) if not only or part.name in only]
         for position, part in enumerate(parts):
             now = time.monotonic()
             share = part.share / sum(other.share for other in parts[position:])
@@ -292,7 +306,7 @@ def _run_suite(
     result.total = len(names)
     path, job = state.file(result.part, adapter), request.job(adapter)
     selection = {**request.selection, "names": names}
-    header = facts(adapter.info, environment=tuple(job.environment.items()), **selection)
+    header = facts(adapter.info, environment=tuple(job.environment.items()), index=adapter.index, **selection)
     earlier = _earlier_outcomes(path, header)
     remaining = [name for name in names if name not in earlier]
     # The kernels of an earlier run of the command are unknown.
@@ -329,7 +343,10 @@ def _earlier_outcomes(path: Path, header: Mapping[str, Any]) -> dict[str, Outcom
 
 # ---- measurements
 
-BENCHMARK, LANGUAGE_MODEL = "benchmark", "language model"
+CEILINGS, BENCHMARK, LANGUAGE_MODEL, PREDICTIONS = "ceilings", "benchmark", "language model", "predictions"
+PARTS = (*(part for part, _, _ in SUITES), CEILINGS, BENCHMARK, LANGUAGE_MODEL, PREDICTIONS)
+"""Names of all parts."""
+
 SUITE = "families"
 """Suite of the benchmark."""
 
@@ -465,8 +482,8 @@ def survey_parts(folder: Path) -> list[SurveyPart]:
             SurveyPart(name, share, partial(_run_suite, [suite for _, suite, _ in SUITES[: index + 1]]))
             for index, (name, _, share) in enumerate(SUITES)
         ),
-        SurveyPart("ceilings", 10, _run_ceilings),
+        SurveyPart(CEILINGS, 10, _run_ceilings),
         SurveyPart(BENCHMARK, 20, partial(_run_benchmark, workloads)),
         SurveyPart(LANGUAGE_MODEL, 7, partial(_run_language_model, folder / "model")),
-        SurveyPart("predictions", 3, partial(_run_predictions, workloads)),
+        SurveyPart(PREDICTIONS, 3, partial(_run_predictions, workloads)),
     ]

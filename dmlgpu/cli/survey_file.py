@@ -38,9 +38,9 @@ _HIDDEN = "…"
 # ---- removing personal data
 
 _PATH = re.compile(
-    r"(?:(?<![\w.)\]])[/~…]|(?<!\w)[A-Za-z]:\\|\\\\)(?:[^\s/\\:;,'\"()<>|]+[/\\])+(?P<name>[^\s/\\:;,'\"()<>|]*)"
+    r"(?:(?<![\w.)\]])(?<!:/)[/~…]|(?<!\w)[A-Za-z]:\\|\\\\)(?:[^\s/\\:;,'\"()<>|]+[/\\])+(?P<name>[^\s/\\:;,'\"()<>|]*)"
 )
-"""An absolute path; ``name`` is its last part."""
+"""An absolute path, not the address of a web page; ``name`` is its last part."""
 
 _OWN = frozenset(
     {

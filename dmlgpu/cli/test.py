@@ -267,6 +267,7 @@ def test(request: ConformanceRequest) -> bool:
                     adapter.info,
                     environment=tuple(job.environment.items()),
                     time_limit=job.time_limit,
+                    index=adapter.index,
                     **request.selection,
                 )
                 outcomes = write_run(file, header, outcomes, notes)

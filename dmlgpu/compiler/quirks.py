@@ -70,7 +70,7 @@ class Quirk:
     def has(self, adapter: AdapterInfo | Facts) -> bool:
         """Return whether an adapter has the fault."""
         is_described = describes(adapter, self.backend, self.vendor, self.device, self.driver)
-        return is_described and (not self.library or in_versions(self.library, _library(adapter)))
+        return is_described and (not self.library or in_versions(self.library, library_of(adapter)))
 
 
 def describes(adapter: AdapterInfo | Facts, backend: str, vendor: str, device: str, driver: str) -> bool:
@@ -125,7 +125,7 @@ def _numbers(version: str) -> list[int]:
     return [int(number) for number in re.sub(r"(\.0*)+$", "", version).split(".")]
 
 
-def _library(adapter: AdapterInfo | Facts) -> str:
+def library_of(adapter: AdapterInfo | Facts) -> str:
     """Return the WebGPU library that runs an adapter, with its version: a browser, or the package wgpu or
     wgpudawn."""
     from importlib import metadata  # noqa: PLC0415 - few quirks need it

@@ -26,7 +26,7 @@ from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.conformance.drivers import discovery
 from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter, info_from_json
 from dmlgpu.conformance.running.outcome import Outcome, Status
-from dmlgpu.conformance.running.pool import Job, run_cases
+from dmlgpu.conformance.running.pool import Job, by_hash, run_cases
 from dmlgpu.conformance.running.records import machine
 from dmlgpu.conformance.suites.registry import list_digest, select, suite_by_name
 
@@ -386,7 +386,7 @@ class _AdapterRun:
     """The shards of one adapter, of which some run."""
 
     def __init__(self, client: Client, job: ClusterJob, adapter: ClusterAdapter):
-        self.adapter, self.queue = adapter, ShardQueue(job.names)
+        self.adapter, self.queue = adapter, ShardQueue(by_hash(job.names))
         self.running: dict[Future, Shard] = {}
         self._client, self._job = client, job
         self._lost_at: float | None = None

@@ -193,7 +193,8 @@ class Kernel:
             if not isinstance(backend, ShaderBackend):
                 raise NotSupported(f"{self.name}: {target.adapter} runs no shaders; kernels in WGSL need a GPU adapter")
             kinds = {binding.number: binding.kind for binding in self.bindings}
-            wgsl = shader_source.for_naga(self.source)
+            is_page = target.adapter.backend == "Browser"
+            wgsl = self.source if is_page else shader_source.for_naga(self.source)
             shader = backend.compile_shader(wgsl, self.entry_point, self.constants, kinds, self.name)
             self._shaders[target] = shader
         return shader

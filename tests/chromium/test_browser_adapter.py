@@ -16,6 +16,8 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import DeviceRemoved, ShaderError
 from dmlgpu.compiler.program import KernelSource, Program, RenderedKernel
 from dmlgpu.compiler.stages import compile_operator
+from dmlgpu.conformance.running.outcome import Status
+from dmlgpu.conformance.suites.driver.suite import DriverSuite
 from dmlgpu.runtime.browser import frames
 from dmlgpu.runtime.browser.backend import BrowserBackend
 from dmlgpu.runtime.browser.lending import VARIABLE
@@ -98,6 +100,41 @@ def test_tints_errors_show_the_lines_around(lent):
     assert line.endswith("|     return nonesuch;")
     backend.prepare(program)  # the page goes on
     backend.close()
+
+
+SCALED = """override FACTOR: u32 = 2u;
+struct Shift { by: u32 }
+@group(0) @binding(0) var<uniform> shift: Shift;
+@group(0) @binding(2) var<storage, read> words: array<u32>;
+@group(0) @binding(5) var<storage, read_write> results: array<u32>;
+@compute @workgroup_size(32)
+fn scale(@builtin(global_invocation_id) id: vec3<u32>) {
+    if (id.x < arrayLength(&results)) { results[id.x] = FACTOR * words[id.x] + shift.by; }
+}
+"""
+
+
+def test_own_kernels_run_in_the_page(browser):
+    device, words = Device("browser"), np.arange(100, dtype=np.uint32)
+    for factor in (2, 7):
+        kernel = dmlgpu.Kernel(SCALED, constants={"FACTOR": factor})
+        shift = np.array([5], np.uint32)
+        results = kernel(shift=shift, words=words, outputs={"results": ((100,), "uint32")}, grid=4, device=device)
+        assert np.array_equal(results, factor * words + 5)
+    with pytest.raises(ShaderError, match=r"broken does not compile on Browser: .*line \d+: .*nothing"):
+        dmlgpu.Kernel(SCALED.replace("shift.by", "nothing"), name="broken").compile(device)
+    device.remove()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["driver-f32-exp-1024", "driver-i32-divide-1024", "driver-memory-workgroup-zeroed", "driver-memory-buffer-eight"],
+)
+def test_the_driver_of_the_page_is_tested(browser, name):
+    device = Device("browser")
+    outcome = DriverSuite().run(name, device)
+    assert outcome.status is Status.PASS, outcome
+    device.remove()
 
 
 def test_a_page_that_goes_away_comes_back(page, facts, monkeypatch):

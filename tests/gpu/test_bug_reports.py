@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +19,10 @@ import wgpu
 from dmlgpu import DmlError, InvalidArgument
 from dmlgpu.compiler.program_cache import without_files
 from dmlgpu.compiler.wgsl import templates
+from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter
 from dmlgpu.conformance.mutation.rules import mutant_by_name
 from dmlgpu.conformance.mutation.suite import clear_caches
-from dmlgpu.export.bugs import programs, write_bug_report
+from dmlgpu.export.bugs import programs, runners, write_bug_report, writing
 from dmlgpu.export.bugs.programs import programs_of
 from dmlgpu.runtime.adapters import adapters
 from dmlgpu.runtime.device import Device
@@ -108,6 +110,43 @@ def contents(bug, folder: Path, which: str) -> dict[str, bytes]:
             data[start : start + width] = element.tobytes()
         buffers[f"buffer{output['buffer']}"] = bytes(data)
     return buffers
+
+
+PRODUCT = "quantized_linear_matrix_multiply-int8-int8-int8-3x15x16x5-aligned-single-s0"
+
+
+@pytest.mark.slow
+def test_programs_are_cut_to_the_first_wrong_kernel(device, tmp_path, monkeypatch):
+    """The second of three kernels is wrong on a driver. It fails alone, with inputs that another driver computes."""
+    (whole,) = programs_of(PRODUCT, device.backend.target, device.adapter)
+    count, faulty = len(whole.manifest["dispatches"]), whole.kernels[whole.manifest["dispatches"][1]["kernel"]]
+    wrong = faulty.replace("] = block;", "] = block + block;")
+    assert wrong != faulty and whole.kernels.count(faulty) == 1
+
+    def run_on(program, adapter, time_limit, environment=None):
+        """Run on the faulty driver; on the other one in the environment of a driver."""
+        if environment is None:
+            texts = {name: wrong.encode() for name, text in program.files.items() if text == faulty.encode()}
+            program = replace(program, files={**program.files, **texts})
+        return runners.run(program, adapter, time_limit)
+
+    other = LocatedAdapter(replace(device.adapter, driver="another"), adapters().index(device.adapter))
+    monkeypatch.setattr(writing, "run", run_on)
+    monkeypatch.setattr(writing, "all_drivers", lambda: Discovery((other,)))
+    monkeypatch.setattr(writing, "MAX_TRIES", 0)
+    report = write_bug_report(PRODUCT, tmp_path, device)
+    assert (report.status, report.missing) == ("wrong", ())
+    assert report.kernel == f"2 of {count}, alone; its inputs were computed by {other.info}"
+    bug = json.loads((tmp_path / "bug.json").read_bytes())
+    (dispatch,), (kernel,) = bug["dispatches"], bug["kernels"]
+    assert len(bug["buffers"]) == len({index for index, _, _ in dispatch["bind"]})
+    assert (tmp_path / kernel["wgsl"]).read_text() == faulty
+    assert f"| kernel | {report.kernel} |" in (tmp_path / "README.md").read_text()
+    passed = run(tmp_path, device)
+    assert (passed.returncode, passed.stdout.splitlines()[-1]) == (0, "PASS")
+    (tmp_path / kernel["wgsl"]).write_text(wrong)
+    failed = run(tmp_path, device)
+    assert (failed.returncode, failed.stdout.splitlines()[-1]) == (1, report.message.splitlines()[-1])
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")

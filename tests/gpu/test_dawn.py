@@ -17,7 +17,7 @@ import pytest
 import wgpu
 from gpu_programs import add, program
 
-from dmlgpu import Device, ops
+from dmlgpu import Device, Kernel, ops
 from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidArgument, InvalidState, OutOfMemory, ShaderError
 from dmlgpu.compiler.program import KernelSource, RenderedKernel
 from dmlgpu.compiler.target import Matrices, MatrixDialect, Profile
@@ -68,6 +68,21 @@ def test_both_libraries_compute_in_turn(device: Device) -> None:
         for other in (device, native):
             np.testing.assert_allclose(ops.matmul(X + turn, X, device=other), (X + turn) @ X, rtol=1e-4, atol=1e-4)
     native.remove()
+
+
+def test_own_kernels_may_use_subgroups(device: Device) -> None:
+    if "subgroup" not in INFO.features:
+        pytest.skip("the adapter has no subgroups")
+    source = """
+        @group(0) @binding(0) var<storage, read> x: array<u32>;
+        @group(0) @binding(1) var<storage, read_write> y: array<u32>;
+        @compute @workgroup_size(1) fn main(@builtin(workgroup_id) id: vec3<u32>) { y[id.x] = subgroupAdd(x[id.x]); }
+    """
+    numbers = np.arange(8, dtype=np.uint32)
+    for text in (source, f"enable subgroups;{source}"):
+        kernel = Kernel(text)
+        result = kernel(numbers, outputs={"y": ((8,), "uint32")}, grid=8, device=device)
+        np.testing.assert_array_equal(result, numbers)
 
 
 def test_its_label_names_the_library() -> None:

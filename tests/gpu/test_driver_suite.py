@@ -58,6 +58,18 @@ FAULTS = {
     "a lost update": ("driver-memory-atomic-compare_exchange", "old + 1u", "old + select(1u, 2u, old == 77u)"),
     "an inner barrier": ("driver-memory-workgroup-uniform_branch", "me ^ 1u", "me"),
     "a written guard": ("driver-memory-bounds-write", "zeros[at] = at", "before[at % 64u] = at"),
+    "shifts by 32 and more give 0": ("driver-u32-shift_left_any-1024", "x << u32(y)", "select(x << y, 0u, y > 31u)"),
+    "INT_MIN / -1 is 0": ("driver-i32-divide_minus_1-1024", "x / y", "select(x / y, 0i, x == -2147483647i - 1i)"),
+    "the first of three conditions": ("driver-u32-select_vector-1024", "vec3<u32>(x, x, y) <", "vec3<u32>(x) <"),
+    "workgroup memory of 8 KiB": ("driver-memory-workgroup-large", "- 256u * k]", "- 256u * (k % 8u)]"),
+    "seven buffers": ("driver-memory-buffer-eight", "words6[id.x]", "words5[id.x]"),
+    "new values of atomics": ("driver-memory-atomic-u32-old_values", "x & 255);", "x & 255) | (x & 255);"),
+    "vectors of 12 bytes": (
+        "driver-memory-layout-vectors_of_three",
+        ".vectors[i][j]",
+        ".vectors[(3u * i + j) / 4u][j]",
+    ),
+    "the first component": ("driver-flow-vectors_indexed", "v[x % 4u] +=", "v[(x % 4u) / 2u] +="),
 }
 """Name of a case, text of its kernel, and what a faulty compiler makes of it."""
 
@@ -73,6 +85,19 @@ def test_a_planted_fault_is_detected(backend: GpuBackend, fault: str) -> None:
     source = case.source.replace(text, faulty, 1)
     verdict = replace(case, source=source).run(name, device)
     assert not verdict.ok and verdict.wrong, fault
+
+
+def test_lanes_without_an_invocation_are_detected(backend: GpuBackend) -> None:
+    if "subgroup" not in backend.info.features:
+        pytest.skip("the adapter has no subgroups")
+    name = "driver-subgroup-partial_add"
+    make = SUITE.case(name)
+    assert make is not None
+    case = make()
+    faulty = case.source.replace("subgroupAdd(x)", "(subgroupAdd(x) + u32(subgroupAdd(1u) < size))")
+    assert faulty != case.source
+    verdict = replace(case, source=faulty).run(name, Device.from_backend(backend))
+    assert not verdict.ok and 0 < verdict.wrong < verdict.elements
 
 
 def test_a_fact_that_does_not_hold_fails_unless_kernels_avoid_it(

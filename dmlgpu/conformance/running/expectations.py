@@ -10,7 +10,7 @@ from typing import Any
 
 from dmlgpu.common.errors import ModelError
 from dmlgpu.common.files import toml_tables
-from dmlgpu.compiler.quirks import Quirk, describes, in_versions, quirks_of
+from dmlgpu.compiler.quirks import Quirk, describes, in_versions, library_of, quirks_of
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.conformance.running.outcome import Outcome, Status
 
@@ -22,7 +22,7 @@ _PROBES = "driver-probe-"
 
 _KINDS: Mapping[str, type | tuple[type]] = {
     "cases": (str,),
-    **dict.fromkeys(("backend", "vendor", "adapter", "driver", "reason", "link"), str),
+    **dict.fromkeys(("backend", "vendor", "adapter", "driver", "library", "reason", "link"), str),
 }
 
 
@@ -34,7 +34,8 @@ class ExpectedFailure:
         cases: Shell patterns of names.
         reason: Reason of the failures.
         backend, vendor, adapter: Case-insensitive shell patterns of the adapter's facts; empty ones match all.
-        driver: Versions (see ``quirks.in_versions``): ``>=25.0, <25.1``, ``Mesa <25``.
+        driver, library: Versions of the driver and of the package of the WebGPU library (see ``quirks.in_versions``):
+            ``>=25.0, <25.1``, ``Mesa <25``, ``wgpu >=0.32``.
         link: Further information.
     """
 
@@ -44,11 +45,13 @@ class ExpectedFailure:
     vendor: str = ""
     adapter: str = ""
     driver: str = ""
+    library: str = ""
     link: str = ""
 
     def applies(self, case: str, info: AdapterInfo) -> bool:
         """Return whether it applies to a case on an adapter."""
         is_described = describes(info, self.backend, self.vendor, self.adapter, self.driver)
+        is_described = is_described and (not self.library or in_versions(self.library, library_of(info)))
         return is_described and any(fnmatch.fnmatchcase(case, pattern) for pattern in self.cases)
 
 
@@ -70,10 +73,11 @@ def load(path: Path) -> tuple[ExpectedFailure, ...]:
 def _expectation(place: str, values: Mapping[str, Any]) -> ExpectedFailure:
     """Return one entry, whose versions are validated."""
     expectation = ExpectedFailure(**values)
-    try:
-        in_versions(expectation.driver, "")
-    except ValueError as error:
-        raise ModelError(f"{place}.driver", str(error)) from error
+    for name in ("driver", "library"):
+        try:
+            in_versions(getattr(expectation, name), "")
+        except ValueError as error:
+            raise ModelError(f"{place}.{name}", str(error)) from error
     return expectation
 
 

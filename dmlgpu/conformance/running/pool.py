@@ -157,15 +157,20 @@ AnyWorker = TypeVar("AnyWorker", bound=CaseWorker)
 Result = TypeVar("Result")
 
 
+def by_hash(names: Sequence[str]) -> list[str]:
+    """Return cases in the order of hashes: the slow cases of a suite stand together, and every beginning must be a
+    sample of all cases, from which the remaining time is estimated."""
+    return sorted(names, key=lambda name: zlib.crc32(name.encode()))
+
+
 def map_unordered(
     workers: Sequence[AnyWorker], names: Sequence[str], work: Callable[[AnyWorker, str], Result]
 ) -> Iterator[Result]:
     """Map a function over cases with several workers; yield results as they complete.
 
-    The order is by hash: the slow cases of a suite stand together, and every beginning must be a sample of all cases,
-    from which the remaining time is estimated. The children are stopped if the caller stops early or raises.
+    The order is by hash. The children are stopped if the caller stops early or raises.
     """
-    names = sorted(names, key=lambda name: zlib.crc32(name.encode()))
+    names = by_hash(names)
     idle: queue.SimpleQueue[AnyWorker] = queue.SimpleQueue()
     for worker in workers:
         idle.put(worker)

@@ -70,6 +70,7 @@ def facts(
     precise: bool = False,
     environment: Environment = (),
     time_limit: float = TIME_LIMIT,
+    index: int | None = None,
 ) -> dict[str, Any]:
     """Return the header of a run: everything needed to repeat it.
 
@@ -79,6 +80,7 @@ def facts(
         precise: Whether on a ``Device(precise=True)``.
         environment: Variables that select the adapter's driver, and those of ``KERNEL_VARIABLES``.
         time_limit: Timeout of one case, in seconds.
+        index: Index of the adapter in its environment, which tells equal cards apart.
     """
     brought: dict[str, Any] = {"environment": dict(environment)} if environment else {}
     quirks = [quirk.name for quirk in quirks_in_force(info)]
@@ -86,6 +88,7 @@ def facts(
         "format": FORMAT,
         **machine(),
         "adapter": asdict(info),
+        **({} if index is None else {"index": index}),
         **({"quirks": quirks} if quirks else {}),
         **brought,
         **({} if time_limit == TIME_LIMIT else {"time_limit": time_limit}),
@@ -315,6 +318,7 @@ _HEADERS: Mapping[str, Mapping[str, fields.Reader[Any]]] = {
 _OPTIONAL: Mapping[str, fields.Reader[Any]] = {
     "environment": fields.mapping_of(fields.text),
     "precise": fields.flag,
+    "index": fields.count,
     "quirks": fields.list_of(fields.text),
     "time_limit": fields.seconds,
 }

@@ -96,10 +96,17 @@ def programs_of(name: str, target: Target, info: AdapterInfo, *, portable: bool 
     if "outcome" in entry:
         raise NotSupported(f"report-bug: {name}: {entry['outcome']['message']}")
     data = blob.uploads.data
-    return tuple(_program(name, {**entry, "runs": [run]}, data) for run in entry["runs"])
+    return tuple(program_of(name, {**entry, "runs": [run]}, data) for run in entry["runs"])
 
 
-def _program(name: str, entry: Entry, data: bytes) -> BugProgram:
+def program_of(name: str, entry: Entry, data: bytes) -> BugProgram:
+    """Return the program of a case with one run.
+
+    Args:
+        name: Name of the case.
+        entry: The case for a page.
+        data: Bytes to which it refers.
+    """
     (run,) = entry["runs"]
     files: dict[str, bytes] = {}
 

@@ -71,6 +71,8 @@ def _head(bug: Mapping[str, Any], status: str, message: str) -> Iterator[str]:
     yield f"| tolerance | {bug['tolerance']} |"
     if bug["reduced_from"] != bug["case"]:
         yield f"| reduced from | {bug['reduced_from']} |"
+    if bug.get("kernel_of_case"):
+        yield f"| kernel | {bug['kernel_of_case']} |"
     yield ""
     yield _RESULTS[status]
     yield ""

@@ -13,8 +13,10 @@ from typing import Any, Final
 from dmlgpu.common import coercion
 from dmlgpu.common.errors import DmlError, InvalidArgument
 from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.conformance.drivers.discovery import all_drivers
 from dmlgpu.conformance.running.records import machine
 from dmlgpu.export.bugs.amber import amber_script
+from dmlgpu.export.bugs.cutting import CutProgram, cut
 from dmlgpu.export.bugs.programs import BugProgram, programs_of
 from dmlgpu.export.bugs.readme import readme
 from dmlgpu.export.bugs.reduction import MAX_TRIES, reduced
@@ -40,6 +42,8 @@ class BugReport:
     Attributes:
         folder: Output folder.
         case: Name of the case in it, the smallest that fails.
+        kernel: The kernel of the case to which the program was cut, and the driver that computed its inputs and
+            expected outputs; empty if it is the whole program.
         status: Result of the runner: ``wrong``, ``error`` (an exception), ``crash``, ``time-out`` or ``pass``.
         message: What the runner printed.
         files: Sizes of all files in bytes, by name.
@@ -48,6 +52,7 @@ class BugReport:
 
     folder: Path
     case: str
+    kernel: str
     status: str
     message: str
     files: dict[str, int]
@@ -73,7 +78,7 @@ def write_bug_report(
         case: Name of a case of ``dmlgpu test`` that fails on the adapter.
         folder: Output folder; created if it does not exist. Files of the same names are replaced.
         device: Device or adapter name; defaults to the default device. Its adapter must be one of wgpu.
-        reduce: Whether to look for a smaller case that fails in the same way.
+        reduce: Whether to look for a smaller case that fails in the same way, and for its first wrong kernel.
         time_limit: Seconds of one run, each of which is a process; a hang takes that long.
         passing: Whether to write the folder even if the case passes.
         progress: Called with the name of each case that was run, and its status.
@@ -108,10 +113,21 @@ def write_bug_report(
         )
     if reduce and result.status != "pass":
         program, result = trial.smallest(program, result)
-    files, missing = _files(program, result, device.adapter, _modules(program, index, time_limit), case)
+    kernel, missing = "", list[str]()
+    if reduce and result.status == "wrong" and len(program.manifest["dispatches"]) > 1:
+        cut_program, judge = trial.cut(program, result, time_limit)
+        if cut_program is None:
+            missing.append("which kernel is wrong first: no other driver of this machine computes the outputs right")
+        else:
+            count = len(program.manifest["dispatches"])
+            program, result = cut_program.program, cut_program.result
+            what = "alone" if cut_program.is_alone else "and those after it"
+            kernel = f"{cut_program.kernel} of {count}, {what}; its inputs were computed by {judge}"
+    modules = _modules(program, index, time_limit)
+    files, others = _files(program, result, device.adapter, modules, case=case, kernel=kernel)
     write_files(target_folder, files)
     sizes = {name: len(data) for name, data in files.items()}
-    return BugReport(target_folder, program.case, result.status, result.message, sizes, tuple(missing))
+    return BugReport(target_folder, program.case, kernel, result.status, result.message, sizes, (*missing, *others))
 
 
 def _wgpu_adapters() -> list[AdapterInfo]:
@@ -169,9 +185,33 @@ class _Trial:
             fails(name, portable=True)
         return failing[name]
 
+    def cut(self, program: BugProgram, result: RunnerResult, time_limit: float) -> tuple[CutProgram | None, str]:
+        """Return a failing program, cut to its first wrong kernel, and the adapter that computed its inputs; None if no
+        other driver of the machine computes the outputs right."""
+        own = self.device.adapter
+        for located in all_drivers().adapters:
+            info = located.info
+            is_other = (info.backend, info.driver) != (own.backend, own.driver)
+            if info.backend in ("NumPy", "Browser") or info.is_of_dawn or not is_other:
+                continue
+            environment = {**os.environ, **dict(located.environment)}
+            judge = partial(run, adapter=located.index, time_limit=time_limit, environment=environment)
+            cut_program = cut(program, result, self.run, judge)
+            if cut_program is not None:
+                if self.progress is not None:
+                    self.progress(f"kernel {cut_program.kernel} of {program.case}", cut_program.result.status)
+                return cut_program, str(info)
+        return None, ""
+
 
 def _files(
-    program: BugProgram, result: RunnerResult, info: AdapterInfo, modules: Mapping[int, bytes], case: str
+    program: BugProgram,
+    result: RunnerResult,
+    info: AdapterInfo,
+    modules: Mapping[int, bytes],
+    *,
+    case: str,
+    kernel: str,
 ) -> tuple[dict[str, bytes], list[str]]:
     """Return all files of a report, and the reasons why others are missing."""
     missing = list[str]()
@@ -179,6 +219,7 @@ def _files(
     manifest: dict[str, Any] = {
         **program.manifest,
         "reduced_from": case,
+        "kernel_of_case": kernel,
         "adapter": {"name": info.name, "backend": info.backend, "kind": info.kind, "driver": info.driver},
         "versions": {name: versions[name] for name in ("dmlgpu", "wgpu", "python", "os")},
         "status": result.status,

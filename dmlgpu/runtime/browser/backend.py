@@ -6,7 +6,7 @@ import collections
 import itertools
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -20,7 +20,7 @@ from dmlgpu.compiler import aliasing
 from dmlgpu.compiler.program import Program, RenderedKernel, uniform_bytes
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.runtime.browser import facts, frames
-from dmlgpu.runtime.browser.executable import BrowserExecutable, PageBuffer, PagePipelines, PageWork
+from dmlgpu.runtime.browser.executable import BrowserExecutable, PageBuffer, PagePipelines, PageShader, PageWork
 from dmlgpu.runtime.browser.link import Link
 from dmlgpu.runtime.executor import Reading, Resources, Timing
 from dmlgpu.runtime.rendered import RenderedBackend, Tell, bound_range, check_binding_sizes, kernels_of
@@ -125,6 +125,14 @@ class BrowserBackend(RenderedBackend):
         """Compile a rendered program. Raises as ``RenderedBackend.prepare``."""
         self._tell(program.summaries, tuple(kernel.wgsl for kernel in kernels_of(program)))
         return BrowserExecutable(self, program)
+
+    def compile_shader(
+        self, wgsl: str, entry_point: str, constants: Mapping[str, float], kinds: Mapping[int, str], label: str
+    ) -> PageShader:
+        """Compile a shader of the user (see ``ShaderBackend.compile_shader``)."""
+        self._tell((), (wgsl,))
+        self._link.check()
+        return PageShader(self, self.pipelines.compile_shader(wgsl, entry_point, constants, kinds, label), label)
 
     def bind(
         self, operator: str, kernel: RenderedKernel, pipeline: Any, resources: Resources, immediates: bool

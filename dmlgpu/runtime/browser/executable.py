@@ -5,14 +5,15 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from dmlgpu.common.cache import Cache, CacheLimits
-from dmlgpu.common.errors import ShaderError
+from dmlgpu.common.errors import BindingError, NotSupported, ShaderError
 from dmlgpu.compiler.program import Program, RenderedKernel
 from dmlgpu.runtime.browser.link import Link, printable
+from dmlgpu.runtime.executor import Range
 from dmlgpu.runtime.rendered import (
     ProgramExecutable,
     check_limits,
@@ -77,6 +78,23 @@ class PagePipelines:
             pipelines |= self._make(operator, missing)
         return [pipelines[key] for key in keys]
 
+    def compile_shader(
+        self, wgsl: str, entry_point: str, constants: Mapping[str, float], kinds: Mapping[int, str], label: str
+    ) -> Pipeline:
+        """Compile a shader of the user (see ``ShaderBackend.compile_shader``)."""
+        text, number = wgsl.encode(), next(self._numbers)
+        bindings = [[binding, kind] for binding, kind in sorted(kinds.items())]
+        command = ["shader", number, 0, len(text), bindings, entry_point, dict(constants), label]
+        (rejection, *_), _ = self._link.call(self._link.send([command], [text]))
+        if rejection != "":
+            is_known = isinstance(rejection, list) and len(rejection) == 2
+            reason = printable(rejection[1]) if is_known else "the page gave no reason"
+            line = f"line {rejection[0]}: " if is_known and type(rejection[0]) is int and rejection[0] > 0 else ""
+            raise ShaderError(f"{label} does not compile on {self._adapter}: {line}{reason}")
+        pipeline = Pipeline(number)
+        pipeline.forget = self._forget
+        return pipeline
+
     def _make(self, operator: str, missing: dict[Key, RenderedKernel]) -> dict[Key, Pipeline]:
         commands: list[list[Any]] = []
         texts, start = [], 0
@@ -129,6 +147,35 @@ class PageWork(list[Any]):
     def __init__(self, label: str, items: Sequence[Any]):
         super().__init__(items)
         self.label = label
+
+
+class PageShader:
+    """A compiled shader of the user (see ``CustomShader``)."""
+
+    def __init__(self, backend: BrowserBackend, pipeline: Pipeline, label: str):
+        self._backend, self._pipeline, self._label = backend, pipeline, label
+
+    def bind(self, ranges: Mapping[int, Range[PageBuffer]], groups: tuple[int, int, int]) -> Sequence[PageWork]:
+        """Return one dispatch."""
+        target, info = self._backend.target, self._backend.info
+        if max(groups) > target.max_workgroups_per_dimension:
+            raise NotSupported(
+                f"{self._label}: thread groups must be at most {target.max_workgroups_per_dimension} along an axis on "
+                f"{info}, got {list(groups)}"
+            )
+        for binding, bound in ranges.items():
+            if bound.offset % self._backend.alignment:
+                raise BindingError(
+                    f"{self._label}: binding {binding} must begin at a multiple of {self._backend.alignment} bytes on "
+                    f"{info}, got byte {bound.offset}"
+                )
+            if bound.size > target.max_binding_size:
+                raise NotSupported(
+                    f"{self._label}: binding {binding} takes {bound.size:,} bytes, more than the "
+                    f"{target.max_binding_size:,} that {info} allows; split the tensors, for example along axis 0"
+                )
+        bindings = [[binding, bound.buffer.id, bound.offset, bound.size] for binding, bound in sorted(ranges.items())]
+        return (PageWork(self._label, ["shader", self._pipeline, bindings, list(groups)]),)
 
 
 class BrowserExecutable(ProgramExecutable):

@@ -20,7 +20,7 @@ from dmlgpu.bench.choosing import of_operator
 from dmlgpu.bench.predicting import Prediction, prediction_facts
 from dmlgpu.bench.records import Measurement
 from dmlgpu.bench.records import facts as bench_facts
-from dmlgpu.cli import report, survey, survey_file
+from dmlgpu.cli import devices, report, survey, survey_file
 from dmlgpu.cli.main import INTERRUPTED, OK
 from dmlgpu.cli.survey import PartResult, survey_parts
 from dmlgpu.cli.survey_file import NAME, read_survey, without_personal_data, write_survey
@@ -108,6 +108,29 @@ def test_each_quick_case_runs_once(ran, tmp_path, monkeypatch):
     assert (driver.facts["suite"], conformance.facts["suite"]) == ("driver", "dmlgpu")
     assert driver.is_complete and conformance.is_complete
     assert driver.facts["cases"] + conformance.facts["cases"] == len(ran)
+
+
+def test_parts_are_selected(ran, tmp_path, monkeypatch):
+    monkeypatch.setattr(survey, "survey_parts", survey_parts)
+    finished = run_here("survey", "-a", "numpy", "-o", tmp_path, "--part", "conformance", "--part", "predictions")
+    assert finished.returncode == OK
+    parts = [part["part"] for part in read_survey(tmp_path / NAME).facts["parts"]]
+    assert parts == ["conformance", "predictions"]
+    assert [part.name for part in survey_parts(tmp_path)] == list(survey.PARTS)
+    wrong = run_here("survey", "-o", tmp_path, "--part", "everything")
+    assert wrong.returncode == 2
+    assert "--part must be one of driver, conformance, ceilings, benchmark, language model, predi" in wrong.stderr
+
+
+def test_pages_are_surveyed_once(ran, tmp_path, monkeypatch):
+    page = replace(NUMPY_ADAPTER, name="phone", backend="Browser")
+    located = (LocatedAdapter(NUMPY_ADAPTER, 0, label="numpy"), LocatedAdapter(page, 7, label="page of --drivers all"))
+    monkeypatch.setattr(survey, "choose_adapters", lambda requested, drivers: located)
+    monkeypatch.setattr(devices, "wait_for_pages", lambda count: [page])
+    monkeypatch.setattr(devices, "process_adapters", lambda: (LocatedAdapter(page, 1, label="phone Browser"),))
+    assert run_here("survey", "-o", tmp_path, "--browser").returncode == OK
+    labels = [adapter["label"] for adapter in read_survey(tmp_path / NAME).facts["adapters"]]
+    assert labels == ["phone Browser"]
 
 
 def test_a_survey_records_what_kernels_used(ran, tmp_path, monkeypatch):
@@ -226,6 +249,7 @@ def test_no_personal_data(monkeypatch):
         "problems": [
             "C:\\Users\\jroe\\driver.dll and \\\\roes-laptop\\share\\x.json: not found",
             "/home/jroe: no such folder; ~/vulkan/icd.d is empty",
+            "file:///home/jroe/a/b.txt, see https://github.com/gfx-rs/wgpu/issues/9489",
             "File /home/other/site-packages/wgpu/_api.py, line 3, by JROE on roes-laptop.example.org",
         ],
         "case": "roes-laptop-float32",
@@ -237,7 +261,8 @@ def test_no_personal_data(monkeypatch):
     for word in ("jroe", "jane", "roe", "laptop", "users", "home", "other", "site-packages", "example.org"):
         assert word not in text, text
     assert clean["environment"]["VK_DRIVER_FILES"].endswith("nvidia_icd.json")
-    assert "driver.dll" in clean["problems"][0] and "_api.py, line 3" in clean["problems"][2]
+    assert "driver.dll" in clean["problems"][0] and "_api.py, line 3" in clean["problems"][3]
+    assert clean["problems"][2] == "file://b.txt, see https://github.com/gfx-rs/wgpu/issues/9489"
     unchanged = ("case", "message", "seconds")
     assert {name: clean[name] for name in unchanged} == {name: value[name] for name in unchanged}
 

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from dmlgpu import DmlError, InvalidArgument, NotSupported
+from dmlgpu.cli import report_bug
 from dmlgpu.compiler.target import AdapterInfo, Target
 from dmlgpu.conformance.cases.tolerance import CORRECTLY_ROUNDED, EXACT, Accumulated, Ulp
-from dmlgpu.export.bugs import runners, spirv, write_bug_report, writing
+from dmlgpu.export.bugs import BugReport, cutting, runners, spirv, write_bug_report, writing
 from dmlgpu.export.bugs.amber import amber_script
 from dmlgpu.export.bugs.programs import BugProgram, _allowed, programs_of
 from dmlgpu.export.bugs.readme import TRACKERS, readme
@@ -236,6 +237,17 @@ def test_the_runner_in_python_is_short_and_needs_wgpu_only():
     assert b"./run [INDEX OF THE ADAPTER]" in files["run.c"]
 
 
+def test_programs_are_cut_only_if_another_driver_computes_them_right():
+    program, wrong = program_of(CASE), runners.RunnerResult("wrong", "", {})
+    assert cutting.cut(program, wrong, lambda program: wrong, lambda program: wrong) is None
+
+
+def test_words_of_floats_are_told_from_integers():
+    assert cutting.are_floats(np.array([0.0, -1.5, 3e4], np.float32).view(np.uint32))
+    assert not cutting.are_floats(np.array([1, 7, 300], np.uint32))
+    assert not cutting.are_floats(np.array([-1, 5], np.int32).view(np.uint32))
+
+
 def test_spirv_comes_from_mesa_only():
     other, lavapipe = INFO, dataclasses.replace(INFO, driver="Mesa 25.0.7")
     assert spirv.mesa_adapter(0, [other]) is None
@@ -305,6 +317,23 @@ def test_the_adapter_of_a_record_is_taken(tmp_path):
     record.write_text(record.read_text().replace('"name": "numpy"', '"name": "other"'))
     done = run_here("report-bug", CASE, "-o", tmp_path / "bug", "--run", record)
     assert "the run was made on NumPy: other" in done.stderr
+
+
+def test_the_recorded_one_of_two_equal_cards_is_taken(tmp_path, monkeypatch):
+    record, chosen = tmp_path / "run.jsonl", []
+    assert run_here("test", "-a", "numpy", "-k", CASE, "-o", record).returncode == 0
+    header, *rest = record.read_text().replace('"pass"', '"fail"').splitlines(keepends=True)
+    assert json.loads(header)["index"] == len(report_bug.adapters()) - 1
+    card = json.loads(header)["adapter"]
+    monkeypatch.setattr(report_bug, "adapters", lambda: [INFO, *[AdapterInfo(**{**card, "features": ()})] * 2])
+    monkeypatch.setattr(report_bug, "Device", lambda index, precise: chosen.append(index))
+    monkeypatch.setattr(
+        report_bug, "write_bug_report", lambda *arguments, **options: BugReport(tmp_path, *[""] * 4, {}, ())
+    )
+    for index in (2, 1, 7):
+        record.write_text(json.dumps({**json.loads(header), "index": index}) + "\n" + "".join(rest))
+        run_here("report-bug", CASE, "-o", tmp_path / "bug", "--run", record)
+    assert chosen == [2, 1, 1]
 
 
 def test_adapters_of_dawn_are_rejected(monkeypatch, tmp_path):

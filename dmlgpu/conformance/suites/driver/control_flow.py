@@ -229,6 +229,12 @@ FUNCTIONS: Final[Mapping[str, FlowFunction]] = {
         ),
         _sieve,
     ),
+    "vectors_indexed": FlowFunction(
+        "fn compute(x: u32) -> u32 { var v = vec4<u32>(1u, 2u, 3u, 4u); v[x % 4u] += x; var m = mat2x3<f32>();"
+        " m[x % 2u][x % 3u] = 5.0; m[1u - x % 2u] += vec3<f32>(1.0, 2.0, 3.0);"
+        " return dot(v, vec4<u32>(1u, 10u, 100u, 1000u)) + u32(dot(m[0] + 7.0 * m[1], vec3<f32>(1.0, 11.0, 121.0))); }",
+        lambda x: 4321 + 10 ** (x % 4) * x + 5 * 11 ** (x % 3) * (1, 7)[x % 2] + (1 + 2 * 11 + 3 * 121) * (7, 1)[x % 2],
+    ),
     "variables_zeroed": FlowFunction(
         "var<private> global: array<vec4<u32>, 3>;\n"
         + _rounds(

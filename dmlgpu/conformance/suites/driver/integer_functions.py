@@ -195,6 +195,8 @@ _BOTH: Final[Mapping[str, tuple[str, Callable[..., Any], int]]] = {
     "equal": ("select(T(0), T(1), x == y) + select(T(0), T(2), x != x + y)", lambda x, y: (x == y) + 2 * (y != 0), 2),
     "shift_left": ("x << (u32(y) & 31u)", lambda x, y: x << (y & 31), 2),
     "shift_right": ("x >> (u32(y) & 31u)", lambda x, y: x >> (y & 31), 2),
+    "shift_left_any": ("x << u32(y)", lambda x, y: x << (y & 31), 2),
+    "shift_right_any": ("x >> u32(y)", lambda x, y: x >> (y & 31), 2),
     "shift_constant": ("(x >> 16u) ^ (x << 3u) ^ (x >> 31u)", lambda x: (x >> 16) ^ (x << 3) ^ (x >> 31), 1),
     "max": ("max(x, y)", np.maximum, 2),
     "min": ("min(x, y)", np.minimum, 2),
@@ -207,6 +209,11 @@ _BOTH: Final[Mapping[str, tuple[str, Callable[..., Any], int]]] = {
     "firstLeadingBit": ("firstLeadingBit(x)", _leading_bit, 1),
     "reverseBits": ("reverseBits(x)", _reversed, 1),
     "insertBits": ("insertBits(x, y, u32(z) & 63u, (u32(z) >> 16u) & 63u)", _insert, 3),
+    "select_vector": (
+        "dot(select(vec3<T>(x), vec3<T>(y), vec3<T>(x, x, y) < vec3<T>(y, x, x)), vec3<T>(T(1), T(3), T(5)))",
+        lambda x, y: np.where(x < y, y, x) + 3 * x + 5 * np.where(x > y, y, x),
+        2,
+    ),
     "dot": ("dot(vec4<T>(x, y, x, y), vec4<T>(y, T(3), x, T(5)))", lambda x, y: x * y + 3 * y + x * x + 5 * y, 2),
 }
 """Functions of both integer types: expression, function of the results, number of operands."""
@@ -224,6 +231,8 @@ FUNCTIONS: Final[Mapping[str, IntegerFunction]] = {
     },
     "u32-extractBits": IntegerFunction("extractBits(x, y, z)", _extract, (U32,) * 3, U32, 0, 40),
     "i32-extractBits": IntegerFunction("extractBits(x, u32(y), u32(z))", _extract_signed, (I32,) * 3, I32, 0, 40),
+    "i32-divide_minus_1": IntegerFunction("x / y", lambda x, y: -x, (I32, I32), I32, -1, -1),
+    "i32-remainder_minus_1": IntegerFunction("x % y", lambda x, y: 0 * x, (I32, I32), I32, -1, -1),
     "i32-negate": IntegerFunction("-x", lambda x: -x, (I32,), I32),
     "i32-sign": IntegerFunction("sign(x)", np.sign, (I32,), I32),
     "u32-dot4U8Packed": IntegerFunction("dot4U8Packed(x, y)", lambda x, y: _dot_bytes(x, y, signed=False), (U32, U32)),
@@ -381,7 +390,7 @@ def _operands(function: IntegerFunction, count: int, seed: str) -> list[Array]:
         limited = range(1, len(operands)) if len(operands) > 1 else range(1)
         for index in limited:
             operands[index] = rng.integers(function.least, function.most, count, endpoint=True).astype(np.uint32)
-    if len(operands) > 1:  # equal operands, and next ones
+    if len(operands) > 1 and (function.least is None or function.least >= 0):  # equal operands, and next ones
         operands[1][::16], operands[1][1::16] = operands[0][::16], operands[0][1::16] + np.uint32(1)
         if function.least is not None:
             operands[1] = np.minimum(operands[1], np.uint32(function.most or 0))

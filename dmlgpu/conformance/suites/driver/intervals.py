@@ -33,7 +33,8 @@ class Interval:
 
     def accepts(self, results: NDArray[Any]) -> NDArray[np.bool_]:
         """Return a mask of the accepted results. The sign of a zero does not count."""
-        numbers = results.astype(np.float64)
+        with np.errstate(invalid="ignore"):  # signaling NaN
+            numbers = results.astype(np.float64)
         return self.is_free | ((numbers >= self.low) & (numbers <= self.high))
 
     def free_where(self, condition: NDArray[np.bool_]) -> Interval:

@@ -69,6 +69,26 @@ def _strided(count: int) -> KernelCase:
     )
 
 
+_EIGHT = "\n".join(
+    [
+        *(f"@group(0) @binding({place}) var<storage, read> words{place}: array<u32>;" for place in range(7)),
+        "@group(0) @binding(7) var<storage, read_write> results: array<u32>;",
+        "@compute @workgroup_size(64)",
+        "fn main(@builtin(global_invocation_id) id: vec3<u32>) {",
+        f"    results[id.x] = {' + '.join(f'{2 * place + 1}u * words{place}[id.x]' for place in range(7))};",
+        "}",
+    ]
+)
+
+
+def _eight_buffers() -> KernelCase:
+    """Return a case with as many storage buffers as every adapter has."""
+    words = _hashed(7 * 640).reshape(7, 640)
+    expected = (words.astype(np.uint64) * np.arange(1, 14, 2, dtype=np.uint64)[:, None]).sum(0).astype(np.uint32)
+    inputs = {f"words{place}": row for place, row in enumerate(words)}
+    return KernelCase(_EIGHT, inputs, {"results": expected}, (10,), {"results": ((640,), "uint32")})
+
+
 # ---- workgroup memory ------------------------------------------------------------------------------------------------
 
 _WORKGROUP = """@group(0) @binding(0) var<storage, read> words: array<u32>;
@@ -179,6 +199,17 @@ def _uniform_load(rows: Array) -> Array:
     return total
 
 
+_LARGE = """    for (var k = 0u; k < 16u; k++) { shared_words[me + SIZEu * k] = x * (2u * k + 1u); }
+    workgroupBarrier();
+    var total = 0u;
+    for (var k = 0u; k < 16u; k++) { total += (k + 1u) * shared_words[16u * SIZEu - 1u - me - SIZEu * k]; }
+    results[id.x] = total;"""
+
+
+def _large_workgroup(rows: Array) -> Array:
+    return rows[:, ::-1] * np.uint64(sum((k + 1) * (2 * (15 - k) + 1) for k in range(16)))
+
+
 def _rotated(rows: Array) -> Array:
     return np.roll(rows, -100, 1) + np.uint64(sum(range(100)))
 
@@ -251,6 +282,49 @@ def _returned(body: str, last: int) -> KernelCase:
     source = _ATOMIC.format(of="u32", declarations="", body=body)
     inputs = {"words": _hashed(_COUNT), "places": np.zeros(4, np.uint32)}
     return KernelCase(source, inputs, {}, (_COUNT // 64,), {"results": ((_COUNT,), "uint32")}, judge=judge)
+
+
+_OLD_VALUES = """    let place = &places[i];
+    var total = atomicMax(place, x);
+    total += 3 * atomicMin(place, x / 2);
+    total += 5 * atomicOr(place, x & 255);
+    total += 7 * atomicAnd(place, x | 65535);
+    total += 11 * atomicXor(place, x);
+    total += 13 * atomicAdd(place, x);
+    total += 17 * atomicSub(place, 5);
+    results[i] = total + 19 * atomicExchange(place, x);"""
+
+
+def _old_values(of: str) -> KernelCase:
+    """Return a case of the values that atomic operations return, each invocation with a word of its own."""
+    dtype = np.dtype(np.uint32 if of == "u32" else np.int32)
+    words, places = _hashed(_COUNT), _hashed(_COUNT)[::-1].copy()
+    x, word = words.view(dtype).astype(np.int64), places.view(dtype).astype(np.int64)
+
+    def wrapped(numbers: Array) -> Array:
+        return _words_of(numbers, dtype).astype(np.int64)
+
+    total = np.zeros(_COUNT, np.int64)
+    half = np.sign(x) * (np.abs(x) // 2)
+    for factor, changed in (
+        (1, lambda old: np.maximum(old, x)),
+        (3, lambda old: np.minimum(old, half)),
+        (5, lambda old: old | (x & 255)),
+        (7, lambda old: old & (x | 65535)),
+        (11, lambda old: old ^ x),
+        (13, lambda old: wrapped(old + x)),
+        (17, lambda old: wrapped(old - 5)),
+        (19, lambda old: x),
+    ):
+        total = wrapped(total + factor * word)
+        word = changed(word)
+    return KernelCase(
+        _ATOMIC.format(of=of, declarations="", body=_OLD_VALUES),
+        {"words": words.view(dtype), "places": places.view(dtype)},
+        {"places": _words_of(word, dtype), "results": _words_of(total, dtype)},
+        (_COUNT // 64,),
+        {"results": ((_COUNT,), dtype.name)},
+    )
 
 
 _COMPARE_EXCHANGE = """    var old = atomicLoad(&places[0]);
@@ -380,6 +454,33 @@ def _layout() -> KernelCase:
     )
 
 
+_THREES = """struct Row { vectors: array<vec3<u32>, 5>, matrix: mat3x3<f32>, last: u32 }
+@group(0) @binding(0) var<storage, read> words: array<Row>;
+@group(0) @binding(1) var<storage, read_write> results: array<u32>;
+@compute @workgroup_size(1)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    for (var i = 0u; i < 5u; i++) {
+        for (var j = 0u; j < 3u; j++) { results[25u * id.x + 3u * i + j] = words[id.x].vectors[i][j]; }
+    }
+    for (var i = 0u; i < 9u; i++) {
+        results[25u * id.x + 15u + i] = bitcast<u32>(words[id.x].matrix[i / 3u][i % 3u]);
+    }
+    results[25u * id.x + 24u] = words[id.x].last;
+}
+"""
+_THREES_PLACES: Final = (*(4 * i + j for i in range(8) for j in range(3)), 32)
+"""Indices of words: each vector of three takes 16 bytes."""
+_THREES_WORDS: Final = 36
+
+
+def _threes() -> KernelCase:
+    count = 11
+    words = np.arange(count * _THREES_WORDS, dtype=np.uint32) + np.uint32(0x3F800000)
+    expected = words.reshape(count, -1)[:, list(_THREES_PLACES)].ravel()
+    outputs = {"results": (expected.shape, "uint32")}
+    return KernelCase(_THREES, {"words": words}, {"results": expected}, (count,), outputs)
+
+
 _F16 = """enable f16;
 @group(0) @binding(0) var<storage, read> words: array<f16>;
 @group(0) @binding(1) var<storage, read> vectors: array<vec4<f16>>;
@@ -430,6 +531,7 @@ CASES: Final[Mapping[str, Callable[[], KernelCase]]] = {
     "grid-one_invocation": lambda: _grid((1, 1, 1), (10007, 1, 1)),
     "grid-largest_workgroup": lambda: _grid((256, 1, 1), (3, 1, 1)),
     "buffer-strided": lambda: _strided(1 << 20),
+    "buffer-eight": _eight_buffers,
     "workgroup-reverse": lambda: _workgroup(64, _SHARED, _REVERSE, lambda rows: rows[:, ::-1]),
     "workgroup-reverse_256": lambda: _workgroup(256, _SHARED, _REVERSE, lambda rows: rows[:, ::-1]),
     "workgroup-reverse_uneven": lambda: _workgroup(37, _SHARED, _REVERSE, lambda rows: rows[:, ::-1]),
@@ -442,6 +544,10 @@ CASES: Final[Mapping[str, Callable[[], KernelCase]]] = {
         64, f"{_SHARED}\nvar<workgroup> chosen: u32;", _UNIFORM_LOAD, _uniform_load
     ),
     "workgroup-uniform_branch": lambda: _workgroup(64, _SHARED, _UNIFORM_BRANCH, _branched),
+    # 16 KiB, which every adapter has.
+    "workgroup-large": lambda: _workgroup(
+        256, "var<workgroup> shared_words: array<u32, 16 * SIZE>;", _LARGE, _large_workgroup
+    ),
     "workgroup-storage_barrier": lambda: _workgroup(
         128, "", _STORAGE_BARRIER, lambda rows: np.roll(rows, -17, 1) * np.uint64(3)
     ),
@@ -461,6 +567,7 @@ CASES: Final[Mapping[str, Callable[[], KernelCase]]] = {
             ("Xor", np.bitwise_xor.reduce, 1),
         )
     },
+    **{f"atomic-{of}-old_values": partial(_old_values, of) for of in ("u32", "i32")},
     "atomic-returned_add": lambda: _returned("    results[i] = atomicAdd(&places[0], 1u);", _COUNT),
     "atomic-returned_sub": lambda: _returned("    results[i] = 0u - atomicSub(&places[0], 1u);", -_COUNT & 0xFFFFFFFF),
     "atomic-compare_exchange": lambda: _returned(_COMPARE_EXCHANGE, _COUNT),
@@ -474,6 +581,7 @@ CASES: Final[Mapping[str, Callable[[], KernelCase]]] = {
         {"results": ((3,), "uint32")},
     ),
     "layout-structures": _layout,
+    "layout-vectors_of_three": _threes,
     "layout-f16": _f16,
 }
 """Cases of all profiles by name."""

@@ -111,7 +111,7 @@ FUNCTIONS: Final[Mapping[str, SubgroupFunction]] = {
 _SOURCE = """@group(0) @binding(0) var<storage, read> words: array<u32>;
 @group(0) @binding(1) var<storage, read_write> results: array<u32>;
 @group(0) @binding(2) var<storage, read_write> lanes: array<vec4<u32>>;
-@compute @workgroup_size(64)
+@compute @workgroup_size({size})
 fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(subgroup_invocation_id) lane: u32,
         @builtin(subgroup_size) size: u32) {{
     let x = words[id.x];
@@ -121,14 +121,26 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>, @builtin(subgroup_invocati
 """
 
 
-def subgroup_case(name: str) -> KernelCase:
-    """Return the case of an operation."""
-    function = FUNCTIONS[name]
-    words = (np.arange(_COUNT, dtype=np.uint64) * 2654435761 >> 7).astype(np.uint32)
+PARTIAL: Final = ("add", "min", "and", "all", "any", "inclusive_add", "float_add")
+"""Operations whose results show whether lanes without an invocation take part."""
+
+_PARTIAL_SIZE: Final = 37
+"""Size of workgroups that leave lanes of a subgroup without an invocation, for all sizes of subgroups."""
+
+
+def subgroup_case(name: str, size: int = 64) -> KernelCase:
+    """Return the case of an operation.
+
+    Args:
+        name: The operation.
+        size: Number of invocations of a workgroup.
+    """
+    function, count = FUNCTIONS[name], _COUNT // 64 * size
+    words = (np.arange(count, dtype=np.uint64) * 2654435761 >> 7).astype(np.uint32)
 
     def judge(results: Mapping[str, Array]) -> Judged:
         expected, lanes = results["results"].copy(), results["lanes"]
-        numbers = np.zeros(_COUNT, np.uint32)
+        numbers = np.zeros(count, np.uint32)
         for first in np.unique(lanes[:, 0]):
             (members,) = np.nonzero(lanes[:, 0] == first)
             members = members[np.argsort(lanes[members, 1])]
@@ -139,9 +151,14 @@ def subgroup_case(name: str) -> KernelCase:
         return {
             "lanes": (lanes[:, 1], numbers),
             "results": (results["results"], expected),
-            "lanes below the size": ((lanes[:, 1] < lanes[:, 2]).astype(np.uint32), np.ones(_COUNT, np.uint32)),
+            "lanes below the size": ((lanes[:, 1] < lanes[:, 2]).astype(np.uint32), np.ones(count, np.uint32)),
         }
 
-    outputs = {"results": ((_COUNT,), "uint32"), "lanes": ((_COUNT, 4), "uint32")}
-    source = _SOURCE.format(wgsl=function.wgsl)
-    return KernelCase(source, {"words": words}, {}, (_COUNT // 64,), outputs, ("subgroup",), judge)
+    outputs = {"results": ((count,), "uint32"), "lanes": ((count, 4), "uint32")}
+    source = _SOURCE.format(wgsl=function.wgsl, size=size)
+    return KernelCase(source, {"words": words}, {}, (count // size,), outputs, ("subgroup",), judge)
+
+
+def partial_case(name: str) -> KernelCase:
+    """Return the case of an operation in subgroups of which some have lanes without an invocation."""
+    return subgroup_case(name, _PARTIAL_SIZE)

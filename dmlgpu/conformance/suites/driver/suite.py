@@ -62,6 +62,7 @@ def _kernels() -> Mapping[str, Callable[[], KernelCase]]:
         **{f"flow-{name}": partial(control_flow.flow_case, name) for name in control_flow.FUNCTIONS},
         **{f"memory-{name}": case for name, case in memory.CASES.items()},
         **{f"subgroup-{name}": partial(subgroups.subgroup_case, name) for name in subgroups.FUNCTIONS},
+        **{f"subgroup-partial_{name}": partial(subgroups.partial_case, name) for name in subgroups.PARTIAL},
     }
 
 

@@ -50,6 +50,7 @@ export class Executor {
         this.buffers = new Map();
         this.pipelines = new Map();
         this.layouts = new Map();
+        this.groups = new Map();
         this.uniforms = new Map();
     }
 
@@ -84,7 +85,7 @@ export class Executor {
     }
 
     do_create(_, id, size) {
-        const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST;
+        const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.UNIFORM | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST;
         this.buffers.set(id, this.device.createBuffer({size: Math.max(size, 16), usage}));
     }
 
@@ -100,11 +101,26 @@ export class Executor {
     // '' or [line, message]: what is wrong with the text.
     do_pipeline(bytes, id, start, size, bindings, label) {
         const code = decoder.decode(bytes.subarray(start, start + size));
+        return this.compile(id, code, () => this.layout(bindings)[1], label, {entryPoint: 'main'});
+    }
+
+    // A shader of the user. kinds: [binding, type of buffer] of each.
+    do_shader(bytes, id, start, size, kinds, entryPoint, constants, label) {
+        const code = decoder.decode(bytes.subarray(start, start + size));
+        const entries = kinds.map(([binding, type]) => ({binding, visibility: GPUShaderStage.COMPUTE, buffer: {type}}));
+        return this.compile(id, code, () => {
+            const group = this.device.createBindGroupLayout({label, entries});
+            this.groups.set(id, group);
+            return this.device.createPipelineLayout({label, bindGroupLayouts: [group]});
+        }, label, {entryPoint, constants});
+    }
+
+    compile(id, code, layoutOf, label, compute) {
         const {device} = this;
         device.pushErrorScope('validation');
         const module = device.createShaderModule({label, code});
-        const layout = this.layout(bindings)[1];
-        const made = device.createComputePipelineAsync({label, layout, compute: {module, entryPoint: 'main'}});
+        const layout = layoutOf();
+        const made = device.createComputePipelineAsync({label, layout, compute: {module, ...compute}});
         const scope = device.popErrorScope();
         return made.then(
             pipeline => { this.pipelines.set(id, pipeline); return ''; },
@@ -119,6 +135,7 @@ export class Executor {
 
     do_forget(_, id) {
         this.pipelines.delete(id);
+        this.groups.delete(id);
     }
 
     do_submit(_, work) {
@@ -178,7 +195,8 @@ export class Executor {
                 encoder.copyBufferToBuffer(this.buffers.get(source), from, this.buffers.get(target), to, size);
             } else {
                 pass ??= encoder.beginComputePass();
-                this.dispatch(pass, item);
+                if (item[0] === 'shader') this.dispatchShader(pass, item);
+                else this.dispatch(pass, item);
             }
         }
         pass?.end();
@@ -190,6 +208,15 @@ export class Executor {
             .map((resource, binding) => ({binding, resource}));
         pass.setPipeline(this.pipelines.get(pipeline));
         pass.setBindGroup(0, this.device.createBindGroup({layout: this.layout(bound.length)[0], entries}));
+        pass.dispatchWorkgroups(...grid);
+    }
+
+    dispatchShader(pass, [, pipeline, bound, grid]) {
+        const entries = bound.map(([binding, id, offset, size]) => (
+            {binding, resource: {buffer: this.buffers.get(id), offset, size}}
+        ));
+        pass.setPipeline(this.pipelines.get(pipeline));
+        pass.setBindGroup(0, this.device.createBindGroup({layout: this.groups.get(pipeline), entries}));
         pass.dispatchWorkgroups(...grid);
     }
 
