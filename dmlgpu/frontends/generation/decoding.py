@@ -246,12 +246,16 @@ class CachedDecoding:
 
     def hidden(self, prompt: Sequence[int]) -> NDArray[np.float32]:
         """Return the hidden states {tokens, width} of a prompt."""
+        return np.concatenate(list(self.hidden_chunks(prompt)))
+
+    def hidden_chunks(self, prompt: Sequence[int]) -> Iterator[NDArray[np.float32]]:
+        """Run a prompt, a chunk each time; yield its hidden states {tokens, width}."""
         parts = self._network, *([] if self._network.first is None else [self._network.first])
         if not all(part.has_hidden for part in parts):
             raise NotSupported(f"{self._label}: its network returns logits of the last token, without hidden states")
         self.prepare([prompt], [])
-        chunks = self._chunks([prompt], 0, (HIDDEN, AFTER))
-        return np.concatenate([outputs[HIDDEN].numpy()[0, : counts[0]] for outputs, counts in chunks])
+        for outputs, counts in self._chunks([prompt], 0, (HIDDEN, AFTER)):
+            yield outputs[HIDDEN].numpy()[0, : counts[0]]
 
     def _chunks(
         self, prompts: Sequence[Sequence[int]], reused: int, names: Sequence[str]
