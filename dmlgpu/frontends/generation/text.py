@@ -297,16 +297,19 @@ def _with_objects(message: dict[str, Any]) -> dict[str, Any]:
     calls = message.get("tool_calls")
     if not isinstance(calls, list):
         return message
-    changed = []
-    for call in calls:
-        function = call.get("function") if isinstance(call, dict) else None
-        arguments = function.get("arguments") if isinstance(function, dict) else None
-        try:
-            value = json.loads(arguments) if isinstance(arguments, str) else None
-        except ValueError:
-            value = None
-        changed.append({**call, "function": {**function, "arguments": value}} if isinstance(value, dict) else call)
-    return {**message, "tool_calls": changed}
+    return {**message, "tool_calls": [_with_object(call) for call in calls]}
+
+
+def _with_object(call: Any) -> Any:
+    """Return a call whose arguments are an object, if they are one as text."""
+    function = call.get("function") if isinstance(call, dict) else None
+    arguments = function.get("arguments") if isinstance(function, dict) else None
+    try:
+        value = json.loads(arguments) if isinstance(arguments, str) else None
+    except ValueError:
+        value = None
+    is_changed = isinstance(function, dict) and isinstance(value, dict)
+    return {**call, "function": function | {"arguments": value}} if is_changed and function else call
 
 
 def _plain_message(message: Message) -> dict[str, Any]:
