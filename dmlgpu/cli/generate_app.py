@@ -289,6 +289,15 @@ def generate(
             show_default=False,
         ),
     ] = None,
+    draft: Annotated[
+        str | None,
+        typer.Option(
+            "--draft",
+            metavar="ngram|MODEL",
+            help="Speculative decoding: run several tokens at a time, drafted from earlier text or by a smaller model.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     adapter: Adapter = None,
 ) -> None:
@@ -322,10 +331,12 @@ def generate(
         "stop": [_unescaped(text) for text in stop or []],
     }
     formats = {"cache_dtype": cache_dtype, "cache_block": cache_block, "activation_dtype": activation_dtype}
+    formats["draft"] = draft
     if serve is not None:
         others: dict[str, Any] = {"--prompt": prompt, "--batch": batch, "--raw": raw, "--system": system}
         others |= {"--tools": tools, "--embed": embed, "--logprobs": logprobs is not None, "--answers": answers > 1}
         others |= {"--json-schema": json_schema, "--json": as_json, "--thinking": thinking is not None, "--stop": stop}
+        others["--draft"] = draft
         for name, value in others.items():
             if value:
                 raise InvalidArgument(f"generate: --serve and {name} cannot be combined; requests say it")

@@ -12,7 +12,18 @@ from numpy.typing import NDArray
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.frontends.generation.language_model import LanguageModel
 from dmlgpu.frontends.generation.memory import MemoryNeed
-from dmlgpu.frontends.generation.network import AFTER, BEST, COUNT, HIDDEN, LOGITS, PAST, TOKENS, StepNetwork
+from dmlgpu.frontends.generation.network import (
+    AFTER,
+    BEST,
+    COUNT,
+    EVERY_BEST,
+    EVERY_LOGITS,
+    HIDDEN,
+    LOGITS,
+    PAST,
+    TOKENS,
+    StepNetwork,
+)
 from dmlgpu.frontends.onnx.model import read as read_network
 from dmlgpu.frontends.onnx.segments import Weights
 from dmlgpu.frontends.onnx.session import Session, recorded_run
@@ -106,7 +117,7 @@ class CachedDecoding:
         self._first = rest[0] if rest else None
         self._rows = 0
         self._after = self._ones = self._integers([0])
-        self._recorded: RecordedCall | None = None
+        self._recorded: dict[int, RecordedCall | None] = {}
 
     def sibling(self) -> CachedDecoding:
         """Return a decoding of the same network and weights with caches of its own."""
@@ -129,22 +140,52 @@ class CachedDecoding:
     def step(self, tokens: Tensor) -> Scores:
         """Run the next tokens. From the second time on, the run is repeated without checks."""
         inputs = {TOKENS: tokens, PAST: self._after, COUNT: self._ones}
-        if self._recorded is not None:
+        logits, best, self._after = self._run_recorded(inputs, (LOGITS, BEST, AFTER))
+        return logits, best
+
+    @property
+    def can_verify(self) -> bool:
+        """Whether ``verify`` is possible: rows can be kept, and the network gives the scores after each token."""
+        return self._network.has_every and self.has_fixed_rows and not self._network.max_new
+
+    @property
+    def has_fixed_rows(self) -> bool:
+        """Whether tokens begin at row 0 of the caches, so that ``keep`` is possible."""
+        return self._network.is_fixed
+
+    def verify(self, tokens: Sequence[int]) -> Scores:
+        """Run the next tokens of a prompt; return the scores after each: {tokens, vocabulary} and {tokens, 1}.
+
+        ``keep`` must follow: it says how many of them count.
+        """
+        new = Tensor(np.array([tokens], np.int32), device=self.device)
+        inputs = {TOKENS: new, PAST: self._after, COUNT: self._ones}
+        logits, best = self._run_recorded(inputs, (EVERY_LOGITS, EVERY_BEST))
+        return logits.reshape(len(tokens), -1), best.reshape(len(tokens), 1)
+
+    def keep(self, count: int) -> None:
+        """Let the first tokens in the caches count. Later ones write to the rows of the others."""
+        self._after = self._integers([count])
+
+    def _run_recorded(self, inputs: Mapping[str, Tensor], names: Sequence[str]) -> tuple[Tensor, ...]:
+        """Run the network; from the second time on with this number of tokens, without checks."""
+        size = inputs[TOKENS].shape[1]
+        recorded = self._recorded.get(size)
+        if recorded is not None:
             places = [(tensor.buffer.memory, 0) for tensor in inputs.values()]
             session = session_of(self.device)
-            outputs = self._recorded.repeat(session, self.device, places, "graph", is_followed=True)
-        else:
-            with recording() as log:
-                by_name = self._outputs(inputs, (LOGITS, BEST, AFTER))
-            outputs = by_name[LOGITS], by_name[BEST], by_name[AFTER]
-            self._recorded = recorded_run(self._session, log, tuple(inputs.values()), outputs)
-        logits, best, self._after = outputs
-        return logits, best
+            repeated: tuple[Tensor, ...] = recorded.repeat(session, self.device, places, "graph", is_followed=True)
+            return repeated
+        with recording() as log:
+            by_name = self._outputs(inputs, names)
+        outputs = tuple(by_name[name] for name in names)
+        self._recorded[size] = recorded_run(self._session, log, tuple(inputs.values()), outputs)
+        return outputs
 
     def prepare(self, prompts: Sequence[Sequence[int]], cached: list[int]) -> int:
         """Prepare the caches for a number of rows; return how many tokens of the prompt they hold."""
         rows = len(prompts)
-        self._recorded = None
+        self._recorded = {}
         self._ones = self._integers([1] * rows)
         if rows != self._rows:
             self._rows = 0
@@ -186,7 +227,7 @@ class CachedDecoding:
         self._rows = 0  # after an exception, caches may have different sizes
         for cache in self._network.caches:
             self._bind(cache.past, cache.present, take(self._session.bound[cache.past], indices, axis=0))
-        self._rows, self._ones, self._recorded = rows, self._integers([1] * rows), None
+        self._rows, self._ones, self._recorded = rows, self._integers([1] * rows), {}
         logits, best, self._after = (take(tensor, indices, axis=0) for tensor in (*scores, self._after))
         return logits, best
 
@@ -224,7 +265,7 @@ class CachedDecoding:
         for cache in self._network.caches:
             self._bind(cache.past, cache.present, rearranged([tensors[cache.past] for tensors in bound]))
         self._after = rearranged([source._after for source in sources])
-        self._rows, self.memory, self._recorded = len(rows), need, None
+        self._rows, self.memory, self._recorded = len(rows), need, {}
         self.count([row is not None for row in rows])
 
     def check(self, rows: int) -> MemoryNeed:
@@ -237,7 +278,7 @@ class CachedDecoding:
         """Free the caches."""
         for cache in self._network.caches if self._rows else ():
             self._session.unbind(cache.past)
-        self._rows, self._recorded = 0, None
+        self._rows, self._recorded = 0, {}
 
     def count(self, active: Sequence[bool]) -> None:
         """Let the tokens of some rows not count: these rows are idle, with empty caches, until they are replaced."""
@@ -246,12 +287,16 @@ class CachedDecoding:
 
     def hidden(self, prompt: Sequence[int]) -> NDArray[np.float32]:
         """Return the hidden states {tokens, width} of a prompt."""
+        return np.concatenate(list(self.hidden_chunks(prompt)))
+
+    def hidden_chunks(self, prompt: Sequence[int]) -> Iterator[NDArray[np.float32]]:
+        """Run a prompt, a chunk each time; yield its hidden states {tokens, width}."""
         parts = self._network, *([] if self._network.first is None else [self._network.first])
         if not all(part.has_hidden for part in parts):
             raise NotSupported(f"{self._label}: its network returns logits of the last token, without hidden states")
         self.prepare([prompt], [])
-        chunks = self._chunks([prompt], 0, (HIDDEN, AFTER))
-        return np.concatenate([outputs[HIDDEN].numpy()[0, : counts[0]] for outputs, counts in chunks])
+        for outputs, counts in self._chunks([prompt], 0, (HIDDEN, AFTER)):
+            yield outputs[HIDDEN].numpy()[0, : counts[0]]
 
     def _chunks(
         self, prompts: Sequence[Sequence[int]], reused: int, names: Sequence[str]

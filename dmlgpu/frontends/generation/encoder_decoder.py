@@ -177,6 +177,7 @@ def step_network(
     *,
     context: int | None = None,
     has_integer_activations: bool = False,
+    has_every: bool = False,
 ) -> StepNetwork | EncoderDecoderNetwork:
     """Return the network of a model as steps.
 
@@ -185,6 +186,7 @@ def step_network(
         cache: Format of its caches; None keeps that of the network.
         context: As for ``as_step``.
         has_integer_activations: Likewise.
+        has_every: Likewise, of decoders.
 
     Raises:
         ModelError: If a network is malformed, lacks an input or output, or contradicts the configuration.
@@ -199,6 +201,7 @@ def step_network(
             weights=model.weights,
             context=context,
             has_integer_activations=has_integer_activations,
+            has_every=has_every,
         )
     if cache is not None:
         raise NotSupported(f"model {model.name!r}: caches that grow keep the network's type; omit cache_dtype")

@@ -13,6 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from dmlgpu.common.errors import InvalidArgument, InvalidState, NotSupported, counted, shown
 from dmlgpu.frontends.generation.decoding import CachedDecoding, Decoding, Scores
+from dmlgpu.frontends.generation.drafts import Draft, ModelDraft, NgramDraft
 from dmlgpu.frontends.generation.encoder_decoder import EncodedDecoding, EncoderDecoderNetwork, step_network
 from dmlgpu.frontends.generation.folders import read
 from dmlgpu.frontends.generation.language_model import CacheFormat, LanguageModel, type_among
@@ -51,6 +52,8 @@ class GenerationStatistics:
         decode_seconds: Time of the other tokens.
         memory: Device memory, estimated.
         compiles: Whether it is the first one of its generator, for which kernels are compiled or read from a cache.
+        drafted_tokens: Tokens of drafts that were run.
+        kept_tokens: Those that the model agreed to.
     """
 
     prompt_tokens: int = 0
@@ -60,6 +63,8 @@ class GenerationStatistics:
     decode_seconds: float = 0.0
     memory: MemoryNeed = field(default_factory=MemoryNeed)
     compiles: bool = False
+    drafted_tokens: int = 0
+    kept_tokens: int = 0
     _rows: int = field(default=1, repr=False)
 
     @property
@@ -88,7 +93,8 @@ class GenerationStatistics:
             compiling = ", with compiling" if self.compiles else ""
             parts[0] += f" in {_duration(self.prefill_seconds)} ({self.prefill_rate:,.1f} tokens/s{compiling})"
             rate = f", {self.decode_rate:,.1f} tokens/s" if self.decode_seconds else ""
-            parts.append(f"{counted(self.tokens, 'token')}{rate}")
+            drafts = f", {self.kept_tokens:,} of {self.drafted_tokens:,} drafted" if self.drafted_tokens else ""
+            parts.append(f"{counted(self.tokens, 'token')}{rate}{drafts}")
         return "; ".join([*parts, str(self.memory)])
 
 
@@ -133,6 +139,10 @@ class Generator:
         activation_dtype: int8 rounds the activations of products with quantized weights (MatMulNBits, GGUF) to
             integers, with a scale per token and block of weights, so that GPUs multiply integers. None takes the
             network's floating-point type.
+        draft: How tokens are drafted for speculative decoding: "ngram" for those that followed the same tokens before,
+            or the path of a smaller model with the same vocabulary, or its Generator, which must not be used otherwise;
+            None for no drafts. Answers have the same probabilities. Batches and answers with a grammar or
+            ``logprobs`` are not drafted.
 
     Attributes:
         statistics: Times and sizes of the last generation.
@@ -155,6 +165,7 @@ class Generator:
         cache_dtype: DTypeLike | None = None,
         cache_block: int | None = None,
         activation_dtype: DTypeLike | None = None,
+        draft: str | os.PathLike[str] | Generator | None = None,
     ):
         self.model, self.device = model, as_device("Generator", device)
         limit = model.config.context_length
@@ -167,7 +178,11 @@ class Generator:
         if activation_dtype is not None:
             type_among(activation_dtype, f"{self._label}: activation_dtype", ("int8",))
         network = step_network(
-            model, caches, context=self.context, has_integer_activations=activation_dtype is not None
+            model,
+            caches,
+            context=self.context,
+            has_integer_activations=activation_dtype is not None,
+            has_every=draft is not None,
         )
         self._decoding: Decoding
         if isinstance(network, EncoderDecoderNetwork):
@@ -183,6 +198,7 @@ class Generator:
         self._cached: list[int] = []
         self._runs = 0
         self._matched: Any = None
+        self._draft = None if draft is None else self._drafts_by(draft)
 
     @classmethod
     def load(
@@ -195,6 +211,7 @@ class Generator:
         cache_dtype: DTypeLike | None = None,
         cache_block: int | None = None,
         activation_dtype: DTypeLike | None = None,
+        draft: str | os.PathLike[str] | Generator | None = None,
     ) -> Generator:
         """Load a model from files.
 
@@ -206,6 +223,7 @@ class Generator:
             cache_dtype: As for the constructor.
             cache_block: As for the constructor.
             activation_dtype: As for the constructor.
+            draft: As for the constructor.
 
         Returns:
             The generator.
@@ -222,7 +240,35 @@ class Generator:
             cache_dtype=cache_dtype,
             cache_block=cache_block,
             activation_dtype=activation_dtype,
+            draft=draft,
         )
+
+    def _drafts_by(self, draft: str | os.PathLike[str] | Generator) -> Draft:
+        """Return the method of drafting tokens."""
+        if not isinstance(self._decoding, CachedDecoding) or not self._decoding.can_verify:
+            raise NotSupported(
+                f"{self._label}: draft needs caches with fixed rows (GroupQueryAttention), and logits by a product of "
+                "hidden states; omit draft"
+            )
+        if draft == "ngram":
+            return NgramDraft()
+        if not isinstance(draft, str | os.PathLike | Generator):
+            raise InvalidArgument(
+                f"{self._label}: draft must be 'ngram', a path or a Generator of a smaller model, got {shown(draft)}"
+            )
+        other = draft if isinstance(draft, Generator) else Generator.load(draft, self.device, context=self.context)
+        tokenizers = [generator.model.tokenizer for generator in (self, other)]
+        vocabularies = [None if tokenizer is None else tokenizer.get_vocab() for tokenizer in tokenizers]
+        sizes = [generator.model.config.vocabulary for generator in (self, other)]
+        decoding = other._decoding
+        is_fixed = isinstance(decoding, CachedDecoding) and decoding.has_fixed_rows
+        if sizes[0] != sizes[1] or vocabularies[0] != vocabularies[1] or not is_fixed:
+            raise InvalidArgument(
+                f"{self._label}: draft must be a model with the same vocabulary of {sizes[0]} tokens, and caches with "
+                f"fixed rows, got {other.model.name!r} with {sizes[1]}"
+            )
+        assert isinstance(decoding, CachedDecoding)
+        return ModelDraft(decoding)
 
     @property
     def memory(self) -> MemoryNeed:
@@ -696,6 +742,8 @@ class Generator:
         if logprobs is not None and not _is_between(logprobs, 0, MAX_LOGPROBS):
             raise InvalidArgument(f"{self._label}: logprobs must be from 0 to {MAX_LOGPROBS}, got {shown(logprobs)}")
         limit = max_tokens or self.context
+        if self._draft is not None and len(prompts) * copies == 1 and not matchers and logprobs is None:
+            return self._run_drafted(self._draft, prompts[0], limit, options, done)
         return self._run_steps(prompts, limit, options, done, logprobs=logprobs, copies=copies, matchers=matchers)
 
     def _run_steps(
@@ -760,6 +808,56 @@ class Generator:
                     best, reading = self._next(scores, logprobs)
             yield step
             self._check_current(run)
+
+    def _run_drafted(
+        self, draft: Draft, prompt: list[int], limit: int, options: SamplingOptions, done: set[int]
+    ) -> Iterator[dict[int, int]]:
+        """Generate the answer to a prompt with drafts: a step takes several tokens, which are yielded one by one."""
+        self._runs += 1
+        run, decoding, sampler = self._runs, self._decoding, self._sampler
+        assert isinstance(decoding, CachedDecoding)
+        statistics = self.statistics = GenerationStatistics(memory=self.memory, compiles=run == 1)
+        statistics.prompt_tokens = len(prompt)
+        (answer,) = self.answers = [[]]
+        self.logprobs = [[]]
+        start = time.perf_counter()
+        cached, self._cached = self._cached, []
+        statistics.reused_tokens = decoding.prepare([prompt], cached)
+        scores = decoding.prefill([prompt], statistics.reused_tokens)
+        history, limit = list(prompt), min(limit, self.context - len(prompt))
+        draft.begin()
+        sampler.begin(options, [history])
+        values = read_words(sampler.next(*scores)).result().view(np.int32).tolist()
+        while True:
+            for token in values:
+                history.append(token)
+                answer.append(token)
+                statistics.add(1, time.perf_counter() - start)
+                self._cached = history[:-1]  # the last token has not been run, or its row does not count
+                if token in self.model.config.eos or len(answer) >= limit:
+                    done.add(0)
+                yield {0: token}
+                self._check_current(run)
+                if done:
+                    return
+            self._cached = []
+            drafts = draft.propose(history)
+            size = draft.count + 1
+            if not drafts or len(history) - 1 + size > self.context:
+                last = Tensor(np.array([history[-1:]], np.int32), device=self.device)
+                values = read_words(sampler.next(*decoding.step(last))).result().view(np.int32).tolist()
+                continue
+            padding = [history[-1]] * (size - 1 - len(drafts))  # so that one size is compiled; it is not kept
+            tokens, states = sampler.next_of_draft(*decoding.verify([history[-1], *drafts, *padding]))
+            values = read_words(tokens).result().view(np.int32).tolist()
+            kept = next(
+                (index for index, pair in enumerate(zip(drafts, values, strict=False)) if pair[0] != pair[1]), None
+            )
+            kept = len(drafts) if kept is None else kept
+            sampler.current, values = states[kept], values[: kept + 1]
+            decoding.keep(len(history) + kept)
+            statistics.drafted_tokens += len(drafts)
+            statistics.kept_tokens += kept
 
     def _next(self, scores: Scores, logprobs: int | None) -> tuple[Tensor, tuple[Readback, Readback | None]]:
         """Return the next tokens, and start reading them and their probabilities, in the submission of the step."""

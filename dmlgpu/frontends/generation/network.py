@@ -11,6 +11,11 @@ these by nodes that compute them from two numbers per row, so that the state of 
     step.hidden  {batch, new, width}      hidden states after the last normalization, FLOAT
     step.after   {batch} INT32            tokens in the caches afterwards
 
+With ``has_every``, there are also the scores after each of the new tokens:
+
+    step.every.logits  {batch, new, vocabulary}  FLOAT
+    step.every.best    {batch, new} INT32
+
 A merged decoder gives two steps: one for the beginning of a prompt, and one for each token after it.
 
 Caches keep their names. Those of GroupQueryAttention are updated in place, from row 0 on; those of INT8 have scales,
@@ -45,6 +50,7 @@ from dmlgpu.frontends.onnx.values import OnnxValue
 
 TOKENS, PAST, COUNT = "step.tokens", "step.past", "step.count"
 LOGITS, BEST, AFTER, HIDDEN = "step.logits", "step.best", "step.after", "step.hidden"
+EVERY_LOGITS, EVERY_BEST = "step.every.logits", "step.every.best"
 
 _GROUP_QUERY = "GroupQueryAttention"
 _SEQUENCE_LENGTHS, _TOTAL_LENGTH, _KEY_SCALE = 5, 6, 12
@@ -104,6 +110,7 @@ class StepNetwork:
         weights: Large initializers, if they are not in the network's files, by name.
         first: The network of the first tokens of a prompt, which reads no caches; None if there is no other network.
         has_hidden: Whether it has hidden states of all tokens.
+        has_every: Whether it has the scores after each new token.
     """
 
     proto: ModelProto
@@ -117,6 +124,7 @@ class StepNetwork:
     weights: Mapping[str, OnnxValue] = field(default_factory=dict, repr=False)
     first: StepNetwork | None = None
     has_hidden: bool = False
+    has_every: bool = False
 
     @property
     def row_bytes(self) -> int:
@@ -141,6 +149,7 @@ def as_step(
     weights: Mapping[str, OnnxValue] | None = None,
     context: int | None = None,
     has_integer_activations: bool = False,
+    has_every: bool = False,
 ) -> StepNetwork:
     """Return a network as a step.
 
@@ -151,6 +160,7 @@ def as_step(
         weights: Initializers that are in none of its files, by name; the network reads those of BFLOAT16 by casts.
         context: Number of positions; tables of rotary embeddings are truncated to it. None keeps them.
         has_integer_activations: Whether rows of products with quantized weights are rounded to integers.
+        has_every: Whether the step has the scores after each new token, if the network allows it.
 
     Raises:
         ModelError: If it is malformed, lacks an input or output of a decoder, or contradicts the configuration.
@@ -164,7 +174,7 @@ def as_step(
         values = {} if weights else widen_bfloat16(proto, folder, SharedWeights())
         if context is not None:
             values |= _cut_tables(proto.graph, folder, {**(weights or {}), **values}, context)
-        return replace(_Rewriting(proto, name, config).step(folder, cache), weights=values)
+        return replace(_Rewriting(proto, name, config, has_every=has_every).step(folder, cache), weights=values)
     first, *_ = light(source)
     if has_integer_activations:
         _round_activations(first.graph, name)
@@ -232,11 +242,18 @@ class _Rewriting:
     """The rewriting of one model, whose graph it changes. ``caches`` are those of a network that does not read them."""
 
     def __init__(
-        self, proto: ModelProto, name: str, config: LanguageConfig, *, caches: tuple[KeyValueCache, ...] | None = None
+        self,
+        proto: ModelProto,
+        name: str,
+        config: LanguageConfig,
+        *,
+        caches: tuple[KeyValueCache, ...] | None = None,
+        has_every: bool = False,
     ):
         self._proto, self._graph, self._name, self._config = proto, proto.graph, name, config
         self._unread = caches
         self._hidden: str | None = None
+        self._wants_every, self._has_every = has_every, False
         self._first: list[NodeProto] = []
         self._last: list[NodeProto] = []
         self._inputs = {info.name: info for info in self._graph.input}
@@ -273,7 +290,15 @@ class _Rewriting:
         totals = sum(byte_sizes), max(byte_sizes, default=0)
         has_hidden = self._hidden is not None
         return StepNetwork(
-            self._proto, folder, caches, is_fixed, vocabulary, *totals, max_new=max_new, has_hidden=has_hidden
+            self._proto,
+            folder,
+            caches,
+            is_fixed,
+            vocabulary,
+            *totals,
+            max_new=max_new,
+            has_hidden=has_hidden,
+            has_every=self._has_every,
         )
 
     # ---- the interface of the file -------------------------------------------------------------------------------
@@ -477,14 +502,19 @@ class _Rewriting:
     def _selected_logits(self) -> str:
         """Compute logits of the selected tokens only; return their name."""
         node = self._producers.get("logits")
+        following: list[NodeProto] = []
         while node is not None and node.op_type in _AFTER_PRODUCTS:
+            following.insert(0, node)
             variable = [name for name in node.input if not self._is_constant(name)]
             node = self._producers.get(variable[0]) if len(variable) == 1 else None
         if node is None or node.op_type not in _PRODUCTS or self._is_constant(node.input[0]):
             return self._selected_afterwards()
         hidden = node.input[0]
         before = self._producers.get(hidden)
-        if before is not None and self._takes_last(before):
+        takes_last = before is not None and self._takes_last(before)
+        if self._wants_every and node.op_type != "Gemm":
+            self._add_every(before.input[0] if before is not None and takes_last else hidden, [node, *following])
+        if before is not None and takes_last:
             self._hidden = before.input[0]
             self._insert_before(before, self._selection(before.input[0], hidden, self._is_scalar(before)))
             self._graph.node.remove(before)
@@ -495,6 +525,22 @@ class _Rewriting:
             node.input[0] = f"{hidden}.selected"
             self._insert_before(node, self._selection(hidden, node.input[0], False))
         return "logits"
+
+    def _add_every(self, hidden: str, nodes: Sequence[NodeProto]) -> None:
+        """Compute logits of all tokens by copies of the nodes from hidden states to logits."""
+        renamed = {nodes[0].input[0]: hidden}
+        for node in nodes:
+            copied = NodeProto()
+            copied.CopyFrom(node)
+            copied.name = f"step.every.{node.output[0]}"
+            copied.input[:] = [renamed.get(name, name) for name in node.input]
+            renamed |= {name: f"step.every.{name}.of.file" for name in node.output}
+            copied.output[:] = [renamed[name] for name in node.output]
+            self._last.append(copied)
+        self._node("Cast", [renamed["logits"]], EVERY_LOGITS, last=True, to=TensorProto.FLOAT)
+        best = self._node("ArgMax", [EVERY_LOGITS], "step.every.best.wide", last=True, axis=-1, keepdims=0)
+        self._node("Cast", [best], EVERY_BEST, last=True, to=TensorProto.INT32)
+        self._has_every = True
 
     def _selected_afterwards(self) -> str:
         (info,) = [info for info in self._graph.output if info.name == "logits"]
@@ -572,6 +618,9 @@ class _Rewriting:
         graph.output.extend([_info(BEST, ["batch", 1]), _info(AFTER, ["batch"])])
         if self._hidden is not None:
             graph.output.append(_info(HIDDEN, ["batch", "new", "width"], TensorProto.FLOAT))
+        if self._has_every:
+            graph.output.append(_info(EVERY_LOGITS, ["batch", "new", self._config.vocabulary], TensorProto.FLOAT))
+            graph.output.append(_info(EVERY_BEST, ["batch", "new"]))
         fixed = any(node.op_type == _GROUP_QUERY for node in nodes)
         graph.output.extend(_cache_info(cache.present if fixed else f"step.{cache.present}", cache) for cache in caches)
         self._proto.graph.CopyFrom(graph)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,20 @@ from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidState, NotSup
 from dmlgpu.frontends.generation.generator import MAX_LOGPROBS, Generator, PromptTooLong
 from dmlgpu.frontends.generation.sampling import SamplingOptions, TokenLogprob
 from dmlgpu.frontends.generation.scheduler import AnswerPiece, QueueFull, Request
+from dmlgpu.frontends.generation.text import checked_messages
+from dmlgpu.frontends.generation.tool_calls import (
+    CallForm,
+    CallStream,
+    Tool,
+    ToolCall,
+    call_form,
+    marked_tokens,
+    reads_tools,
+    with_tools,
+)
+
+if TYPE_CHECKING:
+    from dmlgpu.frontends.generation.grammar import Grammar
 
 _MAX_STOPS = 16
 _MAX_INPUTS = 2048
@@ -24,7 +39,7 @@ _DEFAULT_TOKENS = 16
 """Tokens of ``/v1/completions`` if the request does not say, as OpenAI's."""
 
 _IGNORED = (
-    *("user", "store", "metadata", "service_tier", "parallel_tool_calls", "safety_identifier", "prompt_cache_key"),
+    *("user", "store", "metadata", "service_tier", "safety_identifier", "prompt_cache_key"),
     *("prompt_cache_retention", "verbosity", "prediction"),
 )
 """Fields of OpenAI's protocol that do not change answers here."""
@@ -36,7 +51,6 @@ _NEUTRAL: Mapping[str, Sequence[Any]] = {
     "modalities": (["text"],),
     "functions": ([],),
     "function_call": ("none", "auto"),
-    "tool_choice": ("none", "auto"),
     "dimensions": (),
     "audio": (),
     "web_search_options": (),
@@ -172,12 +186,16 @@ class GenerationRequest:
         requests: A request per prompt.
         stream: Whether pieces are sent as they arrive.
         include_usage: Whether the last piece has the numbers of tokens.
+        call_form: Form of calls of tools in the answer; None if there are none.
+        tools: Names of the tools.
     """
 
     is_chat: bool
     requests: list[Request]
     stream: bool = False
     include_usage: bool = False
+    call_form: CallForm | None = None
+    tools: tuple[str, ...] = ()
 
     @property
     def choices(self) -> int:
@@ -235,7 +253,7 @@ class ServedModel:
         values = Fields(body)
         self.check_name(values.take("model", "a string", _is_text))
         messages = values.required("messages", "a list of messages", lambda value: isinstance(value, list))
-        tools = values.take("tools", "a list of functions", lambda value: isinstance(value, list))
+        tools = values.take("tools", _TOOLS, _is_tools, [])
         switches = values.mapping("chat_template_kwargs")
         effort = values.take("reasoning_effort", "a string", _is_text)
         switches |= {} if effort is None else {"reasoning_effort": effort}
@@ -244,11 +262,45 @@ class ServedModel:
         if top is not None and not logprobs:
             raise ProtocolError("top_logprobs needs logprobs: true", param="top_logprobs", code="invalid_value")
         limits = [values.integer(name, 1, 2**31) for name in ("max_completion_tokens", "max_tokens")]
-        if values.take("tool_choice", '"none" or "auto"', lambda value: value in ("none", "auto")) == "none":
-            tools = None
+        choice = values.take("tool_choice", _TOOL_CHOICE, _is_tool_choice, "auto")
+        is_parallel = values.boolean("parallel_tool_calls")
         common = self._common(values, (top or 0) if logprobs else None, limits[0] or limits[1] or self.max_tokens)
-        prompt = self.generator.chat_tokens(messages, tools=tools or None, switches=switches)
-        return GenerationRequest(True, [Request(prompt, **common.request)], common.stream, common.include_usage)
+        tools = [] if choice == "none" else tools
+        template = self.generator.model.chat_template
+        form = call_form(template) if tools else None
+        if choice not in ("none", "auto"):
+            if common.request["grammar"] is not None:
+                message = "tool_choice requires a call, and response_format other text; send one of them"
+                raise ProtocolError(message, param="tool_choice", code="invalid_value")
+            common.request["grammar"] = self._calls(form, tools, choice, is_parallel)
+        if tools and not reads_tools(template):
+            messages, tools_read = with_tools(checked_messages(messages, "request"), tools), None
+        else:
+            tools_read = tools or None
+        prompt = self.generator.chat_tokens(messages, tools=tools_read, switches=switches)
+        marks = frozenset[int]() if form is None else marked_tokens(form, self.generator.model.tokenizer)
+        return GenerationRequest(
+            True,
+            [Request(prompt, **common.request, marks=marks)],
+            common.stream,
+            common.include_usage,
+            form,
+            tuple(tool["function"]["name"] for tool in tools),
+        )
+
+    def _calls(self, form: CallForm | None, tools: Sequence[Tool], choice: Any, is_parallel: bool) -> Grammar:
+        """Return the grammar of an answer that calls a tool."""
+        name = choice["function"]["name"] if isinstance(choice, dict) else None
+        allowed = [tool for tool in tools if name in (None, tool["function"]["name"])]
+        if not allowed:
+            message = "tool_choice needs tools" if name is None else f"tools must have {shown(name)}, the tool_choice"
+            raise ProtocolError(message, param="tool_choice", code="invalid_value")
+        tokenizer = self.generator.model.tokenizer
+        if form is None or tokenizer is None:
+            message = 'tool_choice must be "none" or "auto": how this model calls tools is unknown'
+            raise ProtocolError(message, param="tool_choice", code="unsupported_value")
+        text = form.grammar(allowed, tokenizer, is_parallel=is_parallel and name is None)
+        return self._checked_grammar("tool_choice", lambda grammars: grammars.lark(text))
 
     def completion(self, body: bytes) -> GenerationRequest:
         """Return a request of ``/v1/completions``.
@@ -286,7 +338,7 @@ class ServedModel:
         except PromptTooLong as error:
             raise ProtocolError(str(error), param=param, code="context_length_exceeded") from None
 
-    def _grammar(self, response_format: dict[str, Any]) -> Any:
+    def _grammar(self, response_format: dict[str, Any]) -> Grammar | None:
         """Return the grammar that a request requires; None for any text."""
         kind = response_format.get("type", "text")
         if kind == "text":
@@ -300,16 +352,23 @@ class ServedModel:
                 param="response_format",
                 code="invalid_value",
             )
+        return self._checked_grammar(
+            "response_format",
+            lambda grammars: grammars.json() if kind == "json_object" else grammars.json_schema(schema or {}),
+        )
+
+    def _checked_grammar(self, param: str, create: Callable[[type[Grammar]], Grammar]) -> Grammar:
+        """Return the grammar that a field requires."""
         try:
             from dmlgpu.frontends.generation.grammar import Grammar  # noqa: PLC0415 - an extra
         except ModuleNotFoundError as error:
-            message = f"response_format needs the package {error.name} on the server"
-            raise ProtocolError(message, param="response_format", code="unsupported_value") from None
+            message = f"{param} needs the package {error.name} on the server"
+            raise ProtocolError(message, param=param, code="unsupported_value") from None
         try:
-            grammar = Grammar.json() if kind == "json_object" else Grammar.json_schema(schema or {})
+            grammar = create(Grammar)
             self.generator.matchers(grammar, 1)
         except InvalidArgument as error:
-            raise ProtocolError(str(error), param="response_format", code="invalid_value") from None
+            raise ProtocolError(str(error), param=param, code="invalid_value") from None
         return grammar
 
     def _common(self, values: Fields, logprobs: int | None, max_tokens: int | None) -> _Common:
@@ -374,6 +433,27 @@ def _is_number(value: object) -> bool:
 
 def _is_integer(low: int, high: int) -> Callable[[object], bool]:
     return lambda value: isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
+_TOOLS = 'a list of {"type": "function", "function": {"name": ..., "parameters": {...}}}'
+_TOOL_CHOICE = '"none", "auto", "required" or {"type": "function", "function": {"name": ...}}'
+_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
+
+
+def _is_tools(value: object) -> bool:
+    return isinstance(value, list) and all(map(_is_function, value))
+
+
+def _is_function(value: object) -> bool:
+    """Return whether a value names a function, with a schema of its arguments or without."""
+    function = value.get("function") if isinstance(value, dict) and value.get("type") == "function" else None
+    if not isinstance(function, dict) or not isinstance(function.get("parameters"), dict | None):
+        return False
+    return isinstance(function.get("name"), str) and _NAME.fullmatch(function["name"]) is not None
+
+
+def _is_tool_choice(value: object) -> bool:
+    return value in ("none", "auto", "required") or _is_function(value)
 
 
 def _is_stop(value: object) -> bool:
@@ -442,15 +522,15 @@ class Answer:
 
     Args:
         model: The model.
-        is_chat: Whether the request is one of ``/v1/chat/completions``.
-        choices: Number of answers.
+        generation: The request.
     """
 
-    def __init__(self, model: ServedModel, is_chat: bool, choices: int):
-        self._model, self._is_chat = model, is_chat
-        self._id = f"{'chatcmpl' if is_chat else 'cmpl'}-{uuid.uuid4().hex}"
+    def __init__(self, model: ServedModel, generation: GenerationRequest):
+        self._model, self._is_chat, form = model, generation.is_chat, generation.call_form
+        self._id = f"{'chatcmpl' if self._is_chat else 'cmpl'}-{uuid.uuid4().hex}"
         self._created = int(time.time())
-        self._choices: list[list[AnswerPiece]] = [[] for _ in range(choices)]
+        self._choices: list[list[AnswerPiece]] = [[] for _ in range(generation.choices)]
+        self._streams = [None if form is None else CallStream(form, generation.tools) for _ in self._choices]
 
     @property
     def tokens(self) -> int:
@@ -472,11 +552,31 @@ class Answer:
 
     def chunk(self, choice: int, piece: AnswerPiece) -> dict[str, Any] | None:
         """Return what is sent for the last piece of an answer; None if there is nothing to send."""
-        if not (piece.text or piece.finish or piece.logprob):
+        text, calls = self._separated(choice, [piece])
+        if not (text or calls or piece.finish or piece.logprob):
             return None
-        entry = self._choice(choice, finish=piece.finish or None, logprobs=self._logprobs(choice, [piece]))
-        entry |= {"delta": {"content": piece.text} if piece.text else {}} if self._is_chat else {"text": piece.text}
-        return self._object(".chunk", [entry])
+        finish = self._finish(choice, piece.finish) or None
+        entry = self._choice(choice, finish=finish, logprobs=self._logprobs(choice, [piece]))
+        delta: dict[str, Any] = {"content": text} if text else {}
+        if calls:
+            delta["tool_calls"] = [{"index": index, **_call_json(call)} for index, call in calls]
+        return self._object(".chunk", [entry | ({"delta": delta} if self._is_chat else {"text": text})])
+
+    def _separated(self, choice: int, pieces: Sequence[AnswerPiece]) -> tuple[str, list[tuple[int, ToolCall]]]:
+        """Return the text of pieces, and calls with their indices."""
+        text, stream = "".join(piece.text for piece in pieces), self._streams[choice]
+        if stream is None:
+            return text, []
+        before = len(stream.calls)
+        text, _ = stream.add(text)
+        if pieces and pieces[-1].finish:
+            text += stream.finish()[0]
+        return text, list(enumerate(stream.calls))[before:]
+
+    def _finish(self, choice: int, finish: str) -> str:
+        """Return the reason why an answer ended."""
+        stream = self._streams[choice]
+        return "tool_calls" if finish == "stop" and stream is not None and stream.calls else finish
 
     def final_usage(self, counts: Mapping[str, Any]) -> dict[str, Any]:
         """Return the last piece, which has the numbers of tokens."""
@@ -486,10 +586,12 @@ class Answer:
         """Return all answers."""
         entries = []
         for index, pieces in enumerate(self._choices):
-            text = "".join(piece.text for piece in pieces)
-            finish = pieces[-1].finish if pieces else "stop"
+            text, calls = self._separated(index, pieces)
+            finish = self._finish(index, pieces[-1].finish if pieces else "stop")
             entry = self._choice(index, finish=finish, logprobs=self._logprobs(index, pieces))
-            message = {"role": "assistant", "content": text, "refusal": None}
+            message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
+            if calls:
+                message |= {"content": text.strip() or None, "tool_calls": [_call_json(call) for _, call in calls]}
             entries.append(entry | ({"message": message} if self._is_chat else {"text": text}))
         return {**self._object("", entries), "usage": counts}
 
@@ -547,6 +649,10 @@ class Answer:
     def _text_of(self, token: int) -> str:
         tokenizer = self._model.generator.model.tokenizer
         return str(token) if tokenizer is None else tokenizer.decode([token], skip_special_tokens=False)
+
+
+def _call_json(call: ToolCall) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
 def _finite(number: float) -> float:

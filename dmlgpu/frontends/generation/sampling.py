@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -294,6 +294,20 @@ class Sampler:
         token, *current.penalties = self._compiled[kind](logits, *current.inputs, *current.penalties)
         current.random = self._random.state
         return token
+
+    def next_of_draft(self, logits: Tensor, best: Tensor) -> tuple[Tensor, list[SamplingState]]:
+        """Return the tokens {count, 1} after each token of a draft, and the state of each.
+
+        The token after a draft is that of ``next`` if all drafts before it equal the tokens. The first token that
+        differs from its draft is the last one that counts, and its state continues: ``current`` must be set to it.
+        """
+        if self.current.options.is_greedy:
+            return best, [self.current] * best.shape[0]
+        tokens, states = [], []
+        for row in range(best.shape[0]):
+            tokens.append(self.next(logits[row : row + 1], best[row : row + 1]))
+            states.append(replace(self.current))
+        return ops.concatenate(tokens, axis=0), states
 
     def logprobs(self, logits: Tensor, tokens: Tensor, count: int) -> Tensor:
         """Return log probabilities, before options change the logits: {batch, 1 + 2 count} FLOAT.

@@ -2,9 +2,9 @@
 
 Each answer has a row of the caches. A step runs the next token of every row, regardless of its position. Between two
 steps, a chunk of one waiting prompt runs in caches of its own, whose row then joins the others: answers wait at most
-for a chunk, and not for a prompt. Rows are rearranged when a prompt joins, to a power of two of them, so that the batch
-has no more rows than its answers need. The row of an answer that has ended, or whose client has gone, is idle until
-then.
+for a chunk, and not for a prompt. Embeddings run in chunks as well. Rows are rearranged when a prompt joins, to a power
+of two of them, so that the batch has no more rows than its answers need. The row of an answer that has ended, or whose
+client has gone, is idle until then.
 
 Tokens depend only on the request: ``Generator.generate_batch`` takes the same ones for this prompt alone.
 """
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +51,7 @@ class Request:
         logprobs: Number of most likely tokens whose probabilities are returned; None for no probabilities.
         n: Number of answers.
         grammar: What the text of an answer must be; None for any text.
+        marks: Special tokens that the text of an answer has.
     """
 
     prompt: Sequence[int]
@@ -60,6 +61,7 @@ class Request:
     logprobs: int | None = None
     n: int = 1
     grammar: Grammar | None = None
+    marks: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -175,6 +177,29 @@ class _Prefill:
     chunks: Iterator[tuple[Scores, int]]
 
 
+@dataclass(eq=False)
+class _Embedding:
+    """A prompt whose embedding is requested.
+
+    Attributes:
+        tokens: The prompt.
+        pooling: As for ``Generator.embed``.
+        future: The vector.
+        chunks: Hidden states of its chunks, which are being run.
+        states: Those so far.
+    """
+
+    tokens: list[int]
+    pooling: str
+    future: Future[NDArray[np.float32]] = field(default_factory=Future)
+    chunks: Iterator[NDArray[np.float32]] = field(default_factory=lambda: iter(()))
+    states: list[NDArray[np.float32]] = field(default_factory=list)
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self.future.cancelled()
+
+
 @dataclass
 class _Reading:
     """Tokens of a step, on their way to the host.
@@ -233,6 +258,7 @@ class Scheduler:
         self._is_closed = False
         self._thread: threading.Thread | None = None
         self._prefill: _Prefill | None = None
+        self._embedding: _Embedding | None = None
         self._cached: list[int] = []
         self._running: list[_Running] = []
         self._active: list[bool] = []
@@ -335,7 +361,7 @@ class Scheduler:
     @property
     def is_busy(self) -> bool:
         """Whether there is something to compute."""
-        return bool(self._queue or self._prefill or self._running)
+        return bool(self._queue or self._prefill or self._embedding or self._running)
 
     def advance(self) -> None:
         """Run a chunk of a prompt, and a step of all answers. An exception ends those that run."""
@@ -361,7 +387,9 @@ class Scheduler:
         """End the answers that run by an exception, or those that wait as well."""
         ended = [running.submission for running in self._running if not running.is_done]
         ended += [] if self._prefill is None else [self._prefill.submission]
-        self._prefill, self._cached, self._running, self._readings = None, [], [], []
+        if self._embedding is not None:
+            self._embedding.future.set_exception(error)
+        self._embedding, self._prefill, self._cached, self._running, self._readings = None, None, [], [], []
         self._release()
         with self._changed:
             queued = list(self._queue) if all_queued else []
@@ -401,25 +429,45 @@ class Scheduler:
     # ---- prompts -----------------------------------------------------------------------------------------------------
 
     def _run_chunk(self) -> None:
-        """Run a chunk of the oldest prompt, or compute an embedding. A prompt joins the others after its last chunk."""
-        if self._prefill is None:
+        """Run a chunk of the oldest prompt. A prompt joins the others after its last chunk, unless it is embedded."""
+        if self._prefill is None and self._embedding is None:
             entry = self._admitted()
             if entry is None:
                 return
             if isinstance(entry, _Embedding):
-                self._cached = []
-                entry.compute(self._prompts)
+                if entry.future.set_running_or_notify_cancel():
+                    self._cached, self._embedding = [], entry
+                    entry.chunks = self._prompts.hidden_chunks(entry.tokens)
+                    self._embed_chunk(entry)
                 return
             prompt = list(entry.request.prompt)
             cached, self._cached = self._cached, []
             entry.reused_tokens = self._prompts.prepare([prompt], cached)
             self._prefill = _Prefill(entry, self._prompts.prefill_chunks(prompt, entry.reused_tokens))
+        if self._embedding is not None:
+            self._embed_chunk(self._embedding)
+            return
+        assert self._prefill is not None
         scores, count = next(self._prefill.chunks)
         prompt = list(self._prefill.submission.request.prompt)
         if count == len(prompt):
             submission, self._prefill = self._prefill.submission, None
             self._join(submission, scores)
             self._cached = prompt
+
+    def _embed_chunk(self, embedding: _Embedding) -> None:
+        """Run a chunk of an embedding; its vector is complete after the last one."""
+        try:
+            embedding.states.append(next(embedding.chunks))
+            if sum(map(len, embedding.states)) < len(embedding.tokens):
+                return
+            result: Any = pooled(np.concatenate(embedding.states), embedding.pooling)
+        except Exception as error:
+            self._embedding = None
+            embedding.future.set_exception(error)
+        else:
+            self._embedding = None
+            embedding.future.set_result(result)
 
     def _admitted(self) -> Submission | _Embedding | None:
         """Take the next entry from the queue, if there are rows for it."""
@@ -438,10 +486,10 @@ class Scheduler:
         prompt, n = list(request.prompt), request.n
         limit = min(request.max_tokens or self._context, self._context - len(prompt))
         tokenizer = self._model.tokenizer
-        rows = [
-            _Row(index, limit, None if tokenizer is None else TextStream(tokenizer, request.stop, prompt))
-            for index in range(n)
+        streams = [
+            None if tokenizer is None else TextStream(tokenizer, request.stop, prompt, request.marks) for _ in range(n)
         ]
+        rows = [_Row(index, limit, stream) for index, stream in enumerate(streams)]
         state = self._sampler.begin(request.options, [prompt] * n, self._match(request.grammar, n))
         joined = _Running(submission, state, rows)
         logits, best = scores if n == 1 else (take(tensor, self._integers([0] * n), axis=0) for tensor in scores)
@@ -539,33 +587,6 @@ class Scheduler:
 
     def _integers(self, values: Sequence[int]) -> Tensor:
         return Tensor(np.array(values, np.int32), device=self._decoding.device)
-
-
-@dataclass
-class _Embedding:
-    """A prompt whose embedding is requested.
-
-    Attributes:
-        tokens: The prompt.
-        pooling: As for ``Generator.embed``.
-        future: The vector.
-    """
-
-    tokens: list[int]
-    pooling: str
-    future: Future[NDArray[np.float32]] = field(default_factory=Future)
-
-    @property
-    def is_cancelled(self) -> bool:
-        return self.future.cancelled()
-
-    def compute(self, decoding: CachedDecoding) -> None:
-        if not self.future.set_running_or_notify_cancel():
-            return
-        try:
-            self.future.set_result(pooled(decoding.hidden(self.tokens), self.pooling))
-        except Exception as error:
-            self.future.set_exception(error)
 
 
 def pooled(states: NDArray[np.float32], pooling: str) -> NDArray[np.float32]:

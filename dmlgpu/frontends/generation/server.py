@@ -223,7 +223,7 @@ class _Application:
         try:
             pieces = answers.pieces()
             if not generation.stream:
-                answer = Answer(self._model, generation.is_chat, generation.choices)
+                answer = Answer(self._model, generation)
                 async for choice, piece in pieces:
                     answer.add(choice, piece)
                 return JSONResponse(answer.whole(answers.usage(answer.tokens)))
@@ -247,7 +247,7 @@ class _Application:
         watch: asyncio.Task[None],
     ) -> AsyncIterator[str]:
         """Yield server-sent events."""
-        answer = Answer(self._model, generation.is_chat, generation.choices)
+        answer = Answer(self._model, generation)
         usage_field = {"usage": None} if generation.include_usage else {}
         try:
             for event in answer.beginning():

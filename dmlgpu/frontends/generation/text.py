@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jinja2
@@ -39,10 +39,17 @@ class TextStream:
         tokenizer: Converts tokens to text.
         stop: Strings that end the output; they are not part of it.
         prompt: Tokens before the answer.
+        marks: Special tokens that the text has, such as those that mark calls of tools.
     """
 
-    def __init__(self, tokenizer: Tokenizer, stop: Sequence[str] = (), prompt: Sequence[int] = ()):
-        self._tokenizer, self._stop = tokenizer, tuple(stop)
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        stop: Sequence[str] = (),
+        prompt: Sequence[int] = (),
+        marks: Collection[int] = (),
+    ):
+        self._tokenizer, self._stop, self._marks = tokenizer, tuple(stop), marks
         # Recent tokens, the index of the first one after the last boundary between characters, and the returned text of
         # all of them. A few tokens before the boundary suffice: they decide about spaces after it.
         self._tokens, self._boundary = list(prompt), len(prompt)
@@ -55,7 +62,7 @@ class TextStream:
         name, alone = self._tokenizer.id_to_token(token), self._decoded([token])
         is_special = not alone and self._tokenizer.decode([token], skip_special_tokens=False)
         if name is None or is_special:
-            return ""
+            return self._released(self._next(last=True) + name, last=False) if name and token in self._marks else ""
         self._tokens.append(token)
         if alone == name or not _BYTE.fullmatch(name):
             return self._released(self._next(last=False), last=False)
@@ -97,13 +104,13 @@ class TextStream:
         if ends:
             self.stopped = True
             return self._text[: min(ends)]
-        held = 0 if last else max((_overlap(self._text, stop) for stop in self._stop), default=0)
+        held = 0 if last else max((overlap(self._text, stop) for stop in self._stop), default=0)
         released = self._text[: len(self._text) - held]
         self._text = self._text[len(released) :]
         return released
 
 
-def _overlap(text: str, stop: str) -> int:
+def overlap(text: str, stop: str) -> int:
     """Return the length of the longest suffix of a text that is a prefix of a stop string."""
     return next((size for size in range(min(len(stop), len(text)), 0, -1) if text.endswith(stop[:size])), 0)
 
@@ -165,9 +172,12 @@ def conversation(
     try:
         plain = [_plain_message(message) for message in messages]
         schemas = [_plain(tool) for tool in tools] if tools else None
-        values |= {"messages": plain, "tools": schemas, "documents": None, "add_generation_prompt": True, **names}
-        return compiled.render(values)
-    except Exception as error:  # a template may raise any exception
+        values |= {"tools": schemas, "documents": None, "add_generation_prompt": True, **names}
+        try:
+            return compiled.render(values | {"messages": [_with_objects(message) for message in plain]})
+        except Exception:  # a template may raise any exception, also because it expects text
+            return compiled.render(values | {"messages": plain})
+    except Exception as error:
         raise InvalidArgument(f"{label}: the chat template rejects the messages: {abridged(str(error))}") from None
 
 
@@ -280,6 +290,26 @@ def _plain(value: Any) -> Any:
         if isinstance(value, kind) and not isinstance(value, bool):
             return getattr(kind, f"__{kind.__name__}__")(value)
     return value if value is None or isinstance(value, bool) else f"<{type(value).__name__}>"
+
+
+def _with_objects(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message with the arguments of its calls as objects, as most templates expect them; clients send text."""
+    calls = message.get("tool_calls")
+    if not isinstance(calls, list):
+        return message
+    return {**message, "tool_calls": [_with_object(call) for call in calls]}
+
+
+def _with_object(call: Any) -> Any:
+    """Return a call whose arguments are an object, if they are one as text."""
+    function = call.get("function") if isinstance(call, dict) else None
+    arguments = function.get("arguments") if isinstance(function, dict) else None
+    try:
+        value = json.loads(arguments) if isinstance(arguments, str) else None
+    except ValueError:
+        value = None
+    is_changed = isinstance(function, dict) and isinstance(value, dict)
+    return {**call, "function": function | {"arguments": value}} if is_changed and function else call
 
 
 def _plain_message(message: Message) -> dict[str, Any]:

@@ -198,6 +198,22 @@ def test_embeddings_are_computed_between_answers(folder, generator, expected):
     assert answers_of(after) == [expected.tokens(prompt_of(20), 2)]
 
 
+def test_answers_go_on_while_a_long_prompt_is_embedded(folder, generator, expected):
+    scheduler = Generator.load(folder, ADAPTER, chunk=16).scheduler()
+    pieces = []
+    scheduler.submit(Request(prompt_of(5), max_tokens=20), pieces.append)
+    scheduler.advance()
+    future = scheduler.embed(prompt_of(100))
+    counts = []
+    while not future.done():
+        scheduler.advance()
+        counts.append(len(pieces))
+    assert counts == list(range(counts[0], counts[0] + 7))  # 100 tokens are 7 chunks
+    np.testing.assert_allclose(future.result(), generator.embed(prompt_of(100), normalize=False), rtol=1e-5, atol=1e-6)
+    finish(scheduler)
+    assert [piece.token for piece in pieces if piece] == expected.tokens(prompt_of(5), 20)
+
+
 def test_limits_of_requests(folder):
     generator = Generator.load(folder, ADAPTER)
     with pytest.raises(InvalidArgument, match="rows must be an integer of at least 1, got 0"):

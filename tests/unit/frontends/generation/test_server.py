@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.frontends.generation.decoding import CachedDecoding
 from dmlgpu.frontends.generation.generator import Generator
 from dmlgpu.frontends.generation.protocol import ServedModel
-from tests.language_models import ADAPTER, Expected, folder_of, prompt_of
+from tests.language_models import ADAPTER, SIZES, Expected, folder_of, prompt_of
 from tests.unit.cli.cli_process import run_here
 
 server = pytest.importorskip(
@@ -188,6 +189,56 @@ def test_templates_get_tools_and_switches(folder, generator):
         generator.model.__dict__["chat_template"] = before
 
 
+def function_of(name, **properties):
+    """A tool whose arguments have few values, so that a model with random weights ends them."""
+    schema = {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+    return {"type": "function", "function": {"name": name, "parameters": schema}}
+
+
+TOOLS = [function_of("now", zone={"enum": ["UTC", "CET"]}), function_of("stop")]
+STOP = {"type": "function", "function": {"name": "stop"}}
+
+
+@pytest.fixture(scope="module")
+def tool_port(tmp_path_factory):
+    """A server of a model that calls tools."""
+    pytest.importorskip("llguidance", reason="required calls need llguidance")
+    folder = folder_of(tmp_path_factory.mktemp("tools"), replace(SIZES, layers=1, feed_forward=16))
+    template = "{{ messages[-1].content }}{% if tools %}{{ tools | length }}<tool_call>{% endif %}"
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": template}))
+    with served(folder) as (port, _):
+        yield port
+
+
+def test_required_tools_are_called(tool_port):
+    body = {"messages": MESSAGES, "tools": TOOLS, "max_tokens": 120, "temperature": 0}
+    answer = ask(tool_port, CHAT, {**body, "tool_choice": "required", "logprobs": True})["choices"][0]
+    (call,) = answer["message"]["tool_calls"]
+    assert (call["type"], answer["finish_reason"], answer["message"]["content"]) == ("function", "tool_calls", None)
+    name, arguments = call["function"]["name"], json.loads(call["function"]["arguments"])
+    assert (name, arguments) in (("stop", {}), ("now", {"zone": "UTC"}), ("now", {"zone": "CET"}))
+    assert answer["logprobs"]["content"]
+    body["messages"] = [*MESSAGES, answer["message"], {"role": "tool", "tool_call_id": call["id"], "content": "noon"}]
+    assert ask(tool_port, CHAT, {**body, "max_tokens": 2})["choices"][0]["message"]["content"]
+
+
+def test_calls_of_a_named_tool_are_streamed(tool_port):
+    body = {"messages": MESSAGES, "tools": TOOLS, "max_tokens": 120, "temperature": 0, "tool_choice": STOP}
+    pieces = events(call_stream(tool_port, body))
+    deltas = [piece["choices"][0]["delta"] for piece in pieces]
+    ((call,),) = [delta["tool_calls"] for delta in deltas if "tool_calls" in delta]
+    assert (call["index"], call["function"]) == (0, {"name": "stop", "arguments": "{}"})
+    assert pieces[-1]["choices"][0]["finish_reason"] == "tool_calls"
+    assert not any(delta.get("content") for delta in deltas)
+
+
+def call_stream(port, body):
+    """Bytes of a streamed chat."""
+    status, data = call(port, CHAT, {**body, "stream": True})
+    assert status == 200, data
+    return data
+
+
 def test_embeddings_are_floats_or_base64(port, generator):
     vectors = generator.embed(["hello", "sea"])
     answer = ask(port, "/v1/embeddings", {"model": "tiny", "input": ["hello", "sea"]})
@@ -235,6 +286,16 @@ CHAT, COMPLETIONS, EMBEDDINGS = "/v1/chat/completions", "/v1/completions", "/v1/
             (400, "stream_options", "invalid_value"),
         ),
         (CHAT, {"messages": MESSAGES, "tool_choice": "required"}, (400, "tool_choice", "invalid_value")),
+        (CHAT, {"messages": MESSAGES, "tools": [{"type": "function"}]}, (400, "tools", "invalid_value")),
+        (
+            CHAT,
+            {
+                "messages": MESSAGES,
+                "tools": [{"type": "function", "function": {"name": "now"}}],
+                "tool_choice": {"type": "function", "function": {"name": "later"}},
+            },
+            (400, "tool_choice", "invalid_value"),
+        ),
         (CHAT, {"messages": MESSAGES, "colour": "red"}, (400, "colour", "unknown_parameter")),
         (CHAT, {"messages": [{"role": "user", "content": "a" * 500}]}, (400, "messages", "context_length_exceeded")),
         (COMPLETIONS, {"prompt": "a" * 500}, (400, "prompt", "context_length_exceeded")),

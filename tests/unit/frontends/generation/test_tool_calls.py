@@ -1,0 +1,180 @@
+"""Calls of tools in answers: the forms of known chat templates, and streams of any pieces."""
+
+import json
+
+import pytest
+from tokenizers import AddedToken, Tokenizer, decoders, models
+from tokenizers.pre_tokenizers import ByteLevel
+
+from dmlgpu.frontends.generation import tool_calls
+from dmlgpu.frontends.generation.text import TextStream, conversation
+from dmlgpu.frontends.generation.tool_calls import HERMES, LLAMA, MISTRAL, MISTRAL_NAMED, CallStream, call_form
+
+NAMES = ("now", "weather")
+TOOLS = [
+    {"type": "function", "function": {"name": "now"}},
+    {
+        "type": "function",
+        "function": {
+            "name": "weather",
+            "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+        },
+    },
+]
+ANSWERS = [
+    (HERMES, 'Wait.\n<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>', "Wait.\n", [("now", {})]),
+    (
+        HERMES,
+        '<tool_call>{"name": "weather", "arguments": {"city": "Nîmes"}}</tool_call>\n'
+        '<tool_call>\n{"name": "now", "arguments": "{}"}',  # arguments as text, and no end
+        "",
+        [("weather", {"city": "Nîmes"}), ("now", {})],
+    ),
+    (LLAMA, '\n{"name": "weather", "parameters": {"city": "x"}}', "", [("weather", {"city": "x"})]),
+    (
+        LLAMA,
+        '<|python_tag|>{"name": "now", "parameters": {}}; {"name": "now", "parameters": {}}',
+        "",
+        [("now", {})] * 2,
+    ),
+    (LLAMA, 'In C: { "name" }', 'In C: { "name" }', []),
+    (MISTRAL, 'So: [TOOL_CALLS] [{"name": "now", "arguments": {}}]', "So: ", [("now", {})]),
+    (
+        MISTRAL_NAMED,
+        '[TOOL_CALLS]now[ARGS]{}[TOOL_CALLS]weather[ARGS]{"city": "x"}',
+        "",
+        [("now", {}), ("weather", {"city": "x"})],
+    ),
+]
+TEXTS = [
+    (HERMES, '<tool_call>{"name": "delete", "arguments": {}}</tool_call> no'),
+    (HERMES, '<tool_call>{"name": "now", "arguments": [1]}</tool_call>'),
+    (HERMES, '<tool_call>{"name": "now"'),
+    (HERMES, "<tool_call></tool_call><tool"),
+    (LLAMA, '{"name": "now"}'),
+    (LLAMA, '{"x": 1} {'),
+    (MISTRAL, "[TOOL_CALLS]" + "[" * 100_000),
+    (MISTRAL_NAMED, "[TOOL_CALLS]now {}"),
+]
+
+
+def separated(form, text, size):
+    """Text and calls of an answer that arrives in pieces of some characters."""
+    stream = CallStream(form, NAMES)
+    parts = [stream.add(text[start : start + size]) for start in range(0, len(text), size)] + [stream.finish()]
+    calls = [call for _, calls in parts for call in calls]
+    assert calls == stream.calls
+    return "".join(part for part, _ in parts), calls
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+@pytest.mark.parametrize(("form", "text", "content", "calls"), ANSWERS)
+def test_calls_are_separated_from_text(form, text, content, calls, size):
+    actual, found = separated(form, text, size)
+    assert actual == content
+    assert [(call.name, json.loads(call.arguments)) for call in found] == calls
+    assert len({call.id for call in found}) == len(found)
+    assert all(len(call.id) == 9 for call in found) == (form in (MISTRAL, MISTRAL_NAMED) or not found)
+
+
+@pytest.mark.parametrize("size", [7, 1000])
+@pytest.mark.parametrize(("form", "text"), TEXTS)
+def test_anything_else_remains_text(form, text, size):
+    assert separated(form, text, size) == (text, [])
+
+
+def test_text_does_not_wait_unless_a_call_may_begin():
+    stream = CallStream(HERMES, NAMES)
+    assert [stream.add(piece)[0] for piece in ("a <", "b", " <tool", "_box>")] == ["a ", "<b", " ", "<tool_box>"]
+
+
+@pytest.mark.parametrize(
+    ("template", "form"),
+    [
+        ("{{ messages }}", HERMES),
+        ("{% if tools %}{{ tools | tojson }}{% endif %}<tool_call>", HERMES),
+        ("{{ tools }}<tool_call><function=name>", None),
+        ("{{ tools }}<|python_tag|>", LLAMA),
+        ('{{ tools }}{"name": function name, "parameters": dictionary}', LLAMA),
+        ("{{ tools }}[TOOL_CALLS]", MISTRAL),
+        ("{{ tools }}[TOOL_CALLS]{{ name }}[ARGS]", MISTRAL_NAMED),
+        ("{{ tools }}", None),
+    ],
+)
+def test_forms_are_recognized_by_templates(template, form):
+    assert call_form(template) is form
+
+
+def byte_tokenizer(*special):
+    """A tokenizer with a token per byte, and special ones."""
+    tokenizer = Tokenizer(models.BPE({text: index for index, text in enumerate(ByteLevel.alphabet())}, []))
+    tokenizer.pre_tokenizer, tokenizer.decoder = ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(text, special=True) for text in special])
+    return tokenizer
+
+
+@pytest.mark.parametrize("form", [HERMES, LLAMA, MISTRAL, MISTRAL_NAMED])
+@pytest.mark.parametrize("is_special", [False, True])
+def test_grammars_allow_calls_and_nothing_else(form, is_special):
+    llguidance = pytest.importorskip("llguidance", reason="grammars need llguidance")
+    from dmlgpu.frontends.generation.grammar import Grammar
+
+    tokenizer = byte_tokenizer("<end>", *(form.marks if is_special else ()))
+    matched = llguidance.LLTokenizer(tokenizer.to_str(), eos_token=tokenizer.token_to_id("<end>"))
+
+    def accepts(text, tools=TOOLS, *, is_parallel=False):
+        source = Grammar.lark(form.grammar(tools, tokenizer, is_parallel=is_parallel)).source
+        matcher = llguidance.LLMatcher(matched, source, log_level=0)
+        tokens = tokenizer.encode(text).ids
+        return matcher.validate_tokens(tokens) == len(tokens)
+
+    call = {
+        HERMES: '<tool_call>\n{"name": "weather", "arguments": {"city": "x"}}\n</tool_call>',
+        LLAMA: '{"name": "weather", "parameters": {"city": "x"}}',
+        MISTRAL: '[TOOL_CALLS][{"name": "weather", "arguments": {"city": "x"}}]',
+        MISTRAL_NAMED: '[TOOL_CALLS]weather[ARGS]{"city": "x"}',
+    }[form]
+    assert accepts(call)
+    assert not accepts(call, TOOLS[:1])
+    assert not accepts(call.replace('"x"', "1"))
+    assert not accepts(f"Well, {call}")
+    two = {LLAMA: f"{call};{call}", MISTRAL: f"{call[:-1]}, {call[len('[TOOL_CALLS][') :]}"}.get(form)
+    two = two or (f"{call}\n{call}" if form is HERMES else call + call)
+    assert accepts(two, is_parallel=True)
+    assert not accepts(two)
+
+
+def test_marks_that_are_special_tokens_are_part_of_the_text():
+    tokenizer = byte_tokenizer("[TOOL_CALLS]", "<end>")
+    tokens = tokenizer.encode("a[TOOL_CALLS]b<end>").ids
+    marks = tool_calls.marked_tokens(MISTRAL, tokenizer)
+    for given, text in ((marks, "a[TOOL_CALLS]b"), ((), "ab")):
+        stream = TextStream(tokenizer, marks=given)
+        assert "".join(map(stream.add, tokens)) + stream.finish() == text
+
+
+def test_templates_without_tools_have_them_as_text():
+    call = {"id": "1", "type": "function", "function": {"name": "now", "arguments": '{"zone": 1}'}}
+    messages = [
+        {"role": "user", "content": "What time is it?"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "noon"},
+    ]
+    system, question, called, result = tool_calls.with_tools(messages, TOOLS)
+    assert all(json.dumps(tool) in system["content"] for tool in TOOLS)
+    assert question is messages[0]
+    stream = CallStream(HERMES, NAMES)
+    assert stream.add(called["content"])[0] == ""
+    assert [(call.name, call.arguments) for call in stream.calls] == [("now", '{"zone": 1}')]
+    assert (result["role"], "noon" in result["content"]) == ("user", True)
+    merged = tool_calls.with_tools([{"role": "system", "content": "Be short."}, *messages], TOOLS)
+    assert len(merged) == 4
+    assert merged[0]["content"].startswith("Be short.")
+
+
+def test_templates_get_arguments_as_objects_or_as_text():
+    call = {"type": "function", "function": {"name": "now", "arguments": '{"zone": 1}'}}
+    messages = [{"role": "assistant", "tool_calls": [call]}]
+    arguments = "messages[0].tool_calls[0].function.arguments"
+    for template, text in ((f"{{{{ {arguments}.zone }}}}", "1"), (f"{{{{ '' + {arguments} }}}}", '{"zone": 1}')):
+        assert conversation(template, messages, {}, "model") == text
