@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import importlib.metadata
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -14,14 +15,17 @@ from torch_clients.rows import Result, Row
 PACKAGES = ("torch", "torchvision", "timm", "transformers", "accelerate", "peft", "diffusers")
 
 
-def versions() -> dict[str, str]:
-    """Return the versions of the installed clients."""
+def versions(comfyui: Path | None = None) -> dict[str, str]:
+    """Return the versions of the installed clients, and of ComfyUI if its folder is given."""
     installed = {}
     for name in PACKAGES:
         try:
             installed[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
+    if comfyui is not None:
+        text = (comfyui / "comfyui_version.py").read_text(encoding="utf-8")
+        (installed["ComfyUI"],) = re.findall(r'__version__ = "(.+)"', text)
     return installed
 
 

@@ -119,20 +119,33 @@ def copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = F
             if is_plain and target.dtype not in PARTS:
                 arguments = CallArguments(_PACKED, (source, target.dtype), {})
                 value, _ = repeated(arguments, "copy_", lambda: (_packed(source, target.dtype), target.device.index))
+                _write(target, value)
+            elif storage.covers_storage(target):
+                _write(target, operand_of(source))
             else:
-                value = cast(operand_of(source), target.dtype)
+                arguments = CallArguments(_INTO, (target, source), {})
+                repeated(arguments, "copy_", lambda: (_write(target, operand_of(source)), target.device.index))
+                storage.count_write(target)
         else:
             host = (storage.on_host(source) if source.device.type == "dml" else source.detach()).to(target.dtype)
-            value, elements = storage.on_device(host, target.device.index), elements_of(host)
-        if value.sizes != target.shape:
-            shape = tuple(target.shape)
-            value = value.each(lambda x: _spread(x, shape)) if isinstance(value, Complex) else _spread(value, shape)
-        check_writable(target)
-        storage.write(target, in_memory(value))
+            elements = elements_of(host)
+            _write(target, storage.on_device(host, target.device.index))
         remember(target, elements)
     except Exception as error:
         raise translated(error, "copy_", (target, source), {}) from None
     return target
+
+
+def _write(target: torch.Tensor, value: Any) -> tuple[()]:
+    """Write elements into a tensor whose shape they broadcast to, in its dtype."""
+    if isinstance(value, Complex) or target.dtype.is_complex or target.dtype is torch.bool or target.is_neg():
+        value = cast(value, target.dtype)
+    if value.sizes != target.shape:
+        shape = tuple(target.shape)
+        value = value.each(lambda x: _spread(x, shape)) if isinstance(value, Complex) else _spread(value, shape)
+    check_writable(target)
+    storage.write(target, in_memory(value))
+    return ()
 
 
 def _spread(x: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -183,7 +196,7 @@ def clone(x: torch.Tensor, *, memory_format: torch.memory_format | None = None) 
     return to_copy(x, memory_format=memory_format)
 
 
-_PACKED = next(function_ids)
+_PACKED, _INTO = next(function_ids), next(function_ids)
 
 
 def _packed(x: torch.Tensor, dtype: torch.dtype) -> Tensor:

@@ -23,6 +23,7 @@ from dmlgpu.frontends.torch.dtypes import (
     PARTS,
     TORCH_DTYPES,
     array_of_torch,
+    cast,
     data_type_of,
     torch_of_array,
 )
@@ -255,10 +256,10 @@ def count_write(x: torch.Tensor) -> None:
 
 
 def write(x: torch.Tensor, result: Tensor) -> None:
-    """Write a result, of the dtype and shape of a torch tensor, into its memory; complex numbers as pairs.
+    """Write a result, of the shape of a torch tensor, into its memory; complex numbers as pairs.
 
     If the tensor covers its storage, the storage takes the memory of the result; else elements are written by its
-    strides.
+    strides. Elements of another dtype are converted, but for those of booleans and complex numbers.
     """
     if x.dtype in PARTS:
         if x.is_conj():
@@ -273,6 +274,8 @@ def write(x: torch.Tensor, result: Tensor) -> None:
         return
     count_write(x)
     if covers_storage(x):
+        if result.data_type is not data_type_of(x.dtype)[0]:
+            result = cast(result, x.dtype)
         if x.is_contiguous():
             memory.replace(unowned(result) if result.signature[2] is None else packed_copy(result))
             return
@@ -283,7 +286,7 @@ def write(x: torch.Tensor, result: Tensor) -> None:
     if result.buffer is memory.buffer:
         result = packed_copy(result)  # before the memory that it reads is written
     if behind_binding(target) or _may_overlap(target):
-        target, result = _widened(target, result)
+        target, result = _widened(target, cast(result, x.dtype))
     _write_strided(target, result)
 
 
@@ -330,7 +333,7 @@ def _places(target: Tensor, before: int) -> Tensor:
 
 
 def _write_strided(target: Tensor, result: Tensor) -> None:
-    """Run a copy whose output is a view of memory that begins at a possible binding offset."""
+    """Run a copy, or a conversion, whose output is a view of memory that begins at a possible binding offset."""
     device: Device = target.device
     session = session_of(device)
     if result.offset and behind_binding(result):
@@ -339,7 +342,8 @@ def _write_strided(target: Tensor, result: Tensor) -> None:
     call = session.calls.get(key)
     if call is None:
         read, written = TensorDesc(*result.signature), TensorDesc(*target.signature)
-        operator = device.create_operator(descs.ElementWiseIdentity(input_tensor=read, output_tensor=written))
+        copy = descs.ElementWiseIdentity if result.data_type is target.data_type else descs.Cast
+        operator = device.create_operator(copy(input_tensor=read, output_tensor=written))
         call = session.prepare(device.compile_operator(operator, preserve_padding=True), clears=False)
         call = session.calls.put(key, call, call.memory)
     source, destination = ((x.buffer._memory, x.offset * x.data_type.bits // 8) for x in (result, target))

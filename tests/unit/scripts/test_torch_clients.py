@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from torch_clients import rows, writing
+from torch_clients import rows, with_comfyui, writing
 from torch_clients.rows import Result, Row, largest_difference, run
 
 torch = pytest.importorskip("torch", reason="PyTorch, which the clients are of, is not installed")
@@ -100,9 +100,33 @@ def test_names_are_unique() -> None:
     assert len(set(names)) == len(names) > 80
 
 
+@pytest.mark.skipif(os.name == "nt", reason="the interpreter of the clone is a shell script here")
+@pytest.mark.parametrize(("device", "option"), [("cpu", "--cpu"), ("dml", "--directml")])
+def test_comfyui_runs_in_the_environment_of_its_clone(
+    device: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "main.py"
+    script.write_text(
+        "import os, sys, torch\n"
+        "torch.save([os.environ['COMFYUI_PART'], os.getcwd(), sys.argv[-1]], os.environ['COMFYUI_RESULTS'])\n"
+    )
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} {script} "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setenv("DMLGPU_COMFYUI", str(tmp_path))
+    assert with_comfyui.edits(device) == ["edits", str(tmp_path), option]
+
+
+def test_the_version_of_comfyui_is_that_of_the_clone(tmp_path: Path) -> None:
+    (tmp_path / "comfyui_version.py").write_text('# written by a build\n__version__ = "0.3.75"\n')
+    assert writing.versions(tmp_path)["ComfyUI"] == "0.3.75"
+    assert "ComfyUI" not in writing.versions()
+
+
 @pytest.mark.slow
 def test_a_row_in_a_child_process() -> None:
-    command = [sys.executable, "scripts/clients", "--adapter", "numpy", "-k", "^PyTorch optimizer SGD|^ComfyUI"]
+    command = [sys.executable, "scripts/clients", "--adapter", "numpy", "-k", "^PyTorch optimizer SGD|^ComfyUI LoRA"]
     done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
     first, second, last = done.stdout.splitlines()
     assert done.returncode == 0, done.stdout + done.stderr

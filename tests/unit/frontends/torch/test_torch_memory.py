@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch", reason="PyTorch, which the device is for, is not installed")
 pytest.importorskip("dmlgpu.torch", reason="the installed PyTorch is older than 2.13")
 
+import dmlgpu  # noqa: E402
 from dmlgpu.frontends.torch.adapters import device_of  # noqa: E402 - imports torch
 from dmlgpu.tensors.session import session_of  # noqa: E402
 from tests.unit.frontends.torch import torch_programs as programs  # noqa: E402
@@ -105,6 +106,39 @@ def test_repeated_writes_through_views(dtype: Any) -> None:
             x.div_(4, **({} if dtype.is_floating_point or dtype.is_complex else {"rounding_mode": "floor"}))
         for mine, reference in zip(ours, host, strict=True):
             torch.testing.assert_close(mine.cpu(), reference, rtol=1e-2 if dtype is torch.float16 else 1e-5, atol=1e-5)
+
+
+_KINDS = [torch.float32, torch.float16, torch.bfloat16, torch.bool, torch.uint8, torch.int64, torch.complex64]
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_copies_into_views_convert(kind: Any) -> None:
+    """Copies of all dtypes into views, of memory of their own or of the target, once and repeated."""
+    numbers = torch.arange(-3.0, 5).reshape(2, 4) * 1.5
+    for target in _KINDS:
+        if kind.is_complex and not target.is_complex:
+            continue  # warns about the imaginary parts
+        for start in (0, 1, 2):
+            results = []
+            for device in ("cpu", "dml"):
+                y = numbers.abs().to(kind).to(device)
+                x = torch.ones(4, 5, dtype=target, device=device)
+                x[start, :4] = y[1]
+                x[:2, start : start + 2] = y[:, 1:3].flip(1)
+                x[:, 4] = y[0, start]
+                x[2:, 1:] = x[:2, :4]
+                results.append(x.cpu())
+            torch.testing.assert_close(*results, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float16, torch.int64, torch.bool])
+def test_a_copy_into_a_view_is_one_kernel(kind: Any) -> None:
+    x, y = torch.zeros(4, 8, device="dml"), torch.ones(8, device="dml").to(kind)
+    x[1] = y
+    with dmlgpu.profile() as profile:
+        x[2] = y
+    assert len(profile.kernels) == 1
+    assert x.cpu()[1:3].eq(1).all()
 
 
 def test_the_host_forgets_indices_at_a_repeated_write() -> None:
