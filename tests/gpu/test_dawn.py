@@ -17,7 +17,7 @@ import pytest
 import wgpu
 from gpu_programs import add, program
 
-from dmlgpu import Device, ops
+from dmlgpu import Device, Kernel, ops
 from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidArgument, InvalidState, OutOfMemory, ShaderError
 from dmlgpu.compiler.program import KernelSource, RenderedKernel
 from dmlgpu.compiler.target import Matrices, MatrixDialect, Profile
@@ -68,6 +68,17 @@ def test_both_libraries_compute_in_turn(device: Device) -> None:
         for other in (device, native):
             np.testing.assert_allclose(ops.matmul(X + turn, X, device=other), (X + turn) @ X, rtol=1e-4, atol=1e-4)
     native.remove()
+
+
+@pytest.mark.parametrize("enable", ["", "enable subgroups;\n"])
+def test_own_kernels_use_subgroups(device: Device, enable: str) -> None:
+    """The directive is optional, as with wgpu-native: Dawn gets it from the library."""
+    if "subgroup" not in INFO.features:
+        pytest.skip("the adapter has no subgroups")
+    body = "@compute @workgroup_size(1) fn main() { words[0] = subgroupAdd(7u) + u32(subgroupElect()); }"
+    source = f"{enable}@group(0) @binding(0) var<storage, read_write> words: array<u32>;\n{body}"
+    result: Any = Kernel(source)(outputs={"words": ((1,), "uint32")}, grid=1, device=device)
+    assert np.asarray(result).tolist() == [8]
 
 
 def test_its_label_names_the_library() -> None:

@@ -22,7 +22,7 @@ _PROBES = "driver-probe-"
 
 _KINDS: Mapping[str, type | tuple[type]] = {
     "cases": (str,),
-    **dict.fromkeys(("backend", "vendor", "adapter", "driver", "reason", "link"), str),
+    **dict.fromkeys(("backend", "vendor", "adapter", "driver", "library", "reason", "link"), str),
 }
 
 
@@ -34,7 +34,8 @@ class ExpectedFailure:
         cases: Shell patterns of names.
         reason: Reason of the failures.
         backend, vendor, adapter: Case-insensitive shell patterns of the adapter's facts; empty ones match all.
-        driver: Versions (see ``quirks.in_versions``): ``>=25.0, <25.1``, ``Mesa <25``.
+        driver, library: Versions (see ``quirks.in_versions``): ``>=25.0, <25.1``, ``Mesa <25``; library is the package
+            of the WebGPU library: ``wgpu <0.33``.
         link: Further information.
     """
 
@@ -44,11 +45,12 @@ class ExpectedFailure:
     vendor: str = ""
     adapter: str = ""
     driver: str = ""
+    library: str = ""
     link: str = ""
 
     def applies(self, case: str, info: AdapterInfo) -> bool:
         """Return whether it applies to a case on an adapter."""
-        is_described = describes(info, self.backend, self.vendor, self.adapter, self.driver)
+        is_described = describes(info, self.backend, self.vendor, self.adapter, self.driver, self.library)
         return is_described and any(fnmatch.fnmatchcase(case, pattern) for pattern in self.cases)
 
 
@@ -70,10 +72,11 @@ def load(path: Path) -> tuple[ExpectedFailure, ...]:
 def _expectation(place: str, values: Mapping[str, Any]) -> ExpectedFailure:
     """Return one entry, whose versions are validated."""
     expectation = ExpectedFailure(**values)
-    try:
-        in_versions(expectation.driver, "")
-    except ValueError as error:
-        raise ModelError(f"{place}.driver", str(error)) from error
+    for key in ("driver", "library"):
+        try:
+            in_versions(getattr(expectation, key), "")
+        except ValueError as error:
+            raise ModelError(f"{place}.{key}", str(error)) from error
     return expectation
 
 

@@ -45,7 +45,7 @@ class GpuShader:
             try:
                 self._group_layout = device.create_bind_group_layout(label=label, entries=entries)
                 layout = device.create_pipeline_layout(label=label, bind_group_layouts=[self._group_layout])
-                module = device.create_shader_module(label=label, code=wgsl)
+                module = context.library.create_module(device, label, wgsl)
                 compute = {"module": module, "entry_point": entry_point, "constants": dict(constants)}
                 pipeline = device.create_compute_pipeline(label=label, layout=layout, compute=compute)
             except wgpu.GPUValidationError as error:

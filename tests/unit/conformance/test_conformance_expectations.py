@@ -32,6 +32,8 @@ KNOWN = ExpectedFailure(("element_wise_pow-*",), "subnormal bases")
         ({"driver": ">=25.0, <25.1"}, True),
         ({"driver": ">=25.1"}, False),
         ({"driver": "Mesa <26"}, True),
+        ({"library": "wgpu >=0"}, True),
+        ({"library": "wgpudawn >=0"}, False),
     ],
 )
 def test_cases_that_an_expectation_covers(fields, applies):
@@ -76,7 +78,7 @@ def test_a_file(tmp_path):
         ("[[expected]]\ncases = 'a'", ", line 1: expected[0].reason: is missing"),
         (
             "[[expected]]\ncases = 'a'\nreason = 'r'\nos = 'Linux'",
-            ", line 1: expected[0].os: is unknown; there are cases, backend, vendor, adapter, driver, reason, link",
+            ", line 1: expected[0].os: is unknown; there are cases, backend, vendor, adapter, driver, library, reason, link",
         ),
         ("[[expected]]\ncases = 'a'\nreason = 7", ", line 1: expected[0].reason: must be a string, got 7"),
         ("[[expected]]\ncases = [1]\nreason = 'r'", ", line 1: expected[0].cases: must be a string, got 1"),
