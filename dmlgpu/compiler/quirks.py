@@ -69,11 +69,11 @@ class Quirk:
 
     def has(self, adapter: AdapterInfo | Facts) -> bool:
         """Return whether an adapter has the fault."""
-        return describes(adapter, self.backend, self.vendor, self.device, self.driver, self.library)
+        return describes(adapter, self.backend, self.vendor, self.device, driver=self.driver, library=self.library)
 
 
 def describes(
-    adapter: AdapterInfo | Facts, backend: str, vendor: str, device: str, driver: str, library: str
+    adapter: AdapterInfo | Facts, backend: str, vendor: str, device: str, *, driver: str, library: str
 ) -> bool:
     """Return whether patterns describe an adapter; empty ones match all.
 

@@ -50,7 +50,8 @@ class ExpectedFailure:
 
     def applies(self, case: str, info: AdapterInfo) -> bool:
         """Return whether it applies to a case on an adapter."""
-        is_described = describes(info, self.backend, self.vendor, self.adapter, self.driver, self.library)
+        versions = {"driver": self.driver, "library": self.library}
+        is_described = describes(info, self.backend, self.vendor, self.adapter, **versions)
         return is_described and any(fnmatch.fnmatchcase(case, pattern) for pattern in self.cases)
 
 

@@ -78,7 +78,8 @@ def test_a_file(tmp_path):
         ("[[expected]]\ncases = 'a'", ", line 1: expected[0].reason: is missing"),
         (
             "[[expected]]\ncases = 'a'\nreason = 'r'\nos = 'Linux'",
-            ", line 1: expected[0].os: is unknown; there are cases, backend, vendor, adapter, driver, library, reason, link",
+            ", line 1: expected[0].os: is unknown; there are cases, backend, vendor, adapter, driver, library, reason, "
+            "link",
         ),
         ("[[expected]]\ncases = 'a'\nreason = 7", ", line 1: expected[0].reason: must be a string, got 7"),
         ("[[expected]]\ncases = [1]\nreason = 'r'", ", line 1: expected[0].cases: must be a string, got 1"),
