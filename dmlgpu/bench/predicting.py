@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -34,11 +35,13 @@ from dmlgpu.compiler.schedule.cost import (
     Estimate,
     Work,
     estimate,
+    matrix_work,
     slab_loop,
     slab_work,
     stream_work,
 )
 from dmlgpu.compiler.schedule.steps.base import KernelStep
+from dmlgpu.compiler.schedule.steps.cooperative import ScheduledCooperative, ScheduledCooperativeAttend
 from dmlgpu.compiler.schedule.steps.maps import ScheduledMap
 from dmlgpu.compiler.schedule.steps.products import (
     AttentionTile,
@@ -47,7 +50,16 @@ from dmlgpu.compiler.schedule.steps.products import (
     ScheduledContract,
 )
 from dmlgpu.compiler.schedule.steps.reductions import ScheduledReduce, ScheduledScan
-from dmlgpu.compiler.target import Division, Float16Conversions, Float16Encoding, Policies, Profile, Target
+from dmlgpu.compiler.target import (
+    Division,
+    Float16Conversions,
+    Float16Encoding,
+    Matrices,
+    MatrixDialect,
+    Policies,
+    Profile,
+    Target,
+)
 from dmlgpu.conformance.running import fields
 from dmlgpu.conformance.running.records import machine
 from dmlgpu.runtime.device import Device
@@ -161,14 +173,17 @@ _READERS: Mapping[str, fields.Reader[Any]] = {
 
 
 def target_of_card(card: GpuCard) -> Target:
-    """Return the compile target of a card, as its driver is likely to offer it through wgpu."""
+    """Return the compile target of a card, as its driver is likely to offer it through wgpu; through Dawn, with matrix
+    units, if the variable DMLGPU_MATRICES is ``always``."""
     encoding = Float16Encoding.F16 if card.family else Float16Encoding.PACK
+    uses_matrices = os.environ.get("DMLGPU_MATRICES") == "always" and card.matrix > 0
     return Target(
         f"{card.name} (RADV {card.family.upper()})" if card.family else card.name,
         _PROFILES[card.kind],
         _FEATURES,
         float16=Float16Conversions(True, encoding),
         division=Division.FUSED,
+        matrices=_matrices(card) if uses_matrices else None,
         max_storage_buffers=64,
         max_workgroup_invocations=1024,
         max_workgroup_storage=(64 if card.family else 32) << 10,
@@ -176,6 +191,13 @@ def target_of_card(card: GpuCard) -> Target:
         # Vulkan drivers limit accesses of buffers by themselves.
         policies=Policies(checked=card.name.startswith("Apple")),
     )
+
+
+def _matrices(card: GpuCard) -> Matrices:
+    """Return the matrix units of a card, as Dawn lists them."""
+    is_of_intel = card.wave < 2 * UNIT * UNIT
+    is_of_nvidia = not (is_of_intel or card.family)
+    return Matrices(8 if is_of_intel else 16, lanes=card.wave, dialect=MatrixDialect.TINT, turns=not is_of_nvidia)
 
 
 def predict(workloads: Sequence[Workload], card: GpuCard) -> Iterator[Prediction]:
@@ -326,6 +348,9 @@ def work_of(explained: ExplainedKernel, counts: Counts, statistics: Mapping[str,
     if isinstance(scheduled, ScheduledContract) and scheduled.tile.depth:
         is_streamed = scheduled.schedule is ProductSchedule.STREAMED
         return (_stream_work if is_streamed else _slab_work)(scheduled, counts, statistics, card)
+    if isinstance(scheduled, ScheduledCooperative):
+        depth = scheduled.slabs[0].depth
+        return matrix_work(_size(scheduled), scheduled.matrices, scheduled.parts, depth=depth, moved=counts.bytes)
     text = read_kernel_text(kernel.wgsl)
     workgroup = 256 if scheduled is None else scheduled.launch.workgroup
     invocations = groups * workgroup
@@ -343,6 +368,10 @@ def work_of(explained: ExplainedKernel, counts: Counts, statistics: Mapping[str,
         shared=text.shared_bytes,
         waits=trips / _in_flight(scheduled),
     )
+    if isinstance(scheduled, ScheduledCooperativeAttend):
+        plain = replace(plain, multiply_adds=0, matrix=products)
+        # The text has each operation on matrices of a block of keys once; invocations read and weight scores.
+        return _estimated(plain, text, -(-math.prod(scheduled.key.own) // scheduled.block))
     return _estimated(plain, text, trips) if statistics is None else _compiled(plain, statistics, trips)
 
 
@@ -446,7 +475,7 @@ def _instructions(statistics: Mapping[str, int], trips: float, multiply_adds: fl
     return {"vector": max(0.0, vector - multiply_adds), "others": instructions - vector}
 
 
-def _size(step: ScheduledContract) -> tuple[int, int, int, int]:
+def _size(step: ScheduledContract | ScheduledCooperative) -> tuple[int, int, int, int]:
     """Return batch, rows, columns and inner size of a product."""
     space = step.space
     return math.prod(space.batch), math.prod(space.rows), math.prod(space.columns), math.prod(space.inner)

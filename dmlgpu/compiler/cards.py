@@ -50,6 +50,7 @@ class GpuCard:
         shared, shared_rate: Bytes of workgroup memory of a core, and bytes per cycle that it delivers.
         half, dot, integer: Multiply-adds per cycle of float16, packed int8 and 32-bit integers, divided by those of
             float32.
+        matrix: The same of float16 matrices with float32 sums; 0 if there are no matrix units.
         issue: Share of the issue slots that kernels of multiply-adds only fill.
         counts_all: Whether all instructions share the issue slots of multiply-adds, not only vector instructions.
         latency: Seconds of a load from memory.
@@ -77,6 +78,7 @@ class GpuCard:
     half: float
     dot: float
     integer: float
+    matrix: float
     counts_all: bool
     latency: float
     launch: float

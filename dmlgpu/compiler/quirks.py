@@ -69,21 +69,23 @@ class Quirk:
 
     def has(self, adapter: AdapterInfo | Facts) -> bool:
         """Return whether an adapter has the fault."""
-        is_described = describes(adapter, self.backend, self.vendor, self.device, self.driver)
-        return is_described and (not self.library or in_versions(self.library, library_of(adapter)))
+        return describes(adapter, self.backend, self.vendor, self.device, driver=self.driver, library=self.library)
 
 
-def describes(adapter: AdapterInfo | Facts, backend: str, vendor: str, device: str, driver: str) -> bool:
+def describes(
+    adapter: AdapterInfo | Facts, backend: str, vendor: str, device: str, *, driver: str, library: str
+) -> bool:
     """Return whether patterns describe an adapter; empty ones match all.
 
     Args:
         adapter: The adapter.
         backend, vendor, device: Shell patterns of its facts, in any case.
-        driver: Versions of its driver (see ``in_versions``).
+        driver, library: Versions of its driver, and of the package of the WebGPU library (see ``in_versions``).
     """
     texts = ((backend, api_of(adapter.backend)), (vendor, adapter.vendor), (device, adapter.name))
     are_alike = all(fnmatch.fnmatchcase(text.lower(), (pattern or "*").lower()) for pattern, text in texts)
-    return are_alike and in_versions(driver, adapter.driver)
+    is_driven = are_alike and in_versions(driver, adapter.driver)
+    return is_driven and (not library or in_versions(library, _library(adapter)))
 
 
 _COMPARISONS: Final = {
@@ -125,7 +127,7 @@ def _numbers(version: str) -> list[int]:
     return [int(number) for number in re.sub(r"(\.0*)+$", "", version).split(".")]
 
 
-def library_of(adapter: AdapterInfo | Facts) -> str:
+def _library(adapter: AdapterInfo | Facts) -> str:
     """Return the WebGPU library that runs an adapter, with its version: a browser, or the package wgpu or
     wgpudawn."""
     from importlib import metadata  # noqa: PLC0415 - few quirks need it

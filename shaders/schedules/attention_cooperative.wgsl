@@ -1,5 +1,5 @@
 // ATTENTION, cooperative: a workgroup takes {{ tile_rows }} rows of queries and goes through the keys, {{ block }} at a time. Each of its four subgroups
-// has {{ own_rows }} rows, whose queries and sums of values it holds as matrices. Both products are of float16 with sums of float32; scores,
+// has {{ own_rows }} rows, whose queries and sums of values it holds as matrices{{ ", half of the keys of a block, and half of the columns" if across > 1 }}. Both products are of float16 with sums of float32; scores,
 // maxima and weights are float32, and weights become float16 for the second product. Scores go through workgroup memory, where
 // {{ sharing }} invocation{{ "s share" if sharing > 1 else " takes" }} a row. Keys and then values of a block are in the same slab.
 // Elements of matrices have no names, so sums of values go through workgroup memory to be rescaled. This is rare: weights are relative to
@@ -11,10 +11,12 @@
 {% set weights_stride = block + padding %}
 {% set key_stride = head_padded + padding %}
 {% set value_stride = (block if turns else columns_padded) + padding %}
-{% set key_matrices = block // matrices.columns %}
+{% set key_matrices = block // matrices.columns // across %}
 {% set head_matrices = head_padded // matrices.steps %}
-{% set value_matrices = columns_padded // matrices.columns %}
+{% set value_matrices = columns_padded // matrices.columns // across %}
 {% set weight_matrices = block // matrices.steps %}
+{% set own_keys = "part * %du + " % (block // across) if across > 1 else "" %}
+{% set is_crowded = down * head_matrices > 8 %}
 {% set is_masked = causal or keys % block != 0 %}
 {% macro tasks(count) %}
     # for first_task in range(0, count, launch.workgroup)
@@ -28,7 +30,7 @@
 {% macro each_sum(first) %}
     # for row in range(down)
     # for column in range(first, [first + key_matrices, value_matrices] | min)
-{{ caller(row, column, "(mine + %du) * %du + %du" % (row * matrices.rows, block, (column - first) * matrices.columns)) }}
+{{ caller(row, column, "(mine + %du) * %du + %s%du" % (row * matrices.rows, block, own_keys, (column - first) * matrices.columns)) }}
     # endfor
     # endfor
 {% endmacro %}
@@ -67,11 +69,20 @@ fn main(
     if (number >= {{ launch.total }}u) { return; }
     let first_row = {{ mod("number", tiles) }} * {{ tile_rows }}u;
     let batch = {{ div("number", tiles) }};
-    let quarter = subgroup % 4u;
-    let mine = quarter * {{ own_rows }}u;
+    let quarter = subgroup & 3u;
+    let mine = {{ "quarter / %du" % across if across > 1 else "quarter" }} * {{ own_rows }}u;
+    # if across > 1
+    let part = quarter & {{ across - 1 }}u;
+    # endif
     let own_row = me / {{ sharing }}u;
     let own_part = me % {{ sharing }}u;
     let row = min(first_row + own_row, {{ rows - 1 }}u);
+    # if is_crowded
+    // Mesa composes matrices just before they are used, and needs twice the registers for their elements until then. So queries are
+    // used at once: scores that are overwritten.
+    let empty = {{ matrix.load("b", "slab", "0u", key_stride, steps_adjacent=true) }};
+    var unused = {{ matrix.zero() }};
+    # endif
     # for chunk in range(0, head_padded, block)
     # call tasks(tile_rows * quads)
         let own = task / {{ quads }}u;
@@ -85,10 +96,16 @@ fn main(
     # for step in range(chunk, [chunk + block, head_padded] | min, matrices.steps)
     # for part in range(down)
     let q{{ part }}_{{ step // matrices.steps }} = {{ matrix.load("a", "weights", "(mine + %du) * %du + %du" % (part * matrices.rows, weights_stride, step - chunk), weights_stride, steps_adjacent=true) }};
+    # if is_crowded
+    unused = {{ matrix.multiply_add("q%d_%d" % (part, step // matrices.steps), "empty", "unused") }};
+    # endif
     # endfor
     # endfor
     workgroupBarrier();
     # endfor
+    # if is_crowded
+    {{ matrix.store("unused", "scores", "mine * %du" % block, block) }};
+    # endif
     # for part in range(down)
     # for column in range(value_matrices)
     var sum{{ part }}_{{ column }} = {{ matrix.zero() }};
@@ -118,13 +135,13 @@ fn main(
             var score{{ part }} = {{ matrix.zero() }};
             # endfor
             # for step in range(head_matrices)
-            let k{{ step }} = {{ matrix.load("b", "slab", "%du" % (column * matrices.columns * key_stride + step * matrices.steps), key_stride, steps_adjacent=true) }};
+            let k{{ step }} = {{ matrix.load("b", "slab", "%s%du" % ("part * %du + " % (block // across * key_stride) if across > 1 else "", column * matrices.columns * key_stride + step * matrices.steps), key_stride, steps_adjacent=true) }};
             # for part in range(down)
             score{{ part }} = {{ matrix.multiply_add("q%d_%d" % (part, step), "k%d" % step, "score%d" % part) }};
             # endfor
             # endfor
             # for part in range(down)
-            {{ matrix.store("score%d" % part, "scores", "(mine + %du) * %du + %du" % (part * matrices.rows, block, column * matrices.columns), block) }};
+            {{ matrix.store("score%d" % part, "scores", "(mine + %du) * %du + %s%du" % (part * matrices.rows, block, own_keys, column * matrices.columns), block) }};
             # endfor
         }
         # endfor
@@ -147,7 +164,7 @@ fn main(
         # endfor
         # endcall
         var highest = LOWEST;
-        # for index in range(quads)
+        # for index in range(quads - 1, -1, -1)
         let quad{{ index }} = {{ quad_at(index) }};
         # set parts = "xyzw"
         var score{{ index }} = sum_t({% for lane in range(4) %}scores[quad{{ index }} + {{ lane }}u]{{ ", " if not loop.last }}{% endfor %});
@@ -211,7 +228,7 @@ fn main(
             # endfor
             # for column in range(value_matrices)
             # set place = column * matrices.columns * value_stride + step * matrices.steps if turns else step * matrices.steps * value_stride + column * matrices.columns
-            let v{{ column }} = {{ matrix.load("b", "slab", "%du" % place, value_stride, steps_adjacent=turns) }};
+            let v{{ column }} = {{ matrix.load("b", "slab", "%s%du" % ("part * %du + " % (columns_padded // across * (value_stride if turns else 1)) if across > 1 else "", place), value_stride, steps_adjacent=turns) }};
             # for part in range(down)
             sum{{ part }}_{{ column }} = {{ matrix.multiply_add("w%d" % part, "v%d" % column, "sum%d_%d" % (part, column)) }};
             # endfor
@@ -234,9 +251,14 @@ fn main(
     # for index in range(own_quads)
     {
         let quad = {{ quad_at(index) }};
+        # if across > 1
+        let own_unit = quad % {{ block // across }}u / 4u + {{ column * matrices.columns // 4 }}u;
+        let unit = own_unit + quad % {{ block }}u / {{ block // across }}u * {{ columns_padded // across // 4 }}u;
+        # else
         let unit = quad % {{ block }}u / 4u + {{ column * matrices.columns // 4 }}u;
+        # endif
         let sums = sum_t({% for lane in range(4) %}scores[quad + {{ lane }}u]{{ ", " if not loop.last }}{% endfor %});
-        {% if (value_matrices - column) < key_matrices %}if (unit < {{ columns_padded // 4 }}u) { {% endif %}keep(0u, batch, first_row + own_row, unit, sums / mass);{% if (value_matrices - column) < key_matrices %} }{% endif %}
+        {% if (value_matrices - column) < key_matrices %}if ({{ "own_unit" if across > 1 else "unit" }} < {{ columns_padded // across // 4 }}u) { {% endif %}keep(0u, batch, first_row + own_row, unit, sums / mass);{% if (value_matrices - column) < key_matrices %} }{% endif %}
     }
     # endfor
     workgroupBarrier();

@@ -102,10 +102,16 @@ fn main(
     if (number >= {{ launch.total }}u) { return; }
     let b_first = {{ mod("number", across) }} * {{ operands[1][2].own }}u;
     let a_first = {{ mod(div("number", across), down) }} * {{ operands[0][2].own }}u;
+    # if parts > 1
+    let whole = {{ div("number", across * down) }};
+    let batch = {{ mod("whole", batches) }};
+    let part = {{ div("whole", batches) }};
+    # else
     let batch = {{ div("number", across * down) }};
-    let quarter = subgroup % {{ subgroups }}u;
+    # endif
+    let quarter = subgroup & {{ subgroups - 1 }}u;
     let a_mine = quarter / {{ side }}u * {{ block * matrices.rows }}u;
-    let b_mine = quarter % {{ side }}u * {{ block * matrices.columns }}u;
+    let b_mine = (quarter & {{ side - 1 }}u) * {{ block * matrices.columns }}u;
     # for row in range(block)
     # for column in range(block)
     var sum{{ row }}_{{ column }} = {{ matrix.zero() }};
@@ -115,7 +121,11 @@ fn main(
     # for name, _, slab, count, _ in operands
 {{ own_places(name, slab, count) }}
     # endfor
+    # if parts > 1
+    for (var tap = part * {{ share }}u; tap < min({{ taps }}u, (part + 1u) * {{ share }}u); tap++) {
+    # else
     for (var tap = 0u; tap < {{ taps }}u; tap++) {
+    # endif
     # for digit in tap_digits
     let tap{{ loop.index }} = {{ digit }};
     # endfor
@@ -123,7 +133,11 @@ fn main(
 {{ own_taps(name, slab) }}
     # endfor
     # endif
+    # if parts > 1 and not tap_digits
+    for (var start = part * {{ share }}u; start < min({{ inner }}u, (part + 1u) * {{ share }}u); start += {{ operands[0][2].depth }}u) {
+    # else
     for (var start = 0u; start < {{ inner }}u; start += {{ operands[0][2].depth }}u) {
+    # endif
         # for name, operand, slab, count, is_partial in operands
 {{ fetch(name, operand, slab, count, is_partial) }}
         # endfor
@@ -156,7 +170,7 @@ fn main(
         let row = owner / {{ side }}u * {{ block * matrices.rows }}u + unit % {{ matrix_size // 4 }}u / {{ matrices.columns // 4 }}u;
         let column = owner % {{ side }}u * {{ block * matrices.columns }}u + unit % {{ matrices.columns // 4 }}u * 4u;
         let own_sums = sum_t({% for lane in range(4) %}sums[unit * 4u{{ " + %du" % lane if lane }}]{{ ", " if not loop.last }}{% endfor %});
-        keep(0u, batch, a_first + row + {{ down * matrices.rows }}u, (b_first + column + {{ right * matrices.columns }}u) / 4u, own_sums);
+        keep({{ "part" if parts > 1 else "0u" }}, batch, a_first + row + {{ down * matrices.rows }}u, (b_first + column + {{ right * matrices.columns }}u) / 4u, own_sums);
     }
     workgroupBarrier();
     # endfor

@@ -18,6 +18,8 @@ from dmlgpu import Device, TensorDesc, descs, ops
 from dmlgpu.catalog.enums import DataType, MatrixTransform
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.compiler.program import RenderedKernel
+from dmlgpu.compiler.schedule import cooperative as cooperative_products
+from dmlgpu.compiler.schedule import cooperative_attention
 from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import MatrixDialect, Target
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
@@ -74,12 +76,20 @@ def stored(array: NDArray[Any], padding: int) -> tuple[TensorDesc, NDArray[Any]]
         ((1, 1, 52, 40, 36), ("b", 4), {"turns": False}),  # partial tiles and slabs
         ((1, 3, 33, 17, 67), ("ab", 3), {}),  # element by element
         ((1, 1, 33, 17, 67), ("", 3), {"turns": False}),
+        ((2, 1, 33, 100, 67), ("", 0), {"parts": 3}),  # the last part has 4 of 48 steps
     ],
 )
 def test_products_are_those_of_numpy(
-    backend: GpuBackend, sizes: tuple[int, int, int, int, int], storage: tuple[str, int], changes: dict[str, Any]
+    backend: GpuBackend,
+    sizes: tuple[int, int, int, int, int],
+    storage: tuple[str, int],
+    changes: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """``storage`` names the operands that are transposed, and the elements between rows."""
+    changes = {"block": 1, "parts": 1, **changes}
+    tile = changes["block"], changes.pop("parts")
+    monkeypatch.setattr(cooperative_products, "_fastest", lambda *_: tile)
     transposed, padding = storage
     batch, channels, rows, inner, columns = sizes
     rng = np.random.default_rng(3)
@@ -104,7 +114,7 @@ def test_products_are_those_of_numpy(
     )
     units = backend.target.matrices
     assert units is not None and units.dialect is MatrixDialect.TINT
-    target = replace(backend.target, matrices=replace(units, **{"block": 1, **changes}))
+    target = replace(backend.target, matrices=replace(units, **changes))
     assert uses_matrices(desc, target)
     (result,) = run_desc(backend, desc, [a_array, b_array, np.broadcast_to(c, whole)], target)
     expected = a.astype(np.float32) @ b.astype(np.float32) + 2 * c.astype(np.float32)
@@ -120,6 +130,22 @@ def test_cases(device: Device, stem: str, count: int) -> None:
     for name in chosen[:count]:
         verdict = run_case(case_by_name(name), device)
         assert verdict.ok, verdict
+
+
+@pytest.mark.parametrize("parts", [3, 5])
+def test_convolutions_in_parts(device: Device, parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums over the taps of a window."""
+    target = replace(device.backend.target, name=f"{parts} parts")
+    monkeypatch.setattr(device.backend, "target", target)
+    monkeypatch.setattr(cooperative_products, "_fastest", lambda *_: (1, parts))
+    names = (name for name in OPERATOR_CASES["convolution"].names("standard") if "-float16-" in name)
+    name = next(name for name in names if splits(case_by_name(name).desc, target))
+    verdict = run_case(case_by_name(name), device)
+    assert verdict.ok, verdict
+
+
+def splits(desc: OperatorDesc, target: Target) -> bool:
+    return any("cooperative split" in kernel.label for kernel in compile_operator(desc, target).kernels)
 
 
 @pytest.fixture
@@ -146,13 +172,31 @@ def test_matmul_uses_them_by_itself(device: Device, compiled: list[str]) -> None
     assert np.all(np.abs(result - exact) <= 96 * 2.0**-23 * magnitude + np.spacing(np.abs(exact).astype(np.float16)))
 
 
-@pytest.mark.parametrize("is_causal", [False, True])
-def test_attention_uses_them_by_itself(device: Device, compiled: list[str], is_causal: bool) -> None:
-    """Scores and sums are float32; weights and results are rounded to float16."""
+@pytest.mark.parametrize(
+    "case",
+    [
+        ((2, 1), 24, False),
+        ((2, 2), 36, True),  # with so many matrices of queries that they are used at once
+        ((1, 1), 16, False),
+        ((1, 2), 12, True),
+    ],
+)
+def test_attention_uses_them_by_itself(
+    device: Device, compiled: list[str], case: tuple[tuple[int, int], int, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scores and sums are float32; weights and results are rounded to float16. For tiles of twice as many rows,
+    workgroups have twice as many subgroups, whose second half repeats the work of the first one."""
+    tile, head, is_causal = case
+    backend = device.backend
+    assert isinstance(backend, GpuBackend) and backend.target.matrices is not None
+    lanes = backend.target.matrices.lanes * (2 if tile == (2, 1) else 1)
+    target = replace(backend.target, matrices=replace(backend.target.matrices, lanes=lanes))
+    monkeypatch.setattr(backend, "target", target)
+    monkeypatch.setattr(cooperative_attention, "TILES", (tile,))
     rng = np.random.default_rng(5)
-    query, key, value = (rng.standard_normal((2, 3, 72, 24)).astype(np.float16) for _ in range(3))
+    query, key, value = (rng.standard_normal((2, 3, 72, head)).astype(np.float16) for _ in range(3))
     result = np.asarray(ops.attention(query, key, value, causal=is_causal, device=device)).astype(np.float64)
-    scores = query.astype(np.float64) @ key.swapaxes(2, 3) / np.sqrt(24)
+    scores = query.astype(np.float64) @ key.swapaxes(2, 3) / np.sqrt(head)
     if is_causal:
         scores = np.where(np.tri(72, dtype=bool), scores, -np.inf)
     weights = np.exp(scores - scores.max(-1, keepdims=True))

@@ -13,27 +13,41 @@ sum over blocks and their elements; a slab has elements of one block.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from dmlgpu.catalog.enums import DataType
+from dmlgpu.compiler.cards import card_of
 from dmlgpu.compiler.plan import Contract, Map, PlanTensor, Product, Sizes, Source, Space
 from dmlgpu.compiler.plan.windows import Windows
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_source, packs_source
 from dmlgpu.compiler.rewrites.sources import as_type, is_plain, permuted
 from dmlgpu.compiler.rewrites.windows import seen_in_order
-from dmlgpu.compiler.schedule.gemm_choice import ProductChoice, Shape
+from dmlgpu.compiler.schedule.cost import cost_of, matrix_work, merge_work
+from dmlgpu.compiler.schedule.gemm_choice import (
+    CLEARLY_CHEAPER,
+    FILLED,
+    MAX_PARTS,
+    MIN_STEPS,
+    WORTH_SPLITTING,
+    ProductChoice,
+    Shape,
+)
 from dmlgpu.compiler.schedule.launch import Launch, fold
-from dmlgpu.compiler.schedule.operands import ProductOperands, flat, pack_output, packed, packs
+from dmlgpu.compiler.schedule.operands import ProductOperands, flat, in_parts, pack_output, packed, packs
 from dmlgpu.compiler.schedule.registry import Condition, at_least, no, only_if
 from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.cooperative import PADDING, SUBGROUPS, ScheduledCooperative, Slab, tile_of
 from dmlgpu.compiler.schedule.steps.products import Operand, OperandLayout, ProductSchedule, ProductTile
-from dmlgpu.compiler.sizes import is_symbolic
+from dmlgpu.compiler.sizes import decided, is_symbolic
 from dmlgpu.compiler.target import Matrices, Target
 
 DEPTHS = (32, 16)
 """Numbers of steps that may be in workgroup memory, best first: multiples of the steps of all matrices."""
+
+NAME = "cooperative"
+"""Name of the schedule."""
 
 CHANNEL = 2
 """Dimension of the input of windows along which channels lie."""
@@ -74,10 +88,13 @@ def fits_matrix_units(step: Contract, target: Target) -> Condition:
 
 
 def fills_matrices(step: Contract, target: Target) -> Condition:
-    """Return whether a product has rows and columns for half a tile or more, and steps for a slab."""
+    """Return whether a product has rows and columns for the smallest tile, and steps for a slab."""
     assert target.matrices is not None
     shape = Shape.of(step.product.space)
-    rows, columns = (size // 2 for size in tile_of(target.matrices))
+    rows, columns = (
+        min(size // 2, least)
+        for size, least in zip(tile_of(target.matrices), tile_of(replace(target.matrices, block=1)), strict=True)
+    )
     return (
         at_least(shape.rows, rows, "rows")
         and at_least(shape.columns, columns, "columns")
@@ -89,17 +106,27 @@ def cooperative_steps(step: Contract, target: Target) -> ScheduledSteps | Condit
     """Return the kernel of a product on matrix units, and the one that copies a filter before."""
     assert target.matrices is not None
     product = _by_taps(step.product)
-    matrices, space, shape = target.matrices, product.space, Shape.of(product.space)
+    space, shape = product.space, Shape.of(product.space)
+    taps = math.prod(space.inner[:-1])
+    whole_taps = taps if len(space.inner) > 1 else 0
+    block, parts = decided(_fastest, target, whole_taps, shape.batch, shape.rows, shape.columns, shape.inner)
+    matrices = replace(target.matrices, block=block)
     rows, columns = tile_of(matrices)
     a, before_a = product.operand(True, target)
     b, before_b = product.operand(False, target)
     depth = _depth(space.inner[-1], matrices, target)
-    epilogue, output = pack_output(step.epilogue, step.output)
-    total = shape.batch * -(-shape.rows // rows) * -(-shape.columns // columns)
+    share = _share(space.inner, parts, depth)
+    parts = -(-(space.inner[0] if len(space.inner) == 1 else taps) // share)
+    epilogue, output, merged = step.epilogue, step.output, ScheduledSteps()
+    if parts > 1:
+        epilogue, output, merge = in_parts(step, parts)
+        merged = schedule_step(merge, target).because(f"combines the {parts} parts of each sum")
+    epilogue, output = pack_output(epilogue, output)
+    total = shape.batch * -(-shape.rows // rows) * -(-shape.columns // columns) * parts
     launch = Launch(SUBGROUPS * matrices.lanes, 1, fold(total, target), total)
     size = f"{matrices.rows} x {matrices.columns} x {matrices.steps}"
     kernel = ScheduledCooperative(
-        "cooperative",
+        f"{NAME}{' split' if parts > 1 else ''}",
         launch,
         output,
         space,
@@ -109,9 +136,53 @@ def cooperative_steps(step: Contract, target: Target) -> ScheduledSteps | Condit
         (Slab.of(a, rows, depth, turns=matrices.turns), Slab.of(b, columns, depth, turns=matrices.turns)),
         matrices,
         (_is_partial(shape.rows, rows), _is_partial(shape.columns, columns), _is_partial(space.inner[-1], depth)),
-        reason=f"the adapter multiplies matrices of float16, {size}: tiles of {rows} x {columns} by four subgroups",
+        parts,
+        share,
+        reason=f"the adapter multiplies matrices of float16, {size}: tiles of {rows} x {columns} by four subgroups"
+        + (f", sums in {parts} parts" if parts > 1 else ""),
     )
-    return before_a + before_b + ScheduledSteps((kernel,))
+    return before_a + before_b + ScheduledSteps((kernel,)) + merged
+
+
+def _share(inner: Sizes, parts: int, depth: int) -> int:
+    """Return the taps of a part, or the steps, in whole slabs, if sums are over one dimension."""
+    if len(inner) > 1:
+        return -(-math.prod(inner[:-1]) // parts)
+    return inner[0] if parts == 1 else -(-inner[0] // (parts * depth)) * depth
+
+
+def _fastest(target: Target, taps: int, *size: int) -> tuple[int, int]:
+    """Return the block of matrices of a subgroup, and the number of parts of each sum, with the least estimated time:
+    the largest tile without parts, unless others are clearly faster and the schedule is not requested by name.
+
+    Args:
+        target: The compile target.
+        taps: Taps of windows, or blocks of integers, of which a part has whole ones; 0 if sums are over one dimension.
+        size: Batch, rows, columns and inner size of the product.
+    """
+    assert target.matrices is not None
+    if target.overrides.schedule.endswith(NAME):
+        return target.matrices.block, 1
+    card, (batch, rows, columns, inner) = card_of(target), size
+    most = max(1, min(inner // MIN_STEPS, taps or MAX_PARTS))
+
+    def cost(matrices: Matrices, parts: int) -> float:
+        depth = _depth(inner // (taps or 1), matrices, target)
+        works = [matrix_work((batch, rows, columns, inner), matrices, parts, depth=depth)]
+        works += [merge_work(batch * rows * columns, parts, card, 2)] if parts > 1 else []
+        estimated: float = cost_of(works, card)
+        return estimated
+
+    best, least = (target.matrices.block, 1), cost(target.matrices, 1)
+    for block in (target.matrices.block >> halving for halving in range(target.matrices.block.bit_length())):
+        matrices = replace(target.matrices, block=block)
+        high, wide = tile_of(matrices)
+        groups = batch * -(-rows // high) * -(-columns // wide)
+        for parts in sorted({1, *(max(1, min(times * card.cores // groups, most)) for times in (1, FILLED))}):
+            needed = CLEARLY_CHEAPER if (parts > 1) <= (best[1] > 1) else WORTH_SPLITTING
+            if (estimated := cost(matrices, parts)) < needed * least:
+                best, least = (block, parts), estimated
+    return best
 
 
 @dataclass(frozen=True)

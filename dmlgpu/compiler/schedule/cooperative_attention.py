@@ -6,19 +6,22 @@ are not in units of four, keep the schedules of ``attention``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dmlgpu.catalog.enums import DataType
+from dmlgpu.compiler.cards import card_of
 from dmlgpu.compiler.plan import Attend, RegisterValue, Source
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_source, packs_source
 from dmlgpu.compiler.rewrites.sources import cast, is_plain
+from dmlgpu.compiler.schedule.cost import rounds
 from dmlgpu.compiler.schedule.launch import Launch, fold
 from dmlgpu.compiler.schedule.operands import pack_output
-from dmlgpu.compiler.schedule.registry import Condition, at_least, at_most, no, only_if
+from dmlgpu.compiler.schedule.registry import Condition, at_least, no, only_if
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.cooperative import PADDING, SUBGROUPS, ScheduledCooperativeAttend
 from dmlgpu.compiler.schedule.steps.products import Operand, OperandLayout
-from dmlgpu.compiler.sizes import value_of
+from dmlgpu.compiler.sizes import decided, value_of
 from dmlgpu.compiler.target import Matrices, Target
 
 FLOAT16, FLOAT32 = DataType.FLOAT16, DataType.FLOAT32
@@ -26,8 +29,13 @@ FLOAT16, FLOAT32 = DataType.FLOAT16, DataType.FLOAT32
 BLOCK = 32
 """Keys of a block: whole matrices of all adapters."""
 
-MAX_HELD = 16
-"""Matrices of queries and of sums that a subgroup holds in registers: half of them on RDNA and NVIDIA."""
+TILES = ((2, 1), (2, 2), (1, 1), (1, 2))
+"""Matrices along the rows of a subgroup, and subgroups that share rows, the largest tile first. Each matrix of keys or
+values that is loaded is multiplied by all matrices of rows; if two subgroups share rows, each has half of the keys and
+columns."""
+
+MAX_HELD = 24
+"""Matrices of queries and of sums that a subgroup holds in registers: two thirds of them on RDNA, half on NVIDIA."""
 
 MIN_KEYS = 32
 """Minimum keys: a whole block."""
@@ -38,9 +46,19 @@ _SMALL = 16
 
 @dataclass(frozen=True)
 class MatrixTile:
-    """Tile of a workgroup: four subgroups, ``down`` matrices along the rows of each."""
+    """Tile of a workgroup of four subgroups.
+
+    Attributes:
+        down: Matrices along the rows of a subgroup.
+        across: Subgroups that share rows.
+    """
 
     down: int
+    across: int
+
+    def rows(self, matrices: Matrices) -> int:
+        """Return the rows of a workgroup."""
+        return SUBGROUPS // self.across * self.down * matrices.rows
 
 
 def fits_attention(step: Attend, target: Target) -> Condition:
@@ -59,7 +77,7 @@ def fits_attention(step: Attend, target: Target) -> Condition:
             "queries, keys or values are not float16",
         )
         and only_if(all(map(_packs_along, sources)), "heads are not in units of {}", UNIT)
-        and only_if(_down(step, matrices, target), "heads are too wide for the registers of a subgroup")
+        and only_if(_tiles(step, target), "heads are too wide for the registers of a subgroup")
     )
 
 
@@ -71,31 +89,72 @@ def fills_attention(step: Attend, target: Target) -> Condition:
 
 
 def matrix_tile(step: Attend, target: Target) -> MatrixTile:
-    """Return the tile."""
-    assert target.matrices is not None
-    return MatrixTile(_down(step, target.matrices, target))
-
-
-def _down(step: Attend, matrices: Matrices, target: Target) -> int:
-    """Return the matrices along the rows of a subgroup, two if rows, registers and memory suffice; 0 if none fits."""
+    """Return the tile that takes the least time on the target's card."""
     head, columns = value_of(step.query.sizes[-1]), value_of(step.output.sizes[-1])
-    held = -(-head // matrices.steps) + -(-columns // matrices.columns)
-    for down in (2, 1):
-        rows = SUBGROUPS * down * matrices.rows
-        shares = SUBGROUPS * matrices.lanes % rows == 0 and BLOCK // UNIT % (SUBGROUPS * matrices.lanes // rows) == 0
-        is_filled = down == 1 or step.rows > rows // 2
-        few = at_most(down * held, MAX_HELD, "matrices") and at_most(
-            _memory(matrices, rows, head, columns), target.max_workgroup_storage, "bytes of workgroup memory"
-        )
-        if shares and is_filled and few:
-            return down
-    return 0
+    tiles: tuple[MatrixTile, ...] = tuple(_tiles(step, target))
+    return decided(_fastest, target, tiles, step.batches, step.rows, (head, columns))
 
 
-def _memory(matrices: Matrices, rows: int, head: int, columns: int) -> int:
+def _tiles(step: Attend, target: Target) -> list[MatrixTile]:
+    """Return the tiles for which registers and memory suffice."""
+    assert target.matrices is not None
+    matrices = target.matrices
+    return [
+        tile
+        for tile in (MatrixTile(*tile) for tile in TILES)
+        if _shares(tile, matrices)
+        and _held(tile, step, matrices) <= MAX_HELD
+        and _memory(tile, step, matrices) <= target.max_workgroup_storage
+    ]
+
+
+def _fastest(
+    target: Target, tiles: Sequence[MatrixTile], batches: int, rows: int, sizes: tuple[int, int]
+) -> MatrixTile:
+    """Return the tile with the lowest cost, the first one of equal ones. Large ones multiply more per load, but may
+    leave cores of the card idle.
+
+    Args:
+        target: The compile target.
+        tiles: Tiles that fit.
+        batches, rows: Batches and heads, and rows of each.
+        sizes: Elements of a query, and of a value.
+    """
+    (head, columns), matrices, card = sizes, target.matrices, card_of(target)
+    assert matrices is not None
+
+    def cost(tile: MatrixTile) -> float:
+        """Return the number of matrices that a subgroup multiplies and loads per block, and of units of scores that an
+        invocation reads, of all workgroups of the busiest core: each takes about as long as the others."""
+        groups = batches * -(-rows // tile.rows(matrices))
+        keys, weights = BLOCK // (tile.across * matrices.columns), BLOCK // matrices.steps
+        scored = keys * -(-head // matrices.steps)
+        weighted = weights * -(-columns // (tile.across * matrices.columns))
+        loads = scored + weighted + weights * tile.down + BLOCK // UNIT
+        return float(rounds(groups, card.cores, card) * (tile.down * (scored + weighted) + loads))
+
+    return min(tiles, key=cost)
+
+
+def _shares(tile: MatrixTile, matrices: Matrices) -> bool:
+    """Return whether the invocations of a workgroup share the scores of its rows evenly, in units of four keys, and
+    subgroups that share rows the keys of a block."""
+    workgroup, rows = SUBGROUPS * matrices.lanes, tile.rows(matrices)
+    is_whole = BLOCK % (tile.across * matrices.columns) == 0
+    return is_whole and workgroup % rows == 0 and BLOCK // UNIT % (workgroup // rows) == 0
+
+
+def _held(tile: MatrixTile, step: Attend, matrices: Matrices) -> int:
+    """Return the matrices of queries and of sums of a subgroup."""
+    head, columns = value_of(step.query.sizes[-1]), value_of(step.output.sizes[-1])
+    return tile.down * (-(-head // matrices.steps) + -(-columns // (tile.across * matrices.columns)))
+
+
+def _memory(tile: MatrixTile, step: Attend, matrices: Matrices) -> int:
     """Return the bytes of workgroup memory for scores, weights, and keys or values of a block."""
-    head = -(-head // matrices.steps) * matrices.steps
-    columns = -(-columns // matrices.columns) * matrices.columns
+    rows, width = tile.rows(matrices), tile.across * matrices.columns
+    head = -(-value_of(step.query.sizes[-1]) // matrices.steps) * matrices.steps
+    columns = -(-value_of(step.output.sizes[-1]) // width) * width
     values = columns * (BLOCK + PADDING) if matrices.turns else BLOCK * (columns + PADDING)
     slab = max(BLOCK * (head + PADDING), values)
     return 4 * rows * BLOCK + 2 * (rows * (BLOCK + PADDING) + slab) + _SMALL
@@ -110,7 +169,7 @@ def cooperative_attention(step: Attend, tile: MatrixTile, target: Target) -> Sch
     """Return the kernel of attention on matrix units."""
     assert target.matrices is not None
     matrices, output = target.matrices, step.output
-    rows = SUBGROUPS * tile.down * matrices.rows
+    rows = tile.rows(matrices)
     epilogue, packed_output = pack_output(cast(RegisterValue.product(FLOAT32, output.sizes), output.data_type), output)
     total = step.batches * -(-step.rows // rows)
     size = f"{matrices.rows} x {matrices.columns} x {matrices.steps}"
@@ -127,6 +186,7 @@ def cooperative_attention(step: Attend, tile: MatrixTile, target: Target) -> Sch
         step.is_plain,
         matrices,
         tile.down,
+        tile.across,
         BLOCK,
         value_of(step.query.sizes[-1]),
         value_of(output.sizes[-1]),

@@ -24,6 +24,7 @@ from dmlgpu.compiler.cards import GpuCard
 from dmlgpu.compiler.rewrites.packing import UNIT
 from dmlgpu.compiler.schedule.steps.products import ProductTile
 from dmlgpu.compiler.sizes import largest, smallest
+from dmlgpu.compiler.target import Matrices
 
 LOADED = 64
 """Bytes per cycle that a core loads from its caches."""
@@ -46,6 +47,7 @@ class Work:
         multiply_adds: Float32 multiply-adds per invocation.
         half, dot: Instructions that do two multiply-adds of float16, and four of 8-bit integers.
         integers: Multiply-adds of 32-bit integers.
+        matrix: Multiply-adds of float16 matrices, those of a subgroup shared by its invocations.
         vector: Other vector instructions per invocation.
         others: Scalar instructions, and those of memory.
         shared_moved: Bytes per invocation from workgroup memory.
@@ -65,6 +67,7 @@ class Work:
     half: float = 0
     dot: float = 0
     integers: float = 0
+    matrix: float = 0
     vector: float = 0
     others: float = 0
     shared_moved: float = 0
@@ -119,16 +122,22 @@ def resident(work: Work, card: GpuCard) -> int:
     return max(1, min(by_registers, by_memory))
 
 
-def _turns(groups: int, at_once: int, card: GpuCard) -> Any:
-    """Return the number of rounds of workgroups, whole if the number of cores is known."""
+def rounds(groups: int, at_once: int, card: GpuCard) -> Any:
+    """Return the number of rounds of workgroups, whole if the number of cores is known.
+
+    Args:
+        groups, at_once: Workgroups, and those that all cores hold at a time.
+        card: The card.
+    """
     return largest(1.0, groups / at_once) if card.is_generic else -(-groups // at_once)
 
 
 def estimate(work: Work, card: GpuCard) -> Estimate:
     """Return the time of a kernel on a card."""
-    busiest = _turns(work.groups, card.cores, card)
-    starts = _turns(work.groups, card.cores * resident(work, card), card)
+    busiest = rounds(work.groups, card.cores, card)
+    starts = rounds(work.groups, card.cores * resident(work, card), card)
     products = work.multiply_adds + work.half * 2 / card.half + work.dot * 4 / card.dot + work.integers / card.integer
+    products += work.matrix / card.matrix if work.matrix else 0.0
     slots = (products + work.vector + (work.others if card.counts_all else 0)) / card.issue
     instructions = work.products + work.vector + work.others
     # A wave issues an instruction in one or more cycles; waves that barriers keep together issue one after the other.
@@ -256,6 +265,54 @@ def slab_work(
         barriers=2 * pairs,
         registers=loop.registers,
         shared=loop.shared,
+    )
+
+
+FETCHED, FETCHED_UNIT = 8, 14
+"""Instructions of an iteration of such a product, and for each unit of four elements that an invocation brings, as
+compiled for navi31."""
+
+
+def matrix_work(
+    size: tuple[int, int, int, int],
+    matrices: Matrices,
+    parts: int,
+    *,
+    depth: int,
+    moved: float | None = None,
+) -> Work:
+    """Return the kernel of a product of float16 on matrix units, of four subgroups, two along rows and columns.
+
+    Args:
+        size: Batch, rows, columns and inner size of the product.
+        matrices: The matrix units; ``block`` is that of the kernel.
+        parts: Parts into which sums are split.
+        depth: Steps of a slab.
+        moved: Bytes of operands and result; those of matrices by default.
+    """
+    batch, rows, columns, inner = size
+    high, wide = 2 * matrices.block * matrices.rows, 2 * matrices.block * matrices.columns
+    workgroup, side = 4 * matrices.lanes, matrices.block * (matrices.rows + matrices.columns)
+    groups = batch * -(-rows // high) * -(-columns // wide) * parts
+    slabs = -(-inner // (parts * depth))
+    fetched = depth * (high + wide) / UNIT / workgroup
+    outputs = batch * parts * rows * columns * (WORD if parts > 1 else 2)
+    loads = groups * slabs * depth * (high + wide) * 2
+    once = batch * inner * (rows + columns) * 2 + outputs if moved is None else moved
+    around = AROUND + AROUND_OUTPUT * high * wide / workgroup
+    return Work(
+        groups,
+        workgroup,
+        once,
+        loaded=loads + outputs,
+        matrix=slabs * depth * high * wide / workgroup,
+        vector=slabs * (FETCHED + FETCHED_UNIT * fetched) + around,
+        others=slabs * depth / matrices.steps * (matrices.block**2 + 2 * side / matrices.rows),
+        shared_moved=slabs * depth * 4 * side * 2 / workgroup,
+        waits=slabs,
+        barriers=2 * slabs,
+        registers=SPARE_REGISTERS + (high * wide // 4 + matrices.steps * side) // matrices.lanes,
+        shared=2 * depth * (high + wide) + WORD * 4 * matrices.rows * matrices.columns,
     )
 
 

@@ -30,12 +30,9 @@ from dmlgpu.compiler.plan import (
     PAIR,
     Body,
     Contract,
-    Element,
-    Map,
     PairedContract,
     PlanTensor,
     Product,
-    RegisterValue,
     Sizes,
     Space,
     constants,
@@ -43,7 +40,7 @@ from dmlgpu.compiler.plan import (
 )
 from dmlgpu.compiler.rewrites.collapse import merge_sizes, merge_tree, mergeable
 from dmlgpu.compiler.rewrites.packing import UNIT, in_pairs, running_dimension
-from dmlgpu.compiler.rewrites.sources import MERGE, AnySource, cast, is_plain, leaves, permuted, rewrite
+from dmlgpu.compiler.rewrites.sources import AnySource, is_plain, leaves, permuted
 from dmlgpu.compiler.schedule import gemm_choice
 from dmlgpu.compiler.schedule.cooperative import cooperative_steps, fills_matrices, fits_matrix_units
 from dmlgpu.compiler.schedule.gemm_choice import CHUNK, FEW_ROWS, SPLIT, TILED, ProductChoice, Shape, ShapeProblem
@@ -51,10 +48,12 @@ from dmlgpu.compiler.schedule.launch import Launch, choose_walk, fold, loop_laun
 from dmlgpu.compiler.schedule.operands import (
     ProductOperands,
     element_bytes,
+    in_parts,
     pack_output,
     packs_along,
     streams,
     window_of,
+    with_sum,
 )
 from dmlgpu.compiler.schedule.packed_products import packed_operands
 from dmlgpu.compiler.schedule.panels import fits_panels, panel_steps
@@ -309,16 +308,12 @@ class _ProductPlanner:
 
     def steps(self) -> ScheduledSteps:
         """Return all kernels: repacking of operands, the product, and the sum of its parts."""
-        step, accumulator = self.step, self.product.accumulator
+        step = self.step
         share, parts = self._shares()
         if parts == 1:
             last = self._contract(step.epilogue, step.output, share, parts, keeps_neighbors=step.keeps_neighbors)
         else:
-            partials = PlanTensor.temporary("partial sums", accumulator, (parts, *step.output.sizes))
-            held = RegisterValue.product(accumulator, step.output.sizes)
-            sums = cast(held, accumulator)
-            total = _with_sum(step.epilogue, _merged(partials))
-            merge = Map("sum of parts", total, step.output, step.keeps_neighbors)
+            sums, partials, merge = in_parts(step, parts)
             merged = schedule_step(merge, self.target).because(f"combines the {parts} parts of each sum")
             last = self._contract(sums, partials, share, parts) + merged
         return self.operands.before + self.operands.initialization.as_initialization + last
@@ -490,30 +485,13 @@ class _ProductPlanner:
         inputs = {"a": a.source, "b": b.source}
         accumulator = self.product.accumulator
         total = element(SMALL, accumulator, output.sizes, portable=True, values=values, **inputs)
-        return _with_sum(epilogue, total)
+        return with_sum(epilogue, total)
 
 
 def _tile_text(choice: ProductChoice) -> str:
     tile = choice.tile
     parts = f", sums in {choice.parts} parts" if choice.parts > 1 else ""
     return f"each invocation computes {tile.rows} x {tile.units * UNIT} outputs{parts}"
-
-
-# ---- sums outside of tiles
-
-
-def _merged(partials: PlanTensor) -> Body:
-    """Return the sums of all parts."""
-    parts, *sizes = partials.sizes
-    follows = tuple(range(1, partials.rank))
-    values = constants(parts=parts)
-    inputs = (("partials", partials),)
-    return Element(MERGE, partials.data_type, tuple(sizes), inputs, values, True, follows=(follows,))
-
-
-def _with_sum(epilogue: Body, total: Body) -> Body:
-    """Return an epilogue on sums that a body computes."""
-    return rewrite(epilogue, lambda node: total if isinstance(node, RegisterValue) else node)
 
 
 # ---- the lists

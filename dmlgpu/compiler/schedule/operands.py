@@ -7,11 +7,23 @@ from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import WORD_BITS, packed_strides
-from dmlgpu.compiler.plan import Body, Map, PlanTensor, Product, Sizes, Source, Space
+from dmlgpu.compiler.plan import (
+    Body,
+    Contract,
+    Element,
+    Map,
+    PlanTensor,
+    Product,
+    RegisterValue,
+    Sizes,
+    Source,
+    Space,
+    constants,
+)
 from dmlgpu.compiler.plan.windows import Windows
 from dmlgpu.compiler.rewrites.collapse import merge_tree, mergeable
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_source, pack_tensor, packs_source, packs_tensor
-from dmlgpu.compiler.rewrites.sources import as_type, is_elementwise, is_plain, leaves, rewrite, split
+from dmlgpu.compiler.rewrites.sources import MERGE, as_type, cast, is_elementwise, is_plain, leaves, rewrite, split
 from dmlgpu.compiler.rewrites.windows import seen_by
 from dmlgpu.compiler.schedule.gemm_choice import ProductChoice, Shape
 from dmlgpu.compiler.schedule.scheduling import schedule_step
@@ -301,3 +313,24 @@ def _narrowed(source: Source, sizes: Sizes) -> Source:
         return replace(node, sizes=sizes)
 
     return rewrite(source, narrow)
+
+
+# ---- sums outside of the product's kernel
+
+
+def in_parts(step: Contract, parts: int) -> tuple[Body, PlanTensor, Map]:
+    """Return the epilogue of a product whose sums are computed in parts, the tensor of these, and the step that adds
+    them up."""
+    accumulator = step.product.accumulator
+    partials = PlanTensor.temporary("partial sums", accumulator, (parts, *step.output.sizes))
+    sums = cast(RegisterValue.product(accumulator, step.output.sizes), accumulator)
+    follows = (tuple(range(1, partials.rank)),)
+    inputs = (("partials", partials),)
+    total = Element(MERGE, accumulator, step.output.sizes, inputs, constants(parts=parts), True, follows=follows)
+    merge = Map("sum of parts", with_sum(step.epilogue, total), step.output, step.keeps_neighbors)
+    return sums, partials, merge
+
+
+def with_sum(epilogue: Body, total: Body) -> Body:
+    """Return an epilogue on sums that a body computes."""
+    return rewrite(epilogue, lambda node: total if isinstance(node, RegisterValue) else node)

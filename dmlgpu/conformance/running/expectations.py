@@ -10,7 +10,7 @@ from typing import Any
 
 from dmlgpu.common.errors import ModelError
 from dmlgpu.common.files import toml_tables
-from dmlgpu.compiler.quirks import Quirk, describes, in_versions, library_of, quirks_of
+from dmlgpu.compiler.quirks import Quirk, describes, in_versions, quirks_of
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.conformance.running.outcome import Outcome, Status
 
@@ -34,8 +34,8 @@ class ExpectedFailure:
         cases: Shell patterns of names.
         reason: Reason of the failures.
         backend, vendor, adapter: Case-insensitive shell patterns of the adapter's facts; empty ones match all.
-        driver, library: Versions of the driver and of the package of the WebGPU library (see ``quirks.in_versions``):
-            ``>=25.0, <25.1``, ``Mesa <25``, ``wgpu >=0.32``.
+        driver, library: Versions (see ``quirks.in_versions``): ``>=25.0, <25.1``, ``Mesa <25``; library is the package
+            of the WebGPU library: ``wgpu <0.33``.
         link: Further information.
     """
 
@@ -50,8 +50,8 @@ class ExpectedFailure:
 
     def applies(self, case: str, info: AdapterInfo) -> bool:
         """Return whether it applies to a case on an adapter."""
-        is_described = describes(info, self.backend, self.vendor, self.adapter, self.driver)
-        is_described = is_described and (not self.library or in_versions(self.library, library_of(info)))
+        versions = {"driver": self.driver, "library": self.library}
+        is_described = describes(info, self.backend, self.vendor, self.adapter, **versions)
         return is_described and any(fnmatch.fnmatchcase(case, pattern) for pattern in self.cases)
 
 
@@ -73,11 +73,11 @@ def load(path: Path) -> tuple[ExpectedFailure, ...]:
 def _expectation(place: str, values: Mapping[str, Any]) -> ExpectedFailure:
     """Return one entry, whose versions are validated."""
     expectation = ExpectedFailure(**values)
-    for name in ("driver", "library"):
+    for key in ("driver", "library"):
         try:
-            in_versions(getattr(expectation, name), "")
+            in_versions(getattr(expectation, key), "")
         except ValueError as error:
-            raise ModelError(f"{place}.{name}", str(error)) from error
+            raise ModelError(f"{place}.{key}", str(error)) from error
     return expectation
 
 

@@ -87,6 +87,7 @@ class ScheduledCooperative(KernelStep):
         slabs: of both operands.
         matrices: the adapter's.
         edges: whether the last tiles of rows and columns, and the last slab of steps, may be partial.
+        parts, share: number of parts of each sum, and the taps of each, or the steps if sums are over one dimension.
         across, subgroups: number of subgroups along the rows and columns of a tile, and in all.
     """
 
@@ -100,6 +101,8 @@ class ScheduledCooperative(KernelStep):
     slabs: tuple[Slab, Slab]
     matrices: Matrices
     edges: tuple[bool, bool, bool]
+    parts: int
+    share: int
 
     template = "schedules/gemm_cooperative"
 
@@ -116,6 +119,7 @@ class ScheduledCooperativeAttend(KernelStep):
         is_plain: scores depend only on the product.
         matrices: the adapter's.
         down: matrices along the rows of a subgroup.
+        across: subgroups that share rows; each has its part of the keys of a block, and of the columns.
         block: keys of a block.
         head, columns: elements of a query or key, and of a value.
         tolerance: distance by which a score may exceed the one that weights are relative to.
@@ -133,6 +137,7 @@ class ScheduledCooperativeAttend(KernelStep):
     is_plain: bool
     matrices: Matrices
     down: int
+    across: int
     block: int
     head: int
     columns: int
@@ -147,7 +152,7 @@ class ScheduledCooperativeAttend(KernelStep):
     @property
     def tile_rows(self) -> int:
         """Rows of a workgroup."""
-        return SUBGROUPS * self.own_rows
+        return SUBGROUPS // self.across * self.own_rows
 
     @property
     def sharing(self) -> int:

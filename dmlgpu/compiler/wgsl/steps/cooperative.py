@@ -27,7 +27,8 @@ def _cooperative(step: ScheduledCooperative, writer: ShaderWriter, values: dict[
         "inner": space.inner[-1],
         "taps": math.prod(space.inner[:-1]),
         "tap_digits": spread("tap", space.inner[:-1]),
-        "digits": output_digits(space, step.output.lanes),
+        "batches": math.prod(space.batch),
+        "digits": output_digits(space, step.output.lanes, parts=step.parts),
         "block": step.matrices.block,
         "subgroups": step.subgroups,
         "side": step.across,
@@ -53,12 +54,13 @@ def _cooperative(step: ScheduledCooperative, writer: ShaderWriter, values: dict[
 @special.register
 def _cooperative_attend(step: ScheduledCooperativeAttend, writer: ShaderWriter, values: dict[str, Any]) -> str:
     matrices = step.matrices
+    width = step.across * matrices.columns
     text = attention(step, writer, values)
     values |= {
         "matrix": WRITERS[matrices.dialect](matrices),
         "tiles": -(-values["rows"] // step.tile_rows),
         "head_padded": -(-step.head // matrices.steps) * matrices.steps,
-        "columns_padded": -(-step.columns // matrices.columns) * matrices.columns,
+        "columns_padded": -(-step.columns // width) * width,
         "units": step.columns // UNIT,
         "share": values["keys"],
     }

@@ -11,6 +11,7 @@ import pytest
 from dmlgpu import TensorDesc, descs
 from dmlgpu.catalog import operator
 from dmlgpu.catalog.enums import DataType, MultiheadAttentionMaskType
+from dmlgpu.compiler.schedule import cooperative_attention
 from dmlgpu.compiler.schedule.steps.cooperative import ScheduledCooperativeAttend
 from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import Matrices, MatrixDialect, Profile, Target
@@ -21,6 +22,7 @@ F16, F32 = DataType.FLOAT16, DataType.FLOAT32
 AMD = Target("GPU", Profile.DISCRETE, frozenset({"subgroup"}), max_workgroup_storage=32768, matrices=Matrices())
 NVIDIA = replace(AMD, matrices=Matrices(lanes=32, turns=False, dialect=MatrixDialect.TINT))
 INTEL = replace(AMD, matrices=Matrices(8, 16, 16, lanes=16, dialect=MatrixDialect.TINT))
+APPLE = replace(AMD, matrices=Matrices(8, 8, 8, lanes=32, dialect=MatrixDialect.TINT))
 TENSORS = [field.python_name for field in operator("MULTIHEAD_ATTENTION1").tensor_fields]
 
 
@@ -71,14 +73,14 @@ def kernel_of(desc: Any, target: Target) -> ScheduledCooperativeAttend | None:
         (attention(), replace(AMD, matrices=None)),
         (attention(), replace(AMD, profile=Profile.CPU)),
         (attention(), AMD.with_policies(precise=True)),
-        (attention(), replace(AMD, max_workgroup_storage=16384)),
+        (attention(), replace(AMD, max_workgroup_storage=8192)),
         (attention(), replace(AMD, max_workgroup_invocations=128)),
         (attention(), replace(AMD, loop_limit=1 << 16)),
         (attention(data_type=F32), AMD),
         (attention(queries=31), AMD),  # fewer than half a tile of 64 rows
         (attention(keys=31), AMD),  # less than a block
         (attention(size=66), AMD),  # not in units of four
-        (attention(size=256), AMD),  # 32 matrices of a subgroup
+        (attention(size=260), AMD),  # more than 24 matrices of a subgroup
     ],
 )
 def test_other_attention_keeps_its_schedule(desc: Any, target: Target) -> None:
@@ -89,11 +91,14 @@ def test_other_attention_keeps_its_schedule(desc: Any, target: Target) -> None:
 @pytest.mark.parametrize(
     ("desc", "target", "rows", "sharing"),
     [
-        (attention(), AMD, 128, 2),
-        (attention(), NVIDIA, 128, 1),
-        (attention(), INTEL, 64, 1),
-        (attention(size=128), AMD, 64, 4),  # wide heads take the registers of two matrices of rows
-        (attention(queries=64), AMD, 64, 4),
+        (attention(8192), AMD, 128, 2),
+        (attention(8192), NVIDIA, 128, 1),
+        (attention(8192), INTEL, 64, 1),
+        (attention(8192, size=128), AMD, 64, 4),  # pairs of subgroups share the rows of wide heads
+        (attention(8192, size=256), AMD, 32, 8),
+        (attention(8192), replace(AMD, max_workgroup_storage=16384), 32, 8),
+        (attention(), AMD, 32, 8),  # 8 workgroups of 128 rows leave most of a GPU idle
+        (attention(), replace(AMD, name="AMD Radeon 780M"), 128, 2),  # but not of one with 12 cores
     ],
 )
 def test_tiles_fill_registers(desc: Any, target: Target, rows: int, sharing: int) -> None:
@@ -107,10 +112,10 @@ def test_tiles_fill_registers(desc: Any, target: Target, rows: int, sharing: int
 
 def test_each_product_is_written_once_per_matrix() -> None:
     """128 rows by 32 keys, over 64 elements, and 128 rows by 64 columns, over 32 keys: 16 matrices of each subgroup."""
-    (kernel,) = compile_operator(attention(), NVIDIA).kernels
+    (kernel,) = compile_operator(attention(8192), NVIDIA).kernels
     assert kernel.wgsl.count("subgroupMatrixMultiplyAccumulate(q") == 16
     assert kernel.wgsl.count("subgroupMatrixMultiplyAccumulate(w") == 16
-    assert kernel.grid == (8, 1, 1)  # four tiles of rows of two heads
+    assert kernel.grid == (128, 1, 1)  # 64 tiles of rows of two heads
 
 
 def test_control_flow_is_uniform() -> None:
@@ -128,10 +133,11 @@ def test_control_flow_is_uniform() -> None:
 
 
 @pytest.mark.slow
-def test_every_branch_is_rendered() -> None:
+def test_every_branch_is_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
     with recorded_branches() as recorder:
-        for size in (8, 40, 64):
+        for size, tile in ((8, (1, 1)), (24, (2, 2)), (40, (2, 1)), (36, (1, 2)), (64, (2, 1)), (128, (2, 2))):
+            monkeypatch.setattr(cooperative_attention, "TILES", (tile,))
             for desc in (attention(100, 100, size), attention(100, 64, size), causal(size), masked(size)):
-                for target in (AMD, NVIDIA, INTEL):
+                for target in (AMD, NVIDIA, INTEL, *((APPLE,) if size == 36 else ())):
                     compile_operator(desc, target.with_overrides(schedule="attention/cooperative"))
     assert [str(each) for each in recorder.unrendered() if each.file == "schedules/attention_cooperative"] == []

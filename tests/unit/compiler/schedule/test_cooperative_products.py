@@ -32,7 +32,9 @@ GPU = Target(
     policies=Policies(checked=False),
     matrices=Matrices(),
 )
-NVIDIA = replace(GPU, matrices=Matrices(lanes=32, turns=False))
+WHOLE = GPU.with_overrides(schedule="cooperative")
+"""The largest tile, whatever the number of workgroups."""
+NVIDIA = replace(WHOLE, matrices=Matrices(lanes=32, turns=False))
 F16, F32 = DataType.FLOAT16, DataType.FLOAT32
 CARD = AdapterInfo("Card", "Vulkan", "discrete", "maker", "driver 1")
 
@@ -57,9 +59,9 @@ def schedules(desc: descs.Gemm, target: Target) -> list[type]:
         (gemm(128, 32, 128), GPU.with_overrides(schedule="shared")),
         (gemm(128, 32, 128), replace(GPU, max_workgroup_storage=8192)),
         (gemm(128, 32, 128, F32), GPU),
-        (gemm(128, 15, 128), GPU),  # less than a slab, or than half a tile
-        (gemm(63, 32, 128), GPU),
-        (gemm(128, 32, 63), GPU),
+        (gemm(128, 15, 128), GPU),  # less than a slab, or than the smallest tile
+        (gemm(31, 32, 128), GPU),
+        (gemm(128, 32, 31), GPU),
         (gemm(128, 32, 128), replace(GPU, max_workgroup_invocations=128)),
     ],
 )
@@ -70,7 +72,7 @@ def test_other_products_keep_their_schedules(desc: descs.Gemm, target: Target) -
 
 @pytest.mark.parametrize("sizes", [(127, 24, 129), (64, 16, 64), (1000, 31, 77)])
 def test_products_of_other_sizes_have_partial_tiles(sizes: tuple[int, int, int]) -> None:
-    (step,) = schedule(operators.lower(gemm(*sizes)), GPU).steps
+    (step,) = schedule(operators.lower(gemm(*sizes)), WHOLE).steps
     assert isinstance(step, ScheduledCooperative) and any(step.edges)
     assert step.launch.total == -(-sizes[0] // 128) * -(-sizes[2] // 128)
 
@@ -108,7 +110,7 @@ def convolution(
         (convolution(64, 64), replace(GPU, matrices=None), ["tiles", "tiles", "contract", "tiles"]),
         (convolution(64, 64, data_type=F32), GPU, ["tiles", "tiles", "contract", "tiles"]),
         (convolution(3, 64), GPU, ["contract"]),  # less than a slab of channels
-        (convolution(64, 63), GPU, ["tiles", "tiles", "contract", "tiles"]),  # less than half a tile of filters
+        (convolution(64, 31), GPU, ["tiles", "tiles", "contract", "tiles"]),  # less than the smallest tile of filters
         (convolution(64, 64, window=5), GPU.with_policies(precise=True), ["contract", "map"]),
     ],
 )
@@ -162,8 +164,8 @@ def test_columns_are_dequantized_on_the_way_to_workgroup_memory(rows: int, block
 
 def test_slabs_fill_workgroup_memory() -> None:
     """Two slabs of 128 x 40 and 4 KiB of sums, or of 128 x 24: rows of 32 or 16 steps are padded by 8."""
-    (large,) = compile_operator(gemm(128, 32, 128), GPU).kernels
-    (small,) = compile_operator(gemm(128, 32, 128), replace(GPU, max_workgroup_storage=16384)).kernels
+    (large,) = compile_operator(gemm(128, 32, 128), WHOLE).kernels
+    (small,) = compile_operator(gemm(128, 32, 128), replace(WHOLE, max_workgroup_storage=16384)).kernels
     assert "a_slab: array<f16, 5120>" in large.wgsl and "a_slab: array<f16, 3072>" in small.wgsl
     assert large.checks is Checks.NONE
     assert large.wgsl.split("\n")[:2] == ["enable f16;", "enable wgpu_cooperative_matrix;"]
@@ -194,11 +196,35 @@ def test_dialects_say_the_same_in_other_words() -> None:
     assert naga == tint
 
 
+RX_7900 = replace(GPU, name="AMD Radeon RX 7900 XTX (RADV NAVI31)")
+RADEON_780M = replace(GPU, name="AMD Radeon 780M")
+
+
+@pytest.mark.parametrize(
+    ("desc", "target", "block", "parts", "workgroups"),
+    [
+        (gemm(4096, 4096, 4096), RX_7900, 4, 1, 1024),
+        (gemm(1024, 1024, 1024), RX_7900, 2, 1, 256),  # 64 tiles of 128 x 128 leave 32 of 96 cores idle
+        (gemm(1024, 1024, 1024), RADEON_780M, 4, 1, 64),  # but none of 12
+        (gemm(512, 512, 512), RX_7900, 1, 1, 256),
+        (gemm(128, 4096, 4096), RX_7900, 4, 3, 96),  # 32 tiles
+        (convolution(512, 512), RX_7900, 2, 3, 192),  # parts of 3 taps of 9
+        (gemm(128, 4096, 4096), RX_7900.with_overrides(schedule="cooperative"), 4, 1, 32),
+    ],
+)
+def test_few_tiles_are_smaller_or_split(desc: Any, target: Target, block: int, parts: int, workgroups: int) -> None:
+    """So that they keep the cores of the card busy."""
+    steps = schedule(operators.lower(desc), target).steps
+    (step,) = (step for step in steps if isinstance(step, ScheduledCooperative))
+    assert (step.matrices.block, step.parts, step.launch.total) == (block, parts, workgroups)
+    assert steps[-1].label == ("sum of parts" if parts > 1 else step.label)
+
+
 def test_control_flow_does_not_depend_on_subgroups() -> None:
     """Uniformity, which naga checks around matrices: the subgroup only selects where they are."""
     (kernel,) = compile_operator(gemm(100, 48, 128), GPU).kernels
     main = kernel.wgsl.partition("fn main")[2]
-    assert re.findall(r".*\bsubgroup\b.*", main)[1:] == ["    let quarter = subgroup % 4u;"]
+    assert re.findall(r".*\bsubgroup\b.*", main)[1:] == ["    let quarter = subgroup & 3u;"]
     assert [line for line in re.findall(r" (?:if|for) \(.*", main) if "quarter" in line or "_mine" in line] == []
     assert "@workgroup_size(256)" in kernel.wgsl
     assert compile_operator(gemm(100, 48, 128), NVIDIA).kernels[0].wgsl.count("@workgroup_size(128)") == 1
