@@ -128,6 +128,12 @@ def has_many_rows(problem: QuantizedProduct) -> Condition:
     return at_least(problem.rows, MAX_ROWS + 1, "rows")
 
 
+def reads_selections(step: Contract, target: Target) -> bool:
+    """Return whether a kernel of a product reads the quantized matrices that lookups select where they are."""
+    problem = QuantizedProduct.of(step, 1, target)
+    return problem is not None and problem.columns.selection is not None and bool(has_few_rows(problem))
+
+
 def _with_one_block(step: Contract) -> Contract:
     """Return a product with one inner dimension as one with a single block of all elements."""
     product, space = step.product, step.product.space

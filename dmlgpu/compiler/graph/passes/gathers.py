@@ -3,7 +3,6 @@ with quantized columns read the matrices that a gather selects, such as those of
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -21,10 +20,10 @@ from dmlgpu.compiler.graph.passes.rewriting import (
     element_wise_leaves,
     memory_of,
 )
+from dmlgpu.compiler.operators.indexing import GATHER_ND1
 from dmlgpu.compiler.plan import Contract, Lookup, Map, PlanTensor
 from dmlgpu.compiler.plan.sources import constants
 from dmlgpu.compiler.rewrites.sources import rewrite
-from dmlgpu.compiler.schedule.quantized import GATHER, MAX_ROWS, quantized_columns, without_selection
 
 
 def slice_gathers(network: Network, note: NoteTaker) -> Network:
@@ -50,7 +49,7 @@ SLICES = NodePass("slices", slice_gathers)
 def select_columns(rewriting: Rewriting) -> None:
     """Read the quantized matrices of a batched product by number instead of gathering copies, if few rows read each."""
     for index, step in rewriting.indexed():
-        if not isinstance(step, Contract) or math.prod(step.product.space.rows) > MAX_ROWS:
+        if not isinstance(step, Contract):
             continue
         gathers = {
             leaf: writer
@@ -62,13 +61,8 @@ def select_columns(rewriting: Rewriting) -> None:
         if not selected or None in selected.values():
             continue
         tree = rewrite(step.product.b, lambda node, by=selected: by.get(node, node))  # type: ignore[misc]
-        columns, numbers = without_selection(tree)
         fused = replace(step, product=replace(step.product, b=tree))
-        if (
-            numbers is None
-            or quantized_columns(columns, len(step.product.space.batch) + 1) is None
-            or not rewriting.fits(fused)
-        ):
+        if not rewriting.capabilities.reads_selections(fused) or not rewriting.fits(fused):
             continue
         rewriting.replace(index, fused)
         for writer in gathers.values():
@@ -89,7 +83,12 @@ def _selected(leaf: PlanTensor, writer: Map, batches: int) -> Lookup | None:
         batches: Number of batch dimensions.
     """
     body, output = writer.body, writer.output
-    if not isinstance(body, Lookup) or body.file != GATHER or dict(body.constants) != _OF_MATRICES or output.rank != 2:
+    if (
+        not isinstance(body, Lookup)
+        or body.file != GATHER_ND1
+        or dict(body.constants) != _OF_MATRICES
+        or output.rank != 2
+    ):
         return None
     (_, data), (_, numbers) = body.inputs
     if not isinstance(data, PlanTensor) or not isinstance(numbers, PlanTensor) or leaf.offset or output.offset:
@@ -122,7 +121,7 @@ def _selected(leaf: PlanTensor, writer: Map, batches: int) -> Lookup | None:
     follows = tuple(None if dimension <= at else dimension for dimension in range(leaf.rank))
     inputs = (("input", matrices), ("indices", chosen))
     values = constants(batch=at, tuple=1, lead=at + 1)
-    return Lookup(GATHER, leaf.data_type, leaf.sizes, inputs, values, follows=(follows, (None,) * leaf.rank))
+    return Lookup(GATHER_ND1, leaf.data_type, leaf.sizes, inputs, values, follows=(follows, (None,) * leaf.rank))
 
 
 _OF_MATRICES = {"batch": 0, "tuple": 1, "lead": 1}

@@ -90,6 +90,8 @@ class Capabilities:
     Attributes:
         fits: Returns whether a step's kernels can bind all their buffers.
         multiplies_integers: Returns whether the kernel of a product multiplies integers.
+        reads_selections: Returns whether a kernel of a product reads the matrices that lookups in its columns select
+            where they are.
         computes_pairs: Returns whether a kernel computes two columns of a product for each element.
         saved_by_channels_last: Returns the time that a convolution saves if one side has channels innermost, in
             multiplications; negative for a loss.
@@ -97,6 +99,7 @@ class Capabilities:
 
     fits: Callable[[Step], bool]
     multiplies_integers: Callable[[Contract], bool]
+    reads_selections: Callable[[Contract], bool]
     computes_pairs: Callable[[Contract], bool]
     saved_by_channels_last: Callable[[Convolve], float]
 

@@ -175,8 +175,8 @@ class NetworkConfig:
         windows: Sliding window of each layer; 0 for none.
         rotary, local_rotary: Rotary embedding, and that of layers with a window.
         experts: The mixture of experts; None if there is none.
-        embedding_scale, residual_scale, logit_scale: Factors of embeddings and of what layers add to them, and divisor
-            of logits.
+        embedding_scale, residual_scale, logit_scale: Factors of embeddings and of the results of attention and
+            perceptrons, and divisor of logits.
     """
 
     name: str

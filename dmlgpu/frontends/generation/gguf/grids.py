@@ -34,7 +34,7 @@ def _half(blocks: Bytes, at: int) -> Floats:
 
 
 def _pairs(raw: Bytes) -> Floats:
-    """Return the low and the high half of each byte."""
+    """Return the low and the high nibble of each byte."""
     return np.stack([raw & 15, raw >> 4], -1).reshape(len(raw), -1).astype(np.float32)
 
 
@@ -111,12 +111,12 @@ def iq3_xxs_codes(blocks: Bytes) -> Bytes:
 
 
 def xxs_scales(first: int, step: int, factor: float, blocks: Bytes) -> Floats:
-    """Return scales of groups of 32 of IQ2_XXS or IQ3_XXS: the high half of every fourth or eighth byte."""
+    """Return scales of groups of 32 of IQ2_XXS or IQ3_XXS: the high nibble of every fourth or eighth byte."""
     return _half(blocks, 0) * (_HALF_STEP + (blocks[:, first::step] >> 4)) * np.float32(factor)
 
 
 def iq2_scales(first: int, blocks: Bytes) -> Floats:
-    """Return scales of groups of 16 of IQ2_XS or IQ2_S, which have halves of bytes."""
+    """Return scales of groups of 16 of IQ2_XS or IQ2_S, which have 4 bits."""
     return _half(blocks, 0) * (_HALF_STEP + _pairs(blocks[:, first : first + 8])) * np.float32(0.25)
 
 
@@ -158,10 +158,10 @@ def iq1_s_scales(blocks: Bytes) -> Floats:
 
 
 def iq1_m_codes(blocks: Bytes) -> Bytes:
-    """Return codes: bytes of entries, then halves of bytes with three higher bits of an entry and one of 1/8."""
-    halves = (_shifted(blocks[:, 32:48], 0, 4) & 15).reshape(-1, 32)
-    entries = blocks[:, :32] | (halves & 7).astype(np.uint16) << 8
-    return _iq1_codes(GGMLQuantizationType.IQ1_M, entries, halves & 8 != 0)
+    """Return codes: bytes of entries, then 4 bits for each: three higher ones of the entry, and one of 1/8."""
+    nibbles = (_shifted(blocks[:, 32:48], 0, 4) & 15).reshape(-1, 32)
+    entries = blocks[:, :32] | (nibbles & 7).astype(np.uint16) << 8
+    return _iq1_codes(GGMLQuantizationType.IQ1_M, entries, nibbles & 8 != 0)
 
 
 def iq1_m_scales(blocks: Bytes) -> Floats:
@@ -180,7 +180,7 @@ def tq1_0_codes(blocks: Bytes) -> Bytes:
 
 
 def _e2m1(first: int, group: int, blocks: Bytes) -> Bytes:
-    """Return floats of 4 bits: of each group of bytes, the low halves, then the high ones."""
+    """Return floats of 4 bits: of each group of bytes, the low nibbles, then the high ones."""
     raw = blocks[:, first:].reshape(len(blocks), -1, 1, group)
     return np.concatenate([raw & 15, raw >> 4], 2).reshape(len(blocks), -1)
 
