@@ -50,7 +50,7 @@ KINDS = {
 """Parts of the surveys of this machine."""
 
 SECONDS = 4 * 3600.0
-"""Time that a survey may take: none of its parts should run out of time."""
+"""Default time of a survey: none of its parts should run out of time."""
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 ARGUMENTS = (
@@ -86,12 +86,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Write docs/conformance-table.md from surveys.")
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE.json.gz", help="surveys to store")
     parser.add_argument("--run", choices=KINDS, help="survey this machine first")
+    parser.add_argument("--budget", type=float, default=SECONDS, metavar="SECONDS", help="time of the survey")
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a page is out of date")
     options = parser.parse_args()
     for path in options.files:
         store(path, path.name)
     if options.run:
-        store(surveyed(options.run), f"{options.run}.json.gz")
+        store(surveyed(options.run, options.budget), f"{options.run}.json.gz")
     if not any(STORED.glob("*.json.gz")):
         parser.error("no survey is stored: pass --run tests")
     texts = pages(stored())
@@ -117,11 +118,11 @@ def store(path: Path, name: str) -> None:
     shutil.copyfile(path, STORED / name)
 
 
-def surveyed(kind: str) -> Path:
-    """Survey this machine, with Chromium if it is installed; return the file."""
+def surveyed(kind: str, budget: float) -> Path:
+    """Survey this machine, with Chromium if it is installed, in some seconds; return the file."""
     folder = WORK / kind
     with page_of_chromium() as count:
-        survey(folder, (ALL,), (ALL,), SECONDS, only=KINDS[kind], pages=count)
+        survey(folder, (ALL,), (ALL,), budget, only=KINDS[kind], pages=count)
     return folder / NAME
 
 
