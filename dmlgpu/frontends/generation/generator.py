@@ -850,14 +850,12 @@ class Generator:
             padding = [history[-1]] * (size - 1 - len(drafts))  # so that one size is compiled; it is not kept
             tokens, states = sampler.next_of_draft(*decoding.verify([history[-1], *drafts, *padding]))
             values = read_words(tokens).result().view(np.int32).tolist()
-            kept = next(
-                (index for index, pair in enumerate(zip(drafts, values, strict=False)) if pair[0] != pair[1]), None
-            )
-            kept = len(drafts) if kept is None else kept
-            sampler.current, values = states[kept], values[: kept + 1]
-            decoding.keep(len(history) + kept)
+            pairs = enumerate(zip(drafts, values, strict=False))
+            agreed = next((index for index, pair in pairs if pair[0] != pair[1]), len(drafts))
+            sampler.current, values = states[agreed], values[: agreed + 1]
+            decoding.keep(len(history) + agreed)
             statistics.drafted_tokens += len(drafts)
-            statistics.kept_tokens += kept
+            statistics.kept_tokens += agreed
 
     def _next(self, scores: Scores, logprobs: int | None) -> tuple[Tensor, tuple[Readback, Readback | None]]:
         """Return the next tokens, and start reading them and their probabilities, in the submission of the step."""

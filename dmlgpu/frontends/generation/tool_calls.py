@@ -6,7 +6,7 @@ A form is recognized by the text of the chat template, which shows the model's o
     Llama 3          {"name": "now", "parameters": {}}, also after <|python_tag|>
     Mistral          [TOOL_CALLS][{"name": "now", "arguments": {}}], or [TOOL_CALLS]now[ARGS]{}
 
-A model whose template does not read tools gets them in its system message, and is told to use the first form.
+If the template does not read tools, the system message lists them and the first form.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class CallForm:
 
     @property
     def marks(self) -> tuple[str, ...]:
-        """Texts that may be special tokens."""
+        """Strings that may be special tokens."""
         marks = (self.begin, self.end, _ARGUMENTS_MARK if self.has_named_arguments else "")
         return tuple(mark for mark in marks if mark)
 
@@ -249,10 +249,10 @@ class CallStream:
         self._text += text
         content, calls = "", []
         while True:
-            more, found, is_complete = self._advance()
+            more, complete, is_waiting = self._advance()
             content += more
-            calls += found
-            if is_complete:
+            calls += complete
+            if is_waiting:
                 return content, calls
 
     def finish(self) -> tuple[str, list[ToolCall]]:

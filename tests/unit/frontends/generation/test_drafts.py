@@ -1,4 +1,4 @@
-"""Speculative decoding: answers equal those of the model alone, whatever is drafted."""
+"""Speculative decoding: answers equal those of the model alone, regardless of the drafts."""
 
 from dataclasses import replace
 
@@ -108,10 +108,10 @@ def test_drafts_do_not_change_probabilities():
     for _ in range(500):
         tokens, states = sampler.next_of_draft(scores, best)
         values = tokens.numpy()[:, 0]
-        kept = int(values[0] == draft)
-        sampler.current = states[kept]
+        agreed = int(values[0] == draft)
+        sampler.current = states[agreed]
         first[values[0]] += 1
-        if kept:
+        if agreed:
             second[values[1]] += 1
     for counts, row in ((first, probabilities[0]), (second, probabilities[1])):
         assert stats.chisquare(counts, counts.sum() * row).pvalue > 1e-4

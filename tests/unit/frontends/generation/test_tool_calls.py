@@ -59,7 +59,7 @@ TEXTS = [
 
 
 def separated(form, text, size):
-    """Text and calls of an answer that arrives in pieces of some characters."""
+    """Text and calls of an answer, some characters at a time."""
     stream = CallStream(form, NAMES)
     parts = [stream.add(text[start : start + size]) for start in range(0, len(text), size)] + [stream.finish()]
     calls = [call for _, calls in parts for call in calls]
@@ -70,11 +70,11 @@ def separated(form, text, size):
 @pytest.mark.parametrize("size", [1, 3, 1000])
 @pytest.mark.parametrize(("form", "text", "content", "calls"), ANSWERS)
 def test_calls_are_separated_from_text(form, text, content, calls, size):
-    actual, found = separated(form, text, size)
+    actual, separate = separated(form, text, size)
     assert actual == content
-    assert [(call.name, json.loads(call.arguments)) for call in found] == calls
-    assert len({call.id for call in found}) == len(found)
-    assert all(len(call.id) == 9 for call in found) == (form in (MISTRAL, MISTRAL_NAMED) or not found)
+    assert [(call.name, json.loads(call.arguments)) for call in separate] == calls
+    assert len({call.id for call in separate}) == len(separate)
+    assert all(len(call.id) == 9 for call in separate) == (form in (MISTRAL, MISTRAL_NAMED) or not separate)
 
 
 @pytest.mark.parametrize("size", [7, 1000])
@@ -148,8 +148,8 @@ def test_marks_that_are_special_tokens_are_part_of_the_text():
     tokenizer = byte_tokenizer("[TOOL_CALLS]", "<end>")
     tokens = tokenizer.encode("a[TOOL_CALLS]b<end>").ids
     marks = tool_calls.marked_tokens(MISTRAL, tokenizer)
-    for given, text in ((marks, "a[TOOL_CALLS]b"), ((), "ab")):
-        stream = TextStream(tokenizer, marks=given)
+    for shown, text in ((marks, "a[TOOL_CALLS]b"), ((), "ab")):
+        stream = TextStream(tokenizer, marks=shown)
         assert "".join(map(stream.add, tokens)) + stream.finish() == text
 
 
