@@ -33,7 +33,7 @@ GPU = Target(
     matrices=Matrices(),
 )
 WHOLE = GPU.with_overrides(schedule="cooperative")
-"""The largest tile, whatever the number of workgroups."""
+"""The largest tile for any number of workgroups."""
 NVIDIA = replace(WHOLE, matrices=Matrices(lanes=32, turns=False))
 F16, F32 = DataType.FLOAT16, DataType.FLOAT32
 CARD = AdapterInfo("Card", "Vulkan", "discrete", "maker", "driver 1")
