@@ -116,9 +116,9 @@ def cooperative_steps(step: Contract, target: Target) -> ScheduledSteps | Condit
     b, before_b = product.operand(False, target)
     depth = _depth(space.inner[-1], matrices, target)
     share = _share(space.inner, parts, depth)
-    parts = -(-(space.inner[0] if len(space.inner) == 1 else taps) // share)
     epilogue, output, merged = step.epilogue, step.output, ScheduledSteps()
     if parts > 1:
+        parts = -(-(space.inner[0] if len(space.inner) == 1 else taps) // share)
         epilogue, output, merge = in_parts(step, parts)
         merged = schedule_step(merge, target).because(f"combines the {parts} parts of each sum")
     epilogue, output = pack_output(epilogue, output)

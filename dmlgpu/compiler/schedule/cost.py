@@ -137,7 +137,7 @@ def estimate(work: Work, card: GpuCard) -> Estimate:
     busiest = rounds(work.groups, card.cores, card)
     starts = rounds(work.groups, card.cores * resident(work, card), card)
     products = work.multiply_adds + work.half * 2 / card.half + work.dot * 4 / card.dot + work.integers / card.integer
-    products += work.matrix / card.matrix if work.matrix else 0.0
+    products += work.matrix / (card.matrix or 1)  # a driver may offer what the card's documents do not have
     slots = (products + work.vector + (work.others if card.counts_all else 0)) / card.issue
     instructions = work.products + work.vector + work.others
     # A wave issues an instruction in one or more cycles; waves that barriers keep together issue one after the other.

@@ -33,7 +33,7 @@ GPU = Target(
     matrices=Matrices(),
 )
 WHOLE = GPU.with_overrides(schedule="cooperative")
-"""The largest tile, whatever the number of workgroups."""
+"""The largest tile for any number of workgroups."""
 NVIDIA = replace(WHOLE, matrices=Matrices(lanes=32, turns=False))
 F16, F32 = DataType.FLOAT16, DataType.FLOAT32
 CARD = AdapterInfo("Card", "Vulkan", "discrete", "maker", "driver 1")
@@ -207,6 +207,7 @@ RADEON_780M = replace(GPU, name="AMD Radeon 780M")
         (gemm(1024, 1024, 1024), RX_7900, 2, 1, 256),  # 64 tiles of 128 x 128 leave 32 of 96 cores idle
         (gemm(1024, 1024, 1024), RADEON_780M, 4, 1, 64),  # but none of 12
         (gemm(512, 512, 512), RX_7900, 1, 1, 256),
+        (gemm(512, 512, 512), replace(GPU, name="Apple M2"), 2, 1, 64),  # has none by its documents
         (gemm(128, 4096, 4096), RX_7900, 4, 3, 96),  # 32 tiles
         (convolution(512, 512), RX_7900, 2, 3, 192),  # parts of 3 taps of 9
         (gemm(128, 4096, 4096), RX_7900.with_overrides(schedule="cooperative"), 4, 1, 32),
