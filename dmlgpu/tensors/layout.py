@@ -12,7 +12,7 @@ from dmlgpu.catalog.enums import DataType, TensorFlags
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, MAX_ELEMENTS, TensorDesc, packed_strides
 from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, shown
-from dmlgpu.compiler.sizes import is_symbolic
+from dmlgpu.compiler.sizes import is_broadcastable, is_same_size, is_symbolic
 
 Sizes: TypeAlias = tuple[int, ...]
 
@@ -105,20 +105,23 @@ def broadcast_sizes(caller: str, operands: Sequence[tuple[str, Sizes]]) -> Sizes
     result = [1] * rank
     for _, sizes in operands:
         for axis, size in enumerate(sizes, rank - len(sizes)):
-            if size != 1 and result[axis] not in (1, size):
+            if is_same_size(size, 1):
+                continue
+            if is_broadcastable(result[axis], size):
+                result[axis] = size
+            elif size != 1:
                 listing = " and ".join(f"{list(shape)} of {name}" for name, shape in operands)
                 raise InvalidArgument(f"{caller}: sizes must be equal or 1 to broadcast, got {listing}")
-            result[axis] = result[axis] if size == 1 else size
     return tuple(result)
 
 
 def broadcast_strides(sizes: Sizes, strides: Sizes, shape: Sizes) -> Sizes | None:
     """Return strides that broadcast a view to a shape, 0 for broadcast dimensions; None if the shape does not fit."""
     new = len(shape) - len(sizes)
-    if new < 0 or any(has not in (1, want) for has, want in zip(sizes, shape[new:], strict=True)):
+    if new < 0 or not all(map(is_broadcastable, sizes, shape[new:])):
         return None
     dimensions = zip(sizes, strides, shape[new:], strict=True)
-    return (0,) * new + tuple(stride if has == want else 0 for has, stride, want in dimensions)
+    return (0,) * new + tuple(stride if is_same_size(has, want) else 0 for has, stride, want in dimensions)
 
 
 def resolved_sizes(caller: str, sizes: Any, count: int) -> Sizes:

@@ -15,6 +15,7 @@ from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, TENSOR_ALIGNMENT, TensorD
 from dmlgpu.common import coercion
 from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidState, OutOfMemory
 from dmlgpu.common.memory import host_budget
+from dmlgpu.compiler.sizes import is_many, is_same_size
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors import layout
 from dmlgpu.tensors.layout import Sizes
@@ -70,16 +71,17 @@ class TensorBase:
         buffer: TensorMemory,
         data_type: DataType,
         sizes: Sizes,
-        strides: Sizes,
+        strides: Sizes | None = None,
         offset: int | None = None,
         boolean: bool = False,
     ) -> None:
-        """View a buffer, from its start or from an element on."""
-        self.buffer, self.data_type, self.sizes, self.strides = buffer, data_type, sizes, strides
+        """View a buffer, from its start or from an element on; packed without strides."""
+        self.buffer, self.data_type, self.sizes = buffer, data_type, sizes
         self.offset, self.is_view, self.is_boolean = offset or 0, offset is not None, boolean
         packed = packed_strides(sizes)
-        plain = strides == packed or all(
-            size == 1 or has == want for size, has, want in zip(sizes, strides, packed, strict=True)
+        self.strides = packed if strides is None else strides
+        plain = strides is None or all(
+            not is_many(size) or is_same_size(has, want) for size, has, want in zip(sizes, strides, packed, strict=True)
         )
         self.signature = data_type, sizes or (1,), None if plain else strides
 
@@ -94,7 +96,7 @@ class TensorBase:
     def _packed(cls, buffer: TensorMemory, data_type: DataType, sizes: Sizes, boolean: bool = False) -> Self:
         """Return a packed tensor that fills a buffer."""
         tensor = cls.__new__(cls)
-        tensor._set(buffer, data_type, sizes, packed_strides(sizes), None, boolean)
+        tensor._set(buffer, data_type, sizes, boolean=boolean)
         return tensor
 
     def _renamed(self, sizes: Sizes) -> Self:

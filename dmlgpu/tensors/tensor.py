@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, packed_strides
+from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.common.suggestions import suggestion
 from dmlgpu.runtime.device import Device, as_device
@@ -86,7 +86,7 @@ class Tensor(TensorBase, Arithmetic, Methods):
         buffer = session_of(device).pool.take(device, raw.size, "Tensor")
         if array.size:
             buffer.write(raw)
-        self._set(buffer, data_type, array.shape, packed_strides(array.shape), None, truth)
+        self._set(buffer, data_type, array.shape, boolean=truth)
 
     @classmethod
     def _uploaded(cls, array: NDArray[Any], device: Device) -> Self:
@@ -266,7 +266,7 @@ class Tensor(TensorBase, Arithmetic, Methods):
             )
         self._check_usable("Tensor[...] = value")
         result = indexing.assigned(self, index, value)
-        self._set(result.buffer, self.data_type, self.sizes, packed_strides(self.sizes), None, self.is_boolean)
+        self._set(result.buffer, self.data_type, self.sizes, boolean=self.is_boolean)
 
     def _gathered(self, index: Any) -> Tensor:
         """Return the slices along the first axis that integers or a mask select."""

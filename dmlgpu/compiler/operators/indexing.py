@@ -19,6 +19,7 @@ from dmlgpu.compiler.operators.lowering import (
 from dmlgpu.compiler.plan import Body, Lookup, Map, Plan, PlanTensor, Scatter, View, constants
 from dmlgpu.compiler.rewrites.collapse import merge_dimensions
 from dmlgpu.compiler.rewrites.sources import identity
+from dmlgpu.compiler.sizes import is_many
 
 # ---- checks
 
@@ -204,7 +205,7 @@ class Gather(Lowering):
         check_left_out(desc, "indices_tensor", "index_dimensions")
         picked = cls._picked_sizes(desc)
         if desc.output_tensor.dimension_count < len(picked):  # leading 1s may be left out
-            needed = next((len(picked) - axis for axis, size in enumerate(picked) if size != 1), 0)
+            needed = next((len(picked) - axis for axis, size in enumerate(picked) if is_many(size)), 0)
             check_rank(desc, "output_tensor", needed, f"picked blocks {list(picked)}")
         cls.check_output(desc, "input_tensor.sizes with the index dimensions in place of the axis")
 

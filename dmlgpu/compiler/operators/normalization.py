@@ -48,6 +48,7 @@ from dmlgpu.compiler.plan import (
 from dmlgpu.compiler.plan.reductions import rows
 from dmlgpu.compiler.rewrites.sources import NUMBER, number
 from dmlgpu.compiler.rewrites.windows import WINDOW_SUM
+from dmlgpu.compiler.sizes import is_broadcastable
 
 FLOAT32 = DataType.FLOAT32
 
@@ -86,7 +87,7 @@ def check_broadcast(desc: Any, *fields: str) -> None:
     for field in fields:
         tensor = getattr(desc, field)
         for axis, (size, full) in enumerate(zip(tensor.sizes, desc.input_tensor.sizes, strict=True) if tensor else ()):
-            if size not in (1, full):
+            if not is_broadcastable(size, full):
                 expected = f"must be 1 or input_tensor.sizes[{axis}] ({full}), got {size}"
                 raise invalid(desc, f"{field}.sizes[{axis}]", expected)
 

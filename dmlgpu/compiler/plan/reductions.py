@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.plan.sources import Body, Constants, PlanTensor, RegisterValue, Sizes, Source
 from dmlgpu.compiler.plan.steps import Step
+from dmlgpu.compiler.sizes import is_many, is_same_size
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,8 @@ class Compact(Step):
 
 def repeated(tensor: PlanTensor, sizes: Sizes) -> PlanTensor:
     """Broadcast a tensor, such as the results of rows, along its dimensions of size 1 to ``sizes``."""
-    strides = tuple(0 if size == 1 else stride for size, stride in zip(tensor.sizes, tensor.strides, strict=True))
+    dimensions = zip(tensor.sizes, tensor.strides, sizes, strict=True)
+    strides = tuple(stride if is_many(has) and is_same_size(has, want) else 0 for has, stride, want in dimensions)
     return replace(tensor, sizes=sizes, strides=strides)
 
 

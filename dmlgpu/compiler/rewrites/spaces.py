@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from dmlgpu.compiler.plan import Affine, AffineView, Apply, PlanTensor, RegisterValue, Sizes, Source
 from dmlgpu.compiler.rewrites.sources import identity, is_identity
-from dmlgpu.compiler.sizes import is_many, remembered
+from dmlgpu.compiler.sizes import is_many, is_same_size, is_symbolic, remembered
 
 
 def affine_between(view: PlanTensor, written: PlanTensor) -> Affine | None:
@@ -43,8 +43,9 @@ def _affine(distance: int, sizes: Sizes, strides: Sizes, other_sizes: Sizes, oth
         return None
     steps = tuple(tuple(column[row] for column in columns if column is not None) for row in range(rank))
     for first, row, size in zip(start, steps, other_sizes, strict=True):
-        moves = [step * (extent - 1) for step, extent in zip(row, sizes, strict=True)]
-        lowest, highest = first + sum(min(move, 0) for move in moves), first + sum(max(move, 0) for move in moves)
+        moves = [(step < 0, step * (extent - 1)) for step, extent in zip(row, sizes, strict=True)]
+        lowest = first + sum(move for is_back, move in moves if is_back)
+        highest = first + sum(move for is_back, move in moves if not is_back)
         if lowest < 0 or highest >= size:
             return None
     return Affine(start, steps)
@@ -64,8 +65,13 @@ def _nested(sizes: Sizes, strides: Sizes) -> list[tuple[int, int]] | None:
 
 def _digits(distance: int, nested: list[tuple[int, int]], rank: int) -> tuple[int, ...] | None:
     """Return a distance in elements as steps along nested dimensions; None if there is a remainder."""
-    sign, rest = (1, distance) if distance >= 0 else (-1, -distance)
     steps = [0] * rank
+    for dimension, stride in nested:
+        # One step along a dimension, whatever the sizes: of one element, the outer dimensions have the same stride.
+        if is_symbolic(stride) == is_symbolic(distance) and stride == distance:
+            steps[dimension] = 1
+            return tuple(steps)
+    sign, rest = (1, distance) if distance >= 0 else (-1, -distance)
     for dimension, stride in nested:
         steps[dimension], rest = sign * (rest // stride), rest % stride
     return None if rest else tuple(steps)
@@ -119,8 +125,9 @@ def is_same(affine: Affine, sizes: Sizes, other: Sizes) -> bool:
     """Return whether a map changes no coordinate between spaces of these sizes; coordinates that are always 0 do not
     count."""
     moving = [dimension for dimension, size in enumerate(sizes) if is_many(size)]
-    unchanged = all(row[column] == (index == column) for index, row in enumerate(affine.steps) for column in moving)
-    return sizes == other and not any(affine.start) and unchanged
+    if len(sizes) != len(other) or not all(map(is_same_size, sizes, other)) or any(affine.start):
+        return False
+    return all(row[column] == (index == column) for index, row in enumerate(affine.steps) for column in moving)
 
 
 def reindex(root: Source, sizes: Sizes, affine: Affine, replaced: Mapping[PlanTensor, Source] | None = None) -> Source:

@@ -26,6 +26,7 @@ class Launch:
         subgroup: the minimum subgroup size, if the invocations of a workgroup exchange values by subgroup operations; 0
             if they only do so through workgroup memory.
         strided: whether invocations side by side take items side by side, several times.
+        in_loop: whether an invocation takes consecutive items in a loop, which compiles faster than one by one.
     """
 
     workgroup: int
@@ -34,6 +35,7 @@ class Launch:
     total: int
     subgroup: int = 0
     strided: bool = False
+    in_loop: bool = False
 
     @property
     def is_full(self) -> bool:

@@ -62,7 +62,7 @@ from dmlgpu.compiler.schedule.runs import can_run, runs_pay, schedule_runs
 from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import KernelStep, ScheduledSteps
 from dmlgpu.compiler.schedule.steps.maps import WORDS, ScheduledMap
-from dmlgpu.compiler.schedule.units import MAPS, ONCE, reads_single
+from dmlgpu.compiler.schedule.units import LOOPED, MAPS, ONCE, reads_single
 from dmlgpu.compiler.target import Target
 
 
@@ -129,7 +129,9 @@ class MapProblem:
 
     def launch(self, items: int) -> Launch:
         """Return the launch for a number of words or units."""
-        return (map_launch if self.is_light else loop_launch)(items, self.target)
+        if not self.is_light:
+            return loop_launch(items, self.target)
+        return replace(map_launch(items, self.target), in_loop=reads_single(1, items, LOOPED, self.target))
 
     @property
     def strided(self) -> int:

@@ -13,7 +13,7 @@ import itertools
 import math
 import numbers
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, TypeAlias, TypeGuard, TypeVar
 
@@ -460,6 +460,16 @@ def is_many(size: Any) -> bool:
     return size.recording.is_many(size) if isinstance(size, Symbol) else bool(size > 1)
 
 
+def is_broadcastable(size: Any, requested: Any) -> bool:
+    """Return whether a size is 1 or the requested one. A symbol that is the requested one is not compared to 1."""
+    return size in ((requested, 1) if is_many(size) else (1, requested))
+
+
+def is_same_size(size: Any, other: Any) -> bool:
+    """Return whether two sizes are equal. A symbol and 1 count as different, without a guard."""
+    return is_many(size) == is_many(other) and bool(size == other)
+
+
 def largest(*values: Any) -> Any:
     """Return the largest number; among symbols without a decision."""
     return _chosen(max, values)
@@ -486,6 +496,25 @@ def settled(text: str) -> str:
         node, _, spec = symbol.partition(":")
         result += format(recording.pin(_of(recording, int(node))), spec) + rest
     return result
+
+
+def key_of(part: Any) -> Hashable:
+    """Return a key of a description, or of numbers in tuples: equal only for equal expressions, without a guard.
+
+    Raises:
+        TypeError: If a part cannot be hashed.
+    """
+    cls: Any = type(part)
+    if isinstance(part, Symbol):
+        return part.recording, part.node
+    if cls is tuple or cls is list:
+        return cls, *map(key_of, part)
+    if cls is float:
+        return cls, part.hex()
+    if dataclasses.is_dataclass(cls):
+        return cls, *[key_of(getattr(part, field.name)) for field in dataclasses.fields(cls)]
+    hash(part)
+    return cls, part
 
 
 def _key(operand: Any) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from dmlgpu.catalog.enums import DataType, ReduceFunction
+from dmlgpu.compiler.sizes import is_broadcastable, is_same_size
 from dmlgpu.tensors import directml
 from dmlgpu.tensors import directmlx as dml
 from dmlgpu.tensors.tensor import Tensor
@@ -23,16 +24,16 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     result = [1] * max(map(len, shapes), default=0)
     for shape in shapes:
         for axis, size in enumerate(shape, len(result) - len(shape)):
-            if result[axis] == 1:
+            if is_same_size(result[axis], 1):
                 result[axis] = size
-            if size < 0 or size not in (1, result[axis]):
+            if size < 0 or not is_broadcastable(size, result[axis]):
                 raise ValueError(f"shapes do not broadcast: {shapes}")
     return tuple(result)
 
 
 def has_sizes(expression: Tensor, sizes: Sequence[int]) -> bool:
     """Return whether an expression has these sizes. Symbolic sizes are compared only if the ranks are equal."""
-    return len(expression.sizes) == len(sizes) and expression.sizes == tuple(sizes)
+    return len(expression.sizes) == len(sizes) and all(map(is_same_size, expression.sizes, sizes))
 
 
 def broadcast_to(expression: Tensor, sizes: Sequence[int]) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +29,7 @@ from dmlgpu.common.errors import (
 from dmlgpu.common.errors import shown as shown_value
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.graph.description import GraphDesc, OperatorNode
-from dmlgpu.compiler.sizes import hint_of, is_symbolic
+from dmlgpu.compiler.sizes import hint_of, is_symbolic, key_of
 from dmlgpu.runtime.device import Device, as_device, default_device, other_device
 from dmlgpu.runtime.evaluate import run_compiled
 from dmlgpu.runtime.operator import CompiledOperator
@@ -112,6 +112,8 @@ class Graph(Recorder):
         self.inputs: list[InputNode] = []
         self.nodes: list[BuiltNode] = []
         self._sizes: GraphSizes | None = None
+        self._descs: dict[Hashable, OperatorDesc] = {}
+        self._valid: dict[int, OperatorDesc] = {}
 
     @property
     def size_names(self) -> tuple[str, ...]:
@@ -270,10 +272,7 @@ class Graph(Recorder):
             call = NodeCall(self, label, kind, values)
             if device is not None and as_device(label, device) is not self.device:
                 self._reject_device(label, as_device(label, device))
-            desc = call.described(types, sizes, absent, broadcasts=not strict)
-            if self._policy is not packed:
-                desc = desc.replace(**{field: self._laid_out(getattr(desc, field)) for field in desc.output_fields})
-            outputs = self._append(call, desc, name)
+            outputs = self._append(call, self._described(call, types, sizes, absent, strict), name)
         except EmptyOperand:
             raise
         except InvalidDescription as error:
@@ -288,9 +287,25 @@ class Graph(Recorder):
             outputs = tuple([None if output is None else output._renamed(()) for output in outputs])
         return outputs
 
+    def _described(
+        self, call: NodeCall, types: Mapping[str, Any], sizes: Mapping[str, Any], absent: Sequence[str], strict: bool
+    ) -> OperatorDesc:
+        """Return the description of a call: one for equal calls, as those of equal layers."""
+        key = call.key(types, sizes, (*absent, strict, self._policy))
+        desc = self._descs.get(key)
+        if desc is None:
+            desc = call.described(types, sizes, absent, broadcasts=not strict)
+            if self._policy is not packed:
+                desc = desc.replace(**{field: self._laid_out(getattr(desc, field)) for field in desc.output_fields})
+            if key is not None:
+                self._descs[key] = desc
+        return desc
+
     def _append(self, call: NodeCall, desc: OperatorDesc, name: str | None) -> tuple[Tensor | None, ...]:
         """Add the operator of a call."""
-        self._validate(desc)
+        if id(desc) not in self._valid:
+            self._validate(desc)
+            self._valid[id(desc)] = desc
         return self._add_node(desc, call.places, name)
 
     def _at(self) -> str:
@@ -699,6 +714,14 @@ class NodeCall(OperatorCall):
         self.has_tensors = True
         self.places.append(self._graph._operand_of(self._caller, tensor))
         return self.places[-1].desc
+
+    def key(self, types: Mapping[str, Any], sizes: Mapping[str, Any], options: Sequence[Any]) -> Hashable | None:
+        """Return a key of the description; None if an attribute cannot be hashed."""
+        try:
+            parts = (self.layouts, self.attributes, types, sizes)
+            return (self._kind, *[key_of(tuple(part.items())) for part in parts], *options)
+        except TypeError:  # the checks of operators name the expected attribute
+            return None
 
     def in_words(self, error: DmlError) -> DmlError:
         return self._graph._in_words(self, error)

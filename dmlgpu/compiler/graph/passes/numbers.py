@@ -16,6 +16,7 @@ from dmlgpu.compiler.graph.passes.rewriting import Rewriting, StepPass
 from dmlgpu.compiler.plan import Apply, Body, PlanTensor, Role, Source, View, apply, constants
 from dmlgpu.compiler.plan.parts import replace_parts
 from dmlgpu.compiler.rewrites.sources import rewrite
+from dmlgpu.compiler.sizes import is_many
 
 NUMBER = "elementwise/number"
 
@@ -31,7 +32,8 @@ def write_numbers(rewriting: Rewriting) -> None:
     def number(source: Source) -> Source:
         if not isinstance(source, PlanTensor) or source.binding.role is not Role.CONSTANT:
             return source
-        repeats = all(size == 1 or stride == 0 for size, stride in zip(source.sizes, source.strides, strict=True))
+        dimensions = zip(source.sizes, source.strides, strict=True)
+        repeats = all(stride == 0 or not is_many(size) for size, stride in dimensions)
         if not repeats or source.view is not View.COMPUTE or source.data_type.bits > WORD_BITS:
             return source
         value = _value(source, data)

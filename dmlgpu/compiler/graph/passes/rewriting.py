@@ -122,6 +122,8 @@ class Rewriting:
     _rejections: dict[str, str] = field(default_factory=dict)
     _writers: dict[Memory, list[int]] = field(default_factory=lambda: defaultdict(list))
     _readers: dict[Memory, set[int]] = field(default_factory=lambda: defaultdict(set))
+    _read: dict[int, dict[Memory, None]] = field(default_factory=dict)
+    _written: dict[int, list[Memory]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, steps: Sequence[Step], network: Network, capabilities: Capabilities, notes: list[Note]) -> Rewriting:
@@ -160,21 +162,22 @@ class Rewriting:
 
     def replace(self, index: int, step: Step | None) -> None:
         """Replace a step, or remove it if the new one is None."""
-        before = self.step(index)
-        for tensor in written(before):
-            self._writers[memory_of(tensor)].remove(index)
-        for tensor in read(before):
-            self._readers[memory_of(tensor)].discard(index)
+        for memory in self._written[index]:
+            self._writers[memory].remove(index)
+        for memory in self._read[index]:
+            self._readers[memory].discard(index)
         self._steps[index] = step
         if step is not None:
             self._enter(index)
 
     def _enter(self, index: int) -> None:
         step = self.step(index)
-        for tensor in written(step):
-            self._writers[memory_of(tensor)].append(index)
-        for tensor in read(step):
-            self._readers[memory_of(tensor)].add(index)
+        self._written[index] = [memory_of(tensor) for tensor in written(step)]
+        self._read[index] = dict.fromkeys(map(memory_of, read(step)))
+        for memory in self._written[index]:
+            self._writers[memory].append(index)
+        for memory in self._read[index]:
+            self._readers[memory].add(index)
 
     def writers(self, memory: Memory) -> Sequence[int]:
         """Return the indices of the steps that write to a resource."""
@@ -191,7 +194,7 @@ class Rewriting:
         if len(writers) != 1:
             return None
         (index,) = writers
-        settled = all(last < index for tensor in read(self.step(index)) for last in self._writers[memory_of(tensor)])
+        settled = all(last < index for source in self._read[index] for last in self._writers[source])
         return index if settled else None
 
     def only_producer(self, reader: int, memory: Memory) -> int | None:
@@ -204,8 +207,7 @@ class Rewriting:
     def drop(self, index: int, where: str) -> None:
         """Remove a step that is computed elsewhere, unless its output is still used."""
         step = self.step(index)
-        memories = [memory_of(tensor) for tensor in written(step)]
-        if any(self.readers(memory) or memory[0] is Role.OUTPUT for memory in memories):
+        if any(self._readers[memory] or memory[0] is Role.OUTPUT for memory in self._written[index]):
             self.note(step.label, f"recomputed in {where}")
         else:
             self.replace(index, None)

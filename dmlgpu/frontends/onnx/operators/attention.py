@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dmlgpu.catalog.enums import DataType
+from dmlgpu.compiler.sizes import is_broadcastable
 from dmlgpu.frontends.onnx.attention import (
     AttentionInputs,
     AttentionPositions,
@@ -91,7 +92,7 @@ def _check_masks(node: OnnxNode, sizes: Shape) -> None:
         if (
             not 1 <= len(shape) <= 4
             or shape[-1] > sizes[3]
-            or any(size not in (1, expected) for size, expected in others)
+            or not all(is_broadcastable(size, expected) for size, expected in others)
         ):
             raise node.rejection(f"attn_mask must broadcast to {list(sizes)}, got {list(shape)}")
     if node.has(6):

@@ -10,6 +10,7 @@ import numpy as np
 from onnx import TensorProto
 
 from dmlgpu.catalog.enums import DataType, QuantizationType, ReduceFunction
+from dmlgpu.compiler.sizes import is_broadcastable
 from dmlgpu.frontends.onnx.codes import encoded, floats_of
 from dmlgpu.frontends.onnx.expressions import broadcast_to, reshaped, transposed
 from dmlgpu.frontends.onnx.node import OnnxNode
@@ -50,12 +51,12 @@ class Quantization:
 
     def is_even(self, sizes: Sequence[int]) -> bool:
         """Return whether strides suffice to give each element its entry."""
-        return all(count in (1, size) for count, size in zip(self.scale.sizes, sizes, strict=True))
+        return all(map(is_broadcastable, self.scale.sizes, sizes))
 
     def repeated(self, entries: Tensor, sizes: Sequence[int]) -> Tensor:
         """Return scales or zero points, one for each element."""
         for axis, (count, block, size) in enumerate(zip(entries.sizes, self.blocks, sizes, strict=True)):
-            if count in (1, size):
+            if is_broadcastable(count, size):
                 continue
             before, behind = entries.sizes[:axis], entries.sizes[axis + 1 :]
             split = reshaped(entries, (*before, count, 1, *behind)).broadcast_to((*before, count, block, *behind))

@@ -8,6 +8,7 @@ import numpy as np
 
 from dmlgpu.catalog.enums import DataType, MatrixTransform, ReduceFunction
 from dmlgpu.common.errors import shown
+from dmlgpu.compiler.sizes import is_broadcastable
 from dmlgpu.frontends.onnx.expressions import broadcast_to, reshaped, same, transposed
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.operators import ACTIVATIONS, MICROSOFT
@@ -80,7 +81,7 @@ class Factors:
         shape = node.shape(index)
         sizes = (*self.stack, self.a.sizes[-2], 1) if of_rows else (*self.stack, 1, self.b.sizes[-1])
         if len(shape) > len(sizes) or any(
-            has not in (1, want) for has, want in zip(reversed(shape), reversed(sizes), strict=False)
+            not is_broadcastable(has, want) for has, want in zip(reversed(shape), reversed(sizes), strict=False)
         ):
             raise node.rejection(f"input {index} must broadcast to {list(sizes)}, got {list(shape)}")
         return self._placed(broadcast_to(node.tensor(index), sizes))

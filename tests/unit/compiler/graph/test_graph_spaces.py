@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -114,6 +115,26 @@ def test_views_of_symbolic_sizes_are_split() -> None:
         assert parted is not None
         replay = recording.replay(parted[0])
     assert [replay(sizes) for sizes in ((9, 2), (3, 70), (4, 1))] == [(9, 2), (3, 70), None]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_views_of_symbolic_sizes_lead_to_their_elements_also_for_sizes_of_1(turned: bool) -> None:
+    """Of one row, the stride of the batch is that of a row."""
+
+    def tensors(batch: int, rows: int) -> tuple[PlanTensor, PlanTensor]:
+        written = tensor((batch, rows, 6))
+        view = tensor((batch, 2, rows, 3), (rows * 6, 3, 6, 1))
+        return (tensor((rows, batch, 6), (6, rows * 6, 1)) if turned else view), written
+
+    recording = Recording([1, 4])
+    with recording.active():
+        affine = affine_between(*tensors(*recording.symbols))
+        replay = recording.replay(affine)
+    for sizes in ((1, 4), (1, 1), (1, 9)):
+        view, written = tensors(*sizes)
+        followed = replay(sizes)
+        assert followed is not None, sizes
+        assert places(view) == places_through(followed, view.sizes, written)
 
 
 @given(written_tensors(), st.data())

@@ -14,6 +14,7 @@ from dmlgpu.compiler.plan import Map, PlanTensor, apply, constants, element
 from dmlgpu.compiler.rewrites.sources import MERGE
 from dmlgpu.compiler.schedule.launch import fold, item_launch, loop_launch, map_launch, row_launch
 from dmlgpu.compiler.schedule.scheduling import schedule_step
+from dmlgpu.compiler.sizes import Recording
 from dmlgpu.compiler.target import Profile, Target
 
 CPU, GPU = Target("any", Profile.CPU), Target("any", Profile.DISCRETE)
@@ -113,3 +114,23 @@ def test_maps_that_run_once_or_loop_take_one_unit_at_a_time():
     plain = apply("elementwise/element_wise_abs", DataType.FLOAT32, sizes, input=source)
     merged = element(MERGE, DataType.FLOAT32, sizes, values=constants(parts=2), partials=partials)
     assert (units(plain, False), units(plain, True), units(merged, False)) == (4, 1, 1)
+
+
+def test_small_maps_of_sizes_that_vary_take_units_in_a_loop():
+    """Compilers translate a loop once; it serves sizes up to four times as large."""
+
+    def in_loop(count, target):
+        source, output = (PlanTensor.temporary(label, DataType.FLOAT32, (count,)) for label in ("source", "output"))
+        body = apply("activation/activation_tanh", DataType.FLOAT32, (count,), input=source)
+        (step,) = schedule_step(Map("tanh", body, output), target).steps
+        return step.launch.in_loop
+
+    varying = CPU.varying
+    counts = (1 << 14, 1 << 22)
+    assert [in_loop(count, varying) for count in counts] == [True, False]
+    assert [in_loop(count, CPU) for count in counts] == [in_loop(count, GPU.varying) for count in counts] == [False] * 2
+    recording = Recording([1 << 14])
+    with recording.active():
+        assert in_loop(recording.symbols[0] * 4, varying)
+        replay = recording.replay(())
+    assert [replay([size]) is not None for size in (1 << 10, 1 << 18, 1 << 22)] == [True, True, False]

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.compiler.sizes import (
     Recording,
     Size,
@@ -19,7 +21,10 @@ from dmlgpu.compiler.sizes import (
     current,
     decided,
     hint_of,
+    is_broadcastable,
     is_many,
+    is_same_size,
+    key_of,
     largest,
     settled,
     smallest,
@@ -192,6 +197,35 @@ def test_symbolic_sizes_count_as_many_without_a_guard() -> None:
         assert is_many(width * batch)
     assert not recording.guards
     assert [is_many(size) for size in (0, 1, 2)] == [False, False, True]
+
+
+def test_symbolic_sizes_broadcast_without_a_guard_on_1() -> None:
+    recording = Recording([1, 7])
+    with recording.active():
+        batch, width = recording.symbols
+        assert is_broadcastable(width, width) and is_broadcastable(1, width) and is_broadcastable(batch, batch)
+        assert is_same_size(width, width) and not is_same_size(width, 1) and not is_same_size(1, batch)
+        assert not recording.guards
+        assert is_broadcastable(batch, width)
+        assert not is_broadcastable(width, 5)
+        replay = recording.replay(())
+    assert [replay(values) for values in ((1, 8), (2, 8), (2, 2), (1, 5))] == [(), None, None, None]
+    assert [is_broadcastable(size, 3) for size in (0, 1, 2, 3)] == [False, True, False, True]
+    assert [is_same_size(size, 1) for size in (0, 1, 2)] == [False, True, False]
+
+
+def test_keys_are_of_expressions_and_of_exact_numbers() -> None:
+    recording = Recording([3, 3])
+    with recording.active():
+        first, second = recording.symbols
+        descs = [TensorDesc(DataType.FLOAT32, (4, size + 1)) for size in (first, first, second, 3)]
+        known = dict(recording.guards)
+        keys = [key_of((desc, 0.0)) for desc in descs]
+        assert recording.guards == known
+    assert keys[0] == keys[1] and len(set(keys)) == 3
+    assert len({key_of(number) for number in (0, 0.0, -0.0, False)}) == 4
+    with pytest.raises(TypeError):
+        key_of(([], np.zeros(1)))
 
 
 @pytest.mark.parametrize(
