@@ -224,8 +224,9 @@ def decides(method: Method) -> Method:
         with inside():
             return method(self, *args, **kwargs)
 
-    call.__code__ = call.__code__.replace(co_name=method.__name__)  # in tracebacks and messages
-    return cast(Method, call)
+    wrapped: Any = call
+    wrapped.__code__ = wrapped.__code__.replace(co_name=method.__name__)  # in tracebacks and messages
+    return cast(Method, wrapped)
 
 
 def caller() -> str:

@@ -23,6 +23,7 @@ from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.sizes import Recording
 from dmlgpu.compiler.sizes.networks import RecordedNetwork, SizedNetwork, separated, with_integers
 from dmlgpu.compiler.sizes.recordings import Recordings
+from dmlgpu.frontends.onnx.placement import PlannedPlacement
 from dmlgpu.frontends.onnx.segments import Outcome, RunInput, RunStage, Segment
 from dmlgpu.frontends.onnx.translate import Stages
 
@@ -86,7 +87,7 @@ class StageRecording:
             segment=segment,
             outputs=tuple(replace(output, shape=shape) for output, shape in zip(stage.outputs, shapes, strict=True)),
             placed=tuple(
-                replace(placed, segment=segment) if getattr(placed, "segment", None) is not None else placed
+                replace(placed, segment=segment) if isinstance(placed, PlannedPlacement) and placed.segment else placed
                 for placed in stage.placed
             ),
             fills=tuple(fill.resolved(known) for fill in stage.fills),

@@ -13,7 +13,7 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common import coercion
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.errors import InvalidArgument, shown
-from dmlgpu.compiler.graph.description import GraphDesc
+from dmlgpu.compiler.graph.description import ConstantNode, GraphDesc
 from dmlgpu.compiler.graph.resolve import check_nodes, resolve
 from dmlgpu.compiler.sizes import inside, is_symbolic
 from dmlgpu.compiler.sizes.named import NamedSizes
@@ -219,7 +219,9 @@ class SizedGraph:
         desc = self._network.described(self._symbolic)
         nodes = [*desc.nodes]
         for place, data in self._constants.items():
-            nodes[place] = replace(nodes[place], data=data)
+            node = nodes[place]
+            assert isinstance(node, ConstantNode)
+            nodes[place] = replace(node, data=data)
         return replace(desc, nodes=tuple(nodes))
 
     def check(self) -> None:
