@@ -232,8 +232,7 @@ def _explanations(workload: Workload, card: GpuCard) -> list[Explanation]:
         model = preview(workload.model, Device("numpy"), workload.shapes)
         if model.unsupported or model.fails:
             raise NotSupported(model.stopped or f"{workload.name} has operators that are not supported")
-        graphs = ((segment.graph, segment.all_outputs) for segment in model.segments)
-        return [explain_graph("graph", graph.desc(outputs), target) for graph, outputs in graphs]
+        return [explain_graph("graph", segment.desc, target) for segment in model.segments]
     assert workload.desc is not None
     if isinstance(workload.desc, GraphDesc):
         return [explain_graph(workload.name, workload.desc, target)]

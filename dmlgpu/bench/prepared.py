@@ -521,7 +521,7 @@ def _count_model(model: Any) -> tuple[Counts, tuple[str, ...]]:
     counts, kernels = [], []
     for segment in model.segments:
         explanation = segment.kernels.explanation
-        desc = segment.graph.desc(segment.all_outputs) if explanation is None else explanation.desc
+        desc = segment.desc if explanation is None else explanation.desc
         counts.append(count(desc, explanation))
         if explanation is not None:
             kernels += list(explanation.program.summaries)

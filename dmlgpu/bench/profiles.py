@@ -166,6 +166,5 @@ def _counts_of(segment: Segment) -> list[tuple[str, Counts]]:
     """Return the labels of a segment's kernels with their work; on ``numpy``, the work of the whole graph."""
     explanation = segment.kernels.explanation
     if explanation is None:
-        desc = segment.graph.desc(segment.all_outputs)
-        return [(segment.ALL_NODES, count(desc))]
+        return [(segment.ALL_NODES, count(segment.desc))]
     return [(label.removeprefix("graph "), work) for label, work in kernel_counts(explanation)]

@@ -64,7 +64,6 @@ def newest(name: str) -> str:
     return name
 
 
-@functools.cache
 def tasks() -> tuple[str, ...]:
     """Return the titles of the tasks, in the order in which pages list them."""
     return tuple(_read()["tasks"])

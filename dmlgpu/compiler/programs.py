@@ -65,7 +65,7 @@ def of_network(network: Network, target: Target, disabled: Collection[str] = ())
 
 
 def of_sized(sized: SizedNetwork, target: Target, disabled: Collection[str] = ()) -> Program:
-    """Return the program of a network with symbols for some sizes. Arguments and errors are those of ``of_network``.
+    """Return the program of a recorded network for some sizes. Arguments and errors are those of ``of_network``.
 
     If it follows from a plan that was recorded, the network itself is not built, and no file read or written.
     """

@@ -79,7 +79,7 @@ def _exportable(
     fills: list[int] = []
     clears = False
     if stage.segment is not None:
-        graph = stage.segment.graph.desc(stage.segment.all_outputs)
+        graph = stage.segment.desc
         network, program = compile_for_web(graph, choice)
         feeds, fills = _feeds(stage.segment, weights), stage.segment.fills
         bytes_of = tuple(desc.byte_size for desc in network.output_tensors)
@@ -129,10 +129,10 @@ def _dimensions(declared: Declared, shape: Sequence[int | Sequence[int]] | None)
     for axis, each in enumerate(sizes):
         for size in each:
             _shape(declared, [*first[:axis], size, *first[axis + 1 :]])
-    symbols = declared.shape or (None,) * len(sizes)
+    dimensions = declared.shape or (None,) * len(sizes)
     return [
-        (symbol if isinstance(symbol, str) else f"{declared.name}[{axis}]", tuple(dict.fromkeys(each)))
-        for axis, (symbol, each) in enumerate(zip(symbols, sizes, strict=True))
+        (dimension if isinstance(dimension, str) else f"{declared.name}[{axis}]", tuple(dict.fromkeys(each)))
+        for axis, (dimension, each) in enumerate(zip(dimensions, sizes, strict=True))
     ]
 
 

@@ -72,7 +72,7 @@ class RenderedBackend(Backend):
             NotSupported, ShaderError, DeviceRemoved: As ``prepare``.
         """
         target = self._compile_target.for_operators(half_precision)
-        return self.prepare(self.specializer.specialized(programs.of_network(network, target, disabled), network))
+        return self.prepare(self.specializer.specialized(programs.of_network(network, target, disabled)))
 
     def compile_sized(self, sized: SizedNetwork) -> Executable:
         """Compile a network that is given by its sizes. Raises as ``prepare``."""

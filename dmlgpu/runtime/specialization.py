@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Hashable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -19,8 +18,6 @@ from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.errors import InvalidArgument, shown
 
 if TYPE_CHECKING:  # the command devices lists adapters without them
-    from dmlgpu.catalog.operator_desc import OperatorDesc
-    from dmlgpu.compiler.graph.network import Network
     from dmlgpu.compiler.program import KernelSource, Program
 
 SPECIALIZE_VARIABLE: Final = "DMLGPU_SPECIALIZE"
@@ -57,21 +54,14 @@ class Specializer:
 
     def __init__(self, policy: Specialize = Specialize.ALWAYS):
         self.policy = policy
-        self._first_sizes: Cache[Hashable, int] = Cache(_SOURCES)
         self._first_parameters: Cache[int, tuple[int, ...]] = Cache(_SOURCES)
 
-    def specialized(self, program: Program, network: Network | None = None) -> Program:
-        """Return a program with constants in place of parameters in the kernels that the policy selects.
-
-        Args:
-            program: As compiled. Kernels that run at initialization stay as they are.
-            network: The network that it is compiled from; None for an operator.
-        """
+    def specialized(self, program: Program) -> Program:
+        """Return a program with constants in place of parameters in the kernels that the policy selects. Those that run
+        at initialization stay as they are."""
         if self.policy is not Specialize.AUTO:
             return program
         varying = {kernel.source for kernel in program.kernels if kernel.varies}
-        if network is not None and self._is_other_shape(network) and not varying:
-            return program
         by_source: dict[KernelSource, set[tuple[int, ...]]] = {source: set() for source in varying}
         for kernel in program.kernels:
             if kernel.parameters and kernel.source not in varying:
@@ -80,21 +70,8 @@ class Specializer:
         kernels = [kernel.with_constants if kernel.source in special else kernel for kernel in program.kernels]
         return replace(program, kernels=tuple(kernels))
 
-    def _is_other_shape(self, network: Network) -> bool:
-        """Return whether a network of the same operators, data types and ranks, but of other sizes, was compiled
-        before this one."""
-        descs = tuple(node.desc for node in network.nodes)
-        sizes = hash(descs)
-        return self._first_sizes.get_or_make(tuple(map(_kinds, descs)), lambda: sizes, lambda _: 1) != sizes
-
     def _is_special(self, source: int, parameters: set[tuple[int, ...]]) -> bool:
         """Return whether these are the first and only parameters seen for a source; remember the first ones, or that
         there were several."""
         own = next(iter(parameters)) if len(parameters) == 1 else ()
         return self._first_parameters.get_or_make(source, lambda: own, lambda _: 1) == own != ()
-
-
-def _kinds(desc: OperatorDesc) -> Hashable:
-    """Return an operator with the data types and ranks of its tensors."""
-    tensors = (slot.tensor for slot in (*desc.inputs, *desc.outputs))
-    return desc.operator, tuple(None if tensor is None else (tensor.data_type, len(tensor.sizes)) for tensor in tensors)

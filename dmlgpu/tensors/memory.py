@@ -5,6 +5,7 @@ While a function is traced, its calls of operators become nodes of the trace, wh
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from abc import ABC, abstractmethod
@@ -13,9 +14,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import FrameType, MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, cast
 
 from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler.sizes import inside, is_inside
 
 if TYPE_CHECKING:
     from dmlgpu.catalog.operator_desc import OperatorDesc
@@ -197,7 +199,6 @@ def outer_tapes() -> Iterator[None]:
 
 
 _PACKAGE = __name__.partition(".")[0]
-_SIZES = f"{_PACKAGE}.compiler.sizes"
 
 
 def in_package(frame: FrameType) -> bool:
@@ -207,10 +208,25 @@ def in_package(frame: FrameType) -> bool:
 
 def is_decided_inside() -> bool:
     """Return whether code of this package decides by a size, and not the code that builds the graph."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and str(frame.f_globals.get("__name__")).startswith(_SIZES):
-        frame = frame.f_back
-    return frame is not None and in_package(frame)
+    return is_inside() or current_caller.get() is not None
+
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def decides(method: Method) -> Method:
+    """Wrap a method of tensors that decides by sizes: for tensors of graphs, these are decisions of this package."""
+
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if type(self.buffer) is not NodeMemory:
+            return method(self, *args, **kwargs)
+        with inside():
+            return method(self, *args, **kwargs)
+
+    wrapped: Any = call
+    wrapped.__code__ = wrapped.__code__.replace(co_name=method.__name__)  # in tracebacks and messages
+    return cast(Method, wrapped)
 
 
 def caller() -> str:

@@ -330,17 +330,10 @@ class EmptyOperand(InvalidArgument):
     """An operand has no elements, which no operator of DirectML supports."""
 
 
-@functools.cache  # bounded by the catalog
-def _nature(label: str) -> tuple[bool, bool]:
-    """Return whether an operator returns booleans, and whether it only moves elements."""
-    return label.startswith(_TELLING), label in _MOVING
-
-
 def returns_bool(kind: type[OperatorDesc], values: Mapping[str, Any]) -> bool:
     """Return whether an operator's first output is a bool tensor."""
-    tells, moves = _nature(kind.operator)
-    if not moves:
-        return tells
+    if kind.operator not in _MOVING:
+        return kind.operator.startswith(_TELLING)
     operands = [values[field] for field in _DATA if values.get(field) is not None]
     data = [value for part in operands for value in (part if isinstance(part, list | tuple) else (part,))]
     return all(_is_truth(value) for value in data)

@@ -19,7 +19,7 @@ from dmlgpu.compiler.sizes import is_many, is_same_size
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors import layout
 from dmlgpu.tensors.layout import Sizes
-from dmlgpu.tensors.memory import NodeMemory, TensorMemory, caller, check_readable, unrecorded
+from dmlgpu.tensors.memory import NodeMemory, TensorMemory, caller, check_readable, decides, unrecorded
 from dmlgpu.tensors.recorded_call import refuse_repetition
 from dmlgpu.tensors.types import TypeLike, as_data_type, elements_of
 
@@ -426,6 +426,7 @@ class TensorBase:
     # ---- views ------------------------------------------------------------------------------------------------------
 
     @property
+    @decides
     def T(self) -> Self:
         """View with the axes in reverse order.
 
@@ -456,6 +457,7 @@ class TensorBase:
             raise InvalidArgument(f"Tensor.mT: the tensor must have at least 2 dimensions, got {self.ndim}")
         return self.transpose(*range(self.ndim - 2), self.ndim - 1, self.ndim - 2)
 
+    @decides
     def transpose(self, *axes: Any) -> Self:
         """Return a view with the axes in another order.
 
@@ -483,6 +485,7 @@ class TensorBase:
             raise InvalidArgument(f"Tensor.transpose: axes must name all {self.ndim} axes, got {list(order)}")
         return self._view(tuple(self.sizes[axis] for axis in order), tuple(self.strides[axis] for axis in order))
 
+    @decides
     def broadcast_to(self, sizes: Any) -> Self:
         """Return a view repeated along axes of size 1 and along new leading axes.
 
@@ -511,6 +514,7 @@ class TensorBase:
             )
         return self._view(shape, strides)
 
+    @decides
     def reinterpret(self, sizes: Any, strides: Sequence[int] | None = None, dtype: TypeLike | None = None) -> Self:
         """Return a view of the same bytes with another shape, strides and dtype.
 
@@ -560,6 +564,7 @@ class TensorBase:
         """Caller's line for messages about nodes of graphs; empty for other tensors."""
         return f" ({caller()})" if isinstance(self.buffer, NodeMemory) else ""
 
+    @decides
     def squeeze(self, axis: Any = None) -> Self:
         """Return a view without axes of size 1.
 
@@ -592,6 +597,7 @@ class TensorBase:
         rest = [i for i in range(self.ndim) if i not in axes]
         return self._view(tuple(self.sizes[i] for i in rest), tuple(self.strides[i] for i in rest))
 
+    @decides
     def expand_dims(self, axis: Any) -> Self:
         """Return a view with new axes of size 1.
 

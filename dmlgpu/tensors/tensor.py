@@ -20,7 +20,7 @@ from dmlgpu.runtime.device import Device, as_device
 from dmlgpu.tensors import indexing, layout, numpy_functions
 from dmlgpu.tensors.arithmetic import Arithmetic, matrix_product
 from dmlgpu.tensors.execution import call_op
-from dmlgpu.tensors.memory import NodeMemory
+from dmlgpu.tensors.memory import NodeMemory, decides
 from dmlgpu.tensors.methods import Methods
 from dmlgpu.tensors.session import session_of
 from dmlgpu.tensors.strided import TensorBase
@@ -212,6 +212,7 @@ class Tensor(TensorBase, Arithmetic, Methods):
     def __iter__(self) -> Iterator[Tensor]:
         return (self[index] for index in range(len(self)))
 
+    @decides
     def reshape(self, *sizes: Any, copy: bool | None = None) -> Tensor:
         """Return the elements, in row-major order, in another shape.
 
@@ -244,6 +245,7 @@ class Tensor(TensorBase, Arithmetic, Methods):
             )
         return self.copy()._renamed(shape)
 
+    @decides
     def __getitem__(self, index: Any) -> Tensor:
         caller = "Tensor[...]"
         if isinstance(index, tuple):
@@ -293,6 +295,7 @@ class Tensor(TensorBase, Arithmetic, Methods):
 
     # ---- copies -----------------------------------------------------------------------------------------------------
 
+    @decides
     def copy(self) -> Tensor:
         """Return a packed copy on the same device, which is not a view.
 
@@ -345,6 +348,7 @@ class Tensor(TensorBase, Arithmetic, Methods):
             0
         ]
 
+    @decides
     def flip(self, axis: Any = None) -> Tensor:
         """Return a copy with the elements in reverse order along axes.
 
@@ -378,11 +382,13 @@ class Tensor(TensorBase, Arithmetic, Methods):
         }
         return self._operator("Tensor.flip", descs.Slice1, **values)
 
+    @decides
     def __matmul__(self, other: Any) -> Tensor:
         if self._is_strict and isinstance(other, Tensor):
             return _gemm("a @ b", self, other)
         return matmul(self, self._beside(other)) if isinstance(other, Tensor | np.ndarray) else NotImplemented
 
+    @decides
     def __rmatmul__(self, other: Any) -> Tensor:
         return matmul(self._beside(other), self) if isinstance(other, Tensor | np.ndarray) else NotImplemented
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
@@ -24,6 +24,9 @@ from dmlgpu.compiler.schedule.steps.base import (
     in_turns,
 )
 from dmlgpu.compiler.target import Target
+
+Bound: TypeAlias = tuple[PlanBinding, int]
+"""A resource that kernels bind, and the end of the bound range."""
 
 
 def schedule(plan: Plan, target: Target, inputs: Sequence[TensorDesc | None] = ()) -> ScheduledPlan:
@@ -48,7 +51,8 @@ def as_schedule(
     """Return the schedule of all steps of a plan; for arguments and errors see ``schedule``."""
     steps = _keep_owned(steps, inputs, target)
     check_count(sum(turns for _, turns in in_turns((*steps.steps, *steps.initialization))))
-    return ScheduledPlan(operator, target, steps.steps, steps.initialization, _memory(steps), target.moves_doubles)
+    memory = memory_layout(map(bytes_of, steps.steps), map(bytes_of, steps.initialization))
+    return ScheduledPlan(operator, target, steps.steps, steps.initialization, memory, target.moves_doubles)
 
 
 def check_count(kernels: int) -> None:
@@ -63,36 +67,30 @@ def check_count(kernels: int) -> None:
         )
 
 
-def _memory(steps: ScheduledSteps) -> MemoryLayout:
-    """Return the memory layout of the allocations of steps: temporary ones share memory if their lifetimes are
-    disjoint."""
-    initial, executed = _uses(steps.initialization), _uses(steps.steps)
-    return memory_layout(executed[Role.TEMPORARY], initial[Role.PERSISTENT], executed[Role.PERSISTENT])
-
-
-def memory_layout(temporary: Sequence[Use], initial: Sequence[Use], persistent: Sequence[Use]) -> MemoryLayout:
-    """Return the memory layout of all allocations of a schedule.
+def memory_layout(executed: Iterable[Iterable[Bound]], initial: Iterable[Iterable[Bound]]) -> MemoryLayout:
+    """Return the memory layout of all allocations of a schedule: temporary ones share memory if their lifetimes are
+    disjoint.
 
     Args:
-        temporary: Uses of temporary allocations, in order.
-        initial: Uses of persistent allocations by the initialization.
-        persistent: Uses of persistent allocations by executions.
+        executed: Of each step, the resources that its kernels bind, and the end of the bound range.
+        initial: The same of the initialization.
     """
-    arena = lay_out_persistent(initial, persistent)
-    return MemoryLayout(lay_out(temporary, reuse=True), arena, least_size(temporary))
+    once, uses = _uses(initial), _uses(executed)
+    arena = lay_out_persistent(once[Role.PERSISTENT], uses[Role.PERSISTENT])
+    return MemoryLayout(lay_out(uses[Role.TEMPORARY], reuse=True), arena, least_size(uses[Role.TEMPORARY]))
 
 
-def _uses(steps: Sequence[AnyScheduled]) -> dict[Role, list[Use]]:
+def _uses(bounds: Iterable[Iterable[Bound]]) -> dict[Role, list[Use]]:
     """Return the uses of allocations in each resource, in order."""
     uses: dict[Role, list[Use]] = {Role.TEMPORARY: [], Role.PERSISTENT: []}
-    for index, step in enumerate(steps):
-        for binding, end in bytes_of(step):
+    for index, bound in enumerate(bounds):
+        for binding, end in bound:
             if isinstance(binding.index, Allocation):
                 uses[binding.role].append(Use(index, binding.index, end))
     return uses
 
 
-def bytes_of(step: AnyScheduled) -> Iterator[tuple[PlanBinding, int]]:
+def bytes_of(step: AnyScheduled) -> Iterator[Bound]:
     """Yield the resources that the kernels of a step bind, and the end of the bound range."""
     advances = dict(step.advances) if isinstance(step, ScheduledRepeat) else {}
     for kernel, turns in in_turns([step]):

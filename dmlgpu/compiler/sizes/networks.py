@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.cache import Cache, CacheLimits
+from dmlgpu.compiler.graph.description import GraphDesc, OperatorNode
 from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.sizes.recordings import MAX_RECORDINGS, Recordings, count_failure
@@ -57,7 +58,7 @@ class RecordedNetwork:
     def tensors(self, integers: Iterable[int]) -> tuple[tuple[TensorDesc | None, ...], tuple[TensorDesc, ...]]:
         """Return its inputs and outputs with other integers."""
         following = iter(integers)
-        return _with_next(self._network.inputs, following), _with_next(self._network.output_tensors, following)
+        return with_integers(self._network.inputs, following), with_integers(self._network.output_tensors, following)
 
     def program(
         self, values: Sequence[int], target: Target, disabled: Collection[str] = (), *, records: bool = True
@@ -117,6 +118,14 @@ class SizedNetwork:
         """Its inputs and outputs."""
         return self.recorded.tensors(self.integers)
 
+    def described(self, desc: GraphDesc) -> GraphDesc:
+        """Return a description of the graph with sizes in place of symbols."""
+        operators = iter(self.network.nodes)  # in the order of the description
+        nodes = [
+            replace(node, desc=next(operators).desc) if isinstance(node, OperatorNode) else node for node in desc.nodes
+        ]
+        return replace(desc, nodes=tuple(nodes))
+
 
 class NetworkKinds:
     """The networks that were compiled, by what they are but for their integers. Thread-safe."""
@@ -149,8 +158,16 @@ kinds: Final = NetworkKinds()
 def structure_of(network: Network) -> tuple[Hashable, list[Any]]:
     """Return all of a network but its integers, and these: sizes, strides, bytes, attributes. Networks with equal
     structures have as many."""
-    kind: list[Hashable] = [network.name, network.initial, network.outputs]
-    kind += [hashlib.sha256(data).digest() for data in network.constants]
+    descs = [node.desc for node in network.nodes]
+    kind, integers = separated((*network.inputs, *network.output_tensors, *descs))
+    nodes = tuple([(node.name, node.inputs) for node in network.nodes])
+    data = tuple([hashlib.sha256(data).digest() for data in network.constants])
+    return (network.name, network.initial, network.outputs, data, nodes, kind), integers
+
+
+def separated(part: Any) -> tuple[Hashable, list[Any]]:
+    """Return all of tuples, descriptions and their parts but the integers, and these."""
+    kind: list[Hashable] = []
     integers: list[Any] = []
 
     def flatten(part: Any) -> None:
@@ -176,11 +193,7 @@ def structure_of(network: Network) -> tuple[Hashable, list[Any]]:
         else:
             kind.append((cls, part))
 
-    for tensor in (*network.inputs, *network.output_tensors):
-        flatten(tensor)
-    for node in network.nodes:
-        kind.append((node.name, node.inputs))
-        flatten(node.desc)
+    flatten(part)
     return tuple(kind), integers
 
 
@@ -194,18 +207,18 @@ def _fields(cls: Any) -> tuple[str, ...]:
 
 def _rebuilt(network: Network, integers: Iterator[Any]) -> Network:
     """Return a network with the next integers in place of its own."""
-    inputs, outputs = _with_next(network.inputs, integers), _with_next(network.output_tensors, integers)
-    nodes = tuple([replace(node, desc=_with_next(node.desc, integers)) for node in network.nodes])
+    inputs, outputs = with_integers(network.inputs, integers), with_integers(network.output_tensors, integers)
+    nodes = tuple([replace(node, desc=with_integers(node.desc, integers)) for node in network.nodes])
     return replace(network, inputs=inputs, output_tensors=outputs, nodes=nodes)
 
 
-def _with_next(part: Any, integers: Iterator[Any]) -> Any:
-    """Return a part of a network with the next integers in place of its own."""
+def with_integers(part: Any, integers: Iterator[Any]) -> Any:
+    """Return what was ``separated`` with the next integers in place of its own."""
     cls: Any = type(part)
     if cls is int or is_symbolic(part):
         return next(integers)
     if cls is tuple:
-        return tuple([_with_next(item, integers) for item in part])
+        return tuple([with_integers(item, integers) for item in part])
     if cls is TensorDesc:
         sizes = tuple(itertools.islice(integers, len(part.sizes)))
         strides = tuple(itertools.islice(integers, len(part.sizes)))
@@ -219,7 +232,7 @@ def _with_next(part: Any, integers: Iterator[Any]) -> Any:
             guaranteed_base_offset_alignment=next(integers),
         )
     if names := _fields(cls):
-        return _created(cls, **{name: _with_next(part.__dict__[name], integers) for name in names})
+        return _created(cls, **{name: with_integers(part.__dict__[name], integers) for name in names})
     return part
 
 

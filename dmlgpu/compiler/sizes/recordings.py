@@ -71,12 +71,6 @@ class Recordings(Generic[Recorded]):
         """Places of the integers that are symbols of recordings; none if there are no recordings."""
         return self._places if self._recorded else []
 
-    def known(self, integers: Sequence[int], use: Callable[[Recorded, list[int]], Result | None]) -> Result | None:
-        """Return the result of a recording for integers; None if there is none."""
-        with self._lock:
-            values = self._values(integers)
-            return self._used(values, use) if values else None
-
     def result(
         self,
         integers: Sequence[int],

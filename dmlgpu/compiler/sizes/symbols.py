@@ -24,6 +24,7 @@ Operation: TypeAlias = "tuple[Callable[..., Any] | None, tuple[Any, ...]]"
 Result = TypeVar("Result")
 
 _recording: ContextVar[Recording | None] = ContextVar("_recording", default=None)
+_is_inside: ContextVar[bool] = ContextVar("_is_inside", default=False)
 
 
 class Recording:
@@ -38,7 +39,6 @@ class Recording:
 
     Attributes:
         is_public: As given.
-        has_text: Whether strings have values: while code outside the package runs.
         nodes: The function of each node and its operands; None and nothing for a symbol of ``symbols``.
         symbols: The symbols whose values a replay takes, in order.
         guards: Conditions by index of their node, with their outcomes, in order.
@@ -47,7 +47,7 @@ class Recording:
     """
 
     def __init__(self, values: Sequence[int] = (), *, is_public: bool = False):
-        self.is_public, self.has_text, self._is_complete = is_public, is_public, False
+        self.is_public, self._is_complete = is_public, False
         self.nodes: list[Operation] = []
         self._indices: dict[Any, int] = {}
         self._values: list[Any] = []
@@ -74,11 +74,12 @@ class Recording:
         Args:
             is_public: Whether the code is outside the package, so that strings have values.
         """
-        self._is_complete, self.has_text = False, is_public
-        token = _recording.set(self)
+        self._is_complete = False
+        token, token_of_inside = _recording.set(self), _is_inside.set(not is_public)
         try:
             yield self
         finally:
+            _is_inside.reset(token_of_inside)
             _recording.reset(token)
 
     def node(self, function: Callable[..., Any], *operands: Any) -> int:
@@ -139,7 +140,7 @@ class Recording:
     def text_of(self, symbol: Symbol, spec: str) -> str:
         """Return a symbol as a string: the value for code outside the package, which may decide anything, and else a
         mention, which becomes a guard if the string is used (``settled``)."""
-        if self.has_text or self.is_over:
+        if self.is_over or (self.is_public and not _is_inside.get()):
             return format(self.pin(symbol), spec)
         return f"⟪{symbol.node}:{spec}⟫" if spec else f"⟪{symbol.node}⟫"
 
@@ -363,15 +364,16 @@ def current() -> Recording | None:
 @contextlib.contextmanager
 def inside() -> Iterator[None]:
     """While it lasts, code of the package runs although a recording is public: strings mention symbols."""
-    recording = _recording.get()
-    if recording is None:
-        yield
-        return
-    before, recording.has_text = recording.has_text, False
+    token = _is_inside.set(True)
     try:
         yield
     finally:
-        recording.has_text = before
+        _is_inside.reset(token)
+
+
+def is_inside() -> bool:
+    """Return whether code of the package runs that is marked by ``inside`` or ``Recording.active``."""
+    return _is_inside.get()
 
 
 def is_symbolic(value: object) -> TypeGuard[Any]:

@@ -134,7 +134,7 @@ def _arithmetic(name: str, *, is_size: bool, is_reflected: bool = False) -> Call
         if type(right) is not int and not isinstance(right, numbers.Real):
             return NotImplemented
         result = operation(right, left) if is_reflected else operation(left, right)
-        return Parameter(result, is_computed=type(left) is type(right) is int) if is_size else result
+        return Parameter(result, is_computed=type(result) is int) if is_size else result
 
     return compute
 

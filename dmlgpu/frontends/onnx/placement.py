@@ -97,9 +97,8 @@ class NodeKernels:
         """Explanation of the graph's compilation for the adapter; None on ``numpy``, which runs no kernels."""
         from dmlgpu.compiler.explain import explain_graph  # noqa: PLC0415 - it loads the compiler
 
-        graph = self.segment.graph
-        target = target_of(graph.device.adapter)
-        return None if target is None else explain_graph("graph", graph.desc(self.segment.all_outputs), target)
+        target = target_of(self.segment.graph.device.adapter)
+        return None if target is None else explain_graph("graph", self.segment.desc, target)
 
     @cached_property
     def _labels(self) -> dict[str, tuple[str, ...]]:
@@ -107,8 +106,7 @@ class NodeKernels:
         by_node: dict[str, dict[str, None]] = {}
         explained = self.explanation
         if explained is None:
-            desc = self.segment.graph.desc(self.segment.all_outputs)
-            for own in desc.nodes:
+            for own in self.segment.desc.nodes:
                 if isinstance(own, OperatorNode):
                     by_node.setdefault(abridged(own.name or ""), {})[_function(own.desc)] = None
         else:

@@ -11,28 +11,21 @@ were found. On devices whose kernels always have sizes in their source, no size 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
 from weakref import WeakValueDictionary
 
 import numpy as np
 
-from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.cache import Cache, CacheLimits
-from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.sizes import Recording
-from dmlgpu.compiler.sizes.networks import RecordedNetwork, SizedNetwork
+from dmlgpu.compiler.sizes.networks import RecordedNetwork, SizedNetwork, separated, with_integers
 from dmlgpu.compiler.sizes.recordings import Recordings
-from dmlgpu.frontends.onnx.placement import Placement
+from dmlgpu.frontends.onnx.placement import PlannedPlacement
 from dmlgpu.frontends.onnx.segments import Outcome, RunInput, RunStage, Segment
 from dmlgpu.frontends.onnx.translate import Stages
-from dmlgpu.frontends.onnx.values import Shape
-from dmlgpu.runtime.operator import CompiledOperator
-from dmlgpu.tensors.graphs.graph import Graph
-from dmlgpu.tensors.tensor import Tensor
 
 _KINDS: Final = CacheLimits(entries=32, size=32)
 
@@ -50,86 +43,6 @@ Outcomes: TypeAlias = "tuple[Outcome, ...]"
 Translate: TypeAlias = "Callable[[Inputs], Stages]"
 """Translates a graph for the shapes of inputs."""
 
-_INTEGER: Final = object()
-"""Stands for an integer in the structure of outcomes."""
-
-
-class SizedSegment(Segment):
-    """The segment of a recorded stage for some sizes.
-
-    Args:
-        recorded: The stage.
-        network: The network.
-        sizes: Sizes of each output.
-        translated: Returns the stage that a translation for these sizes gives.
-    """
-
-    def __init__(
-        self,
-        recorded: StageRecording,
-        network: SizedNetwork,
-        sizes: Sequence[tuple[int, ...]],
-        translated: Callable[[], RunStage],
-    ):
-        segment = recorded.segment
-        self.feeds, self.weights, self.fills, self.store = segment.feeds, segment.weights, segment.fills, segment.store
-        self._recorded, self._network, self._sizes, self._translated = recorded, network, sizes, translated
-        self._prepared = self._compiled = None
-
-    @cached_property
-    def graph(self) -> Graph:  # type: ignore[override]
-        """The graph, translated when it is first read: runs do not need it."""
-        return self._translation.graph
-
-    @cached_property
-    def outputs(self) -> list[Tensor]:  # type: ignore[override]
-        """Its outputs, as ``graph``."""
-        return self._translation.outputs
-
-    @property
-    def _translation(self) -> Segment:
-        segment = self._translated().segment
-        assert segment is not None
-        return segment
-
-    @property
-    def node_count(self) -> int:
-        return self._recorded.segment.node_count
-
-    @property
-    def compiled(self) -> CompiledOperator:
-        if self._compiled is None:
-            recorded = self._recorded
-            try:
-                self._compiled = recorded.segment.graph.device._compile_sized(recorded.desc, self._network)
-            except NotSupported:  # the graph names the failing node
-                return super().compiled
-            self.store.users.add(self._compiled)
-        return self._compiled
-
-    @property
-    def clears(self) -> bool:
-        return self._recorded.clears
-
-    @cached_property
-    def _written(self) -> list[tuple[int, DataType, Shape]]:
-        outputs = zip(self.fills, self._recorded.segment.outputs, self._sizes, strict=True)
-        return [(slot, output.data_type, sizes) for slot, output, sizes in outputs]
-
-
-@dataclass(eq=False)
-class SizedStage(RunStage):
-    """A recorded stage for some sizes.
-
-    Attributes:
-        translated: Returns the stage that a translation for these sizes gives.
-    """
-
-    translated: Callable[[], RunStage] = field(kw_only=True)
-
-    def placements(self) -> Iterator[Placement]:
-        return self.translated().placements()
-
 
 class StageRecording:
     """A stage of a run with symbols for sizes. Created while they are recorded.
@@ -141,56 +54,54 @@ class StageRecording:
 
     Attributes:
         segment: Segment of the stage; None if it computes nothing.
-        desc: Description of the segment's graph.
-        clears: As in ``Segment``.
+        replay: Returns what follows from values of the symbols, if the stage is valid for them and earlier ones are.
     """
 
     def __init__(self, stage: RunStage, recording: Recording, known: int):
         self._stage, network, sizes = stage, None, []
         self.segment: Any = stage.segment
         if stage.segment is not None:
-            self.clears, self.desc = stage.segment.clears, stage.segment.graph.desc(stage.segment.all_outputs)
-            network = RecordedNetwork(resolve(self.desc), recording).sized
+            network = RecordedNetwork(resolve(stage.segment.desc), recording).sized
+            stage.segment.clears  # noqa: B018 - decided once, while symbols are recorded
             sizes = [output.sizes for output in stage.segment.outputs]
         self._needed = [symbol.node for symbol in recording.needed]
         shapes = [output.shape for output in stage.outputs]
-        self._replay = recording.replay((network, sizes, shapes, list(recording.needed)), known=known)
-        self._segments: WeakValueDictionary[tuple[int, ...], SizedSegment] = WeakValueDictionary()
+        self.replay = recording.replay((network, sizes, shapes, list(recording.needed)), known=known)
+        self._segments: WeakValueDictionary[tuple[int, ...], Segment] = WeakValueDictionary()
 
-    def fits(self, values: Sequence[int]) -> bool:
-        """Return whether the stage is valid for values of the symbols, given that earlier stages are."""
-        return self._replay(values) is not None
-
-    def stage(self, values: Sequence[int], translate: Callable[[], RunStage]) -> RunStage | None:
-        """Return the stage for values of the symbols; None if a translation would differ.
-
-        Args:
-            values: The values.
-            translate: Returns the translation for these sizes.
-        """
-        results = self._replay(values)
+    def stage(self, values: Sequence[int]) -> RunStage | None:
+        """Return the stage for values of the symbols; None if a translation would differ."""
+        results = self.replay(values)
         if results is None:
             return None
         network, sizes, shapes, needed = results
-        stage, translated, segment = self._stage, cache(translate), None
+        stage, segment = self._stage, None
         known = dict(zip(self._needed, needed, strict=True))
         if network is not None:
             # A segment may not depend on all sizes and outcomes.
             key = tuple(network.integers)
-            segment = self._segments.get(key) or SizedSegment(self, network, sizes, translated)
+            segment = self._segments.get(key) or self._segment(network, sizes)
             self._segments[key] = segment
-        return SizedStage(
-            segment,
-            stage.action,
+        return replace(
+            stage,
+            segment=segment,
             outputs=tuple(replace(output, shape=shape) for output, shape in zip(stage.outputs, shapes, strict=True)),
-            checks=stage.checks,
+            placed=tuple(
+                replace(placed, segment=segment) if isinstance(placed, PlannedPlacement) and placed.segment else placed
+                for placed in stage.placed
+            ),
             fills=tuple(fill.resolved(known) for fill in stage.fills),
             sizes=known,
-            before=stage.before,
-            written=stage.written,
-            containers=stage.containers,
-            translated=translated,
+            is_recorded=True,
         )
+
+    def _segment(self, network: SizedNetwork, sizes: Sequence[tuple[int, ...]]) -> Segment:
+        """Return the segment for a network and the sizes of its outputs."""
+        own = self.segment
+        outputs = [output._renamed(own_sizes) for output, own_sizes in zip(own.outputs, sizes, strict=True)]
+        segment = Segment(own.graph, outputs, own.feeds, own.weights, own.fills, own.store, (own.desc, network))
+        segment.clears = own.clears
+        return segment
 
 
 class RunRecording:
@@ -206,7 +117,7 @@ class RunRecording:
 
     def __init__(self, translated: Stages, recording: Recording):
         self.stages: list[StageRecording] = []
-        self._structures: list[Outcome] = []
+        self._structures: list[Hashable] = []
         self._translated, self._recording = translated, recording
 
     def record(self, outcomes: Outcomes) -> RunRecording:
@@ -216,8 +127,9 @@ class RunRecording:
             sent: Any = None
             if self.stages:
                 outcome = outcomes[len(self.stages) - 1]
-                self._structures.append(_structure(outcome))
-                sent = _with_integers(self._structures[-1], iter(recording.extend([*_integers(outcome)])))
+                structure, integers = separated(outcome)
+                self._structures.append(structure)
+                sent = with_integers(outcome, iter(recording.extend(integers)))
             guard_count = len(recording.guards)
             with recording.active():
                 self.stages.append(StageRecording(self._translated.send(sent), recording, guard_count))
@@ -231,13 +143,14 @@ class RunRecording:
             outcomes: The outcomes.
             known: Number of stages that are known to be valid.
         """
-        if len(outcomes) >= len(self.stages) or [*map(_structure, outcomes)] != self._structures[: len(outcomes)]:
+        if len(outcomes) >= len(self.stages):
             return None
         values = [*sizes]
-        for index, outcome in enumerate(outcomes):
-            if index >= known and not self.stages[index].fits(values):
+        for index, (outcome, structure) in enumerate(zip(outcomes, self._structures, strict=False)):
+            own, integers = separated(outcome)
+            if own != structure or (index >= known and self.stages[index].replay(values) is None):
                 return None
-            values += _integers(outcome)
+            values += integers
         return values
 
 
@@ -287,7 +200,7 @@ class StageSource:
         """Return whether earlier runs had outcomes that differ from these in integers alone."""
         if self._seen is None or not outcomes:
             return bool(outcomes)
-        structure = _structure(outcomes)
+        structure, _ = separated(outcomes)
         is_known = self._seen.get(structure) is not None
         self._seen.put(structure, True, 1)
         return is_known
@@ -299,8 +212,7 @@ class StageSource:
         values = recorded.values(sizes, outcomes, known)
         if values is None:
             return None
-        translate, shapes = self._translate, self._shapes
-        stage = recorded.stages[len(outcomes)].stage(values, lambda: stage_after(translate(shapes), outcomes))
+        stage = recorded.stages[len(outcomes)].stage(values)
         if stage is not None:
             self._followed, self._sizes, self._known = recorded, sizes, len(outcomes) + 1
         return stage
@@ -358,29 +270,6 @@ def stage_after(translated: Stages, outcomes: Outcomes) -> RunStage:
     for outcome in outcomes:
         stage = translated.send(outcome)
     return stage
-
-
-def _integers(outcome: Outcome) -> Iterator[int]:
-    """Yield the integers of an outcome."""
-    if type(outcome) is int:
-        yield outcome
-    elif isinstance(outcome, tuple):
-        for part in outcome:
-            yield from _integers(part)
-
-
-def _structure(outcome: Any) -> Any:
-    """Return an outcome without its integers."""
-    if isinstance(outcome, tuple):
-        return tuple(map(_structure, outcome))
-    return _INTEGER if type(outcome) is int else outcome
-
-
-def _with_integers(structure: Any, integers: Iterator[Any]) -> Any:
-    """Return the outcome of a structure and integers."""
-    if isinstance(structure, tuple):
-        return tuple(_with_integers(part, integers) for part in structure)
-    return next(integers) if structure is _INTEGER else structure
 
 
 def declared_symbols(inputs: Inputs, shapes: DeclaredShapes) -> list[Hashable]:

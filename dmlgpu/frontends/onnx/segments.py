@@ -17,9 +17,12 @@ from numpy.typing import NDArray
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.common.errors import NotSupported
+from dmlgpu.compiler.graph.description import GraphDesc
 from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.program import Program, Slot
 from dmlgpu.compiler.sizes import resolved
+from dmlgpu.compiler.sizes.networks import SizedNetwork
 from dmlgpu.frontends.onnx import watching
 from dmlgpu.frontends.onnx.placement import NodeKernels, Placement, PlacementSource, PlannedPlacement
 from dmlgpu.frontends.onnx.tensor_proto import as_held, type_name
@@ -42,7 +45,7 @@ MAX_FETCHED = 1 << 20
 """Maximum bytes of results that are read without becoming tensors."""
 
 MAX_NUMBERS = 64
-"""Maximum size of an integer tensor whose elements become symbols of a pattern when the host reads them."""
+"""Maximum size of an integer tensor whose elements become symbols of a recording when the host reads them."""
 
 Written: TypeAlias = "tuple[tuple[int, str], ...]"
 """Slots that a segment fills, with the names of the values in them."""
@@ -183,6 +186,7 @@ class Segment:
         weights: Key of the weight of each input of the graph, None for a slot.
         fills: Slot of each of ``outputs``.
         store: The weights.
+        sized: If sizes in the graph are symbols, its description, and its network for the sizes of this segment.
     """
 
     ALL_NODES: ClassVar[str] = "all nodes"
@@ -193,6 +197,7 @@ class Segment:
     weights: list[int | None]
     fills: list[int]
     store: Weights
+    sized: tuple[GraphDesc, SizedNetwork] | None = None
     _prepared: Prepared | None = field(default=None, repr=False)
     _compiled: CompiledOperator | None = field(default=None, repr=False)
 
@@ -201,9 +206,16 @@ class Segment:
         """Kernels by the nodes that they compute."""
         return NodeKernels(self)
 
+    @cached_property
+    def desc(self) -> GraphDesc:
+        """Description of the graph; its outputs, then those that operators require and nothing reads."""
+        if self.sized is None:
+            return self.graph.desc(self._all_outputs)
+        desc, network = self.sized
+        return network.described(desc)
+
     @property
-    def all_outputs(self) -> list[Tensor]:
-        """The outputs, and those that operators require and nothing reads."""
+    def _all_outputs(self) -> list[Tensor]:
         return [*self.outputs, *self.graph._unread(self.outputs)]
 
     @property
@@ -214,9 +226,16 @@ class Segment:
             DmlError: As ``Graph.compile``.
         """
         if self._compiled is None:
-            self._compiled = self.graph.compile(self.all_outputs)
+            self._compiled = self.graph.compile(self._all_outputs) if self.sized is None else self._of(*self.sized)
             self.store.users.add(self._compiled)
         return self._compiled
+
+    def _of(self, desc: GraphDesc, network: SizedNetwork) -> CompiledOperator:
+        device = self.graph.device
+        try:
+            return device._compile_sized(desc, network)
+        except NotSupported:  # without symbols, the message names the node
+            return device.compile_graph(self.desc)
 
     @property
     def prepared(self) -> Prepared:
@@ -232,10 +251,10 @@ class Segment:
         """The call of the compiled graph. Raises as ``compiled``."""
         return RecordedCall.of_operator(session_of(self.compiled.device), self.prepared)
 
-    @property
+    @cached_property
     def clears(self) -> bool:
         """Whether some elements of the outputs are not written and must be zero beforehand."""
-        origins = [self.graph.nodes[output.origin.number].desc for output in self.all_outputs]
+        origins = [self.graph.nodes[output.origin.number].desc for output in self._all_outputs]
         return any(isinstance(desc, OperatorDesc) and leaves_untouched(desc) for desc in origins)
 
     @property
@@ -520,6 +539,7 @@ class RunStage:
         written: Slots that its segment fills.
         containers: Element counts of the outputs that are sequences, by output index; None for an optional without an
             element. Their elements are among ``outputs``, in order.
+        is_recorded: Whether it follows from a recording.
     """
 
     segment: Segment | None
@@ -532,6 +552,7 @@ class RunStage:
     before: tuple[Written, ...] = ()
     written: Written = ()
     containers: Mapping[int, int | None] = field(default_factory=dict)
+    is_recorded: bool = False
 
     @property
     def memory(self) -> int:

@@ -446,10 +446,10 @@ class Session:
     def _zeros(self, shapes: Shapes) -> dict[str, Any]:
         """Return inputs for shapes given to ``compile``."""
         declared = {info.name: info for info in (*self.inputs, *self._model.variable)}
-        symbols = {size for info in declared.values() for size in info.shape or () if isinstance(size, str)}
+        dimensions = {size for info in declared.values() for size in info.shape or () if isinstance(size, str)}
         for name in shapes:
-            if name not in declared and name not in symbols:
-                names = ", ".join((*declared, *sorted(symbols)))
+            if name not in declared and name not in dimensions:
+                names = ", ".join((*declared, *sorted(dimensions)))
                 raise InvalidArgument(
                     f"{self._label}: shapes must name inputs or dimensions ({names}), got {shown(name)}"
                 )
@@ -538,7 +538,7 @@ class Session:
         if missing:
             listed = ", ".join(map(repr, missing))
             raise InvalidArgument(f"{self._label}: missing input{'s' if len(missing) > 1 else ''} {listed}")
-        symbols: dict[str, tuple[int, str]] = {}
+        dimensions: dict[str, tuple[int, str]] = {}
         values: list[RunInput | None] = []
         counts: dict[str, int | None] = {}
         for info in declared:
@@ -554,7 +554,7 @@ class Session:
                 values += items
                 continue
             value = self._run_input(info, held)
-            self._check_shape(info, value.shape, symbols)
+            self._check_shape(info, value.shape, dimensions)
             values.append(value)
         return values, counts
 
@@ -607,7 +607,7 @@ class Session:
             held = Tensor(held, info.data_type, device=self.device)
         return RunInput(array.shape, info.data_type, info.coded, held)
 
-    def _check_shape(self, info: Declared, shape: tuple[int, ...], symbols: dict[str, tuple[int, str]]) -> None:
+    def _check_shape(self, info: Declared, shape: tuple[int, ...], dimensions: dict[str, tuple[int, str]]) -> None:
         if info.shape is None:
             return
         if len(shape) != len(info.shape):
@@ -621,7 +621,7 @@ class Session:
                     f"got {list(shape)}"
                 )
             if isinstance(expected, str):
-                bound, first = symbols.setdefault(expected, (size, info.name))
+                bound, first = dimensions.setdefault(expected, (size, info.name))
                 if bound != size and expected.isidentifier():
                     raise InvalidArgument(
                         f"{self._label}: input {info.name!r} must have size {bound} in dimension {axis} ({expected!r}, "

@@ -29,7 +29,7 @@ from dmlgpu.common.errors import (
 from dmlgpu.common.errors import shown as shown_value
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.graph.description import GraphDesc, OperatorNode
-from dmlgpu.compiler.sizes import hint_of, is_symbolic, key_of
+from dmlgpu.compiler.sizes import hint_of, inside, is_symbolic, key_of
 from dmlgpu.runtime.device import Device, as_device, default_device, other_device
 from dmlgpu.runtime.evaluate import run_compiled
 from dmlgpu.runtime.operator import CompiledOperator
@@ -165,7 +165,8 @@ class Graph(Recorder):
         owned = coercion.argument("input", "owned", coercion.boolean, owned)
         flags = TensorFlags.OWNED_BY_DML if owned else TensorFlags.NONE
         if not isinstance(desc, TensorDesc):
-            sizes = coercion.argument("input", "desc", _SIZES, self._with_names(desc))
+            with inside():
+                sizes = coercion.argument("input", "desc", _SIZES, self._with_names(desc))
             if not sizes:
                 raise InvalidArgument(f"{self._label}: desc must be a TensorDesc or sizes, at least one, got none")
             desc = self._policy(data_type, flags, sizes)
@@ -269,10 +270,11 @@ class Graph(Recorder):
         """
         strict = self.rules == "directmlx" and current_caller.get() is None
         try:
-            call = NodeCall(self, label, kind, values)
-            if device is not None and as_device(label, device) is not self.device:
-                self._reject_device(label, as_device(label, device))
-            outputs = self._append(call, self._described(call, types, sizes, absent, strict), name)
+            with inside():
+                call = NodeCall(self, label, kind, values)
+                if device is not None and as_device(label, device) is not self.device:
+                    self._reject_device(label, as_device(label, device))
+                outputs = self._append(call, self._described(call, types, sizes, absent, strict), name)
         except EmptyOperand:
             raise
         except InvalidDescription as error:
@@ -522,7 +524,7 @@ class Graph(Recorder):
         return self._desc(outputs)
 
     def _desc(self, outputs: Sequence[Tensor]) -> GraphDesc:
-        """Return the description with the current sizes, which may be symbols."""
+        """Return the description with the current sizes, which may have names."""
         forgotten = self._unread(outputs)
         if forgotten:
             what = self.describe(forgotten[0].origin)

@@ -13,9 +13,9 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common import coercion
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.errors import InvalidArgument, shown
-from dmlgpu.compiler.graph.description import GraphDesc, OperatorNode
+from dmlgpu.compiler.graph.description import ConstantNode, GraphDesc
 from dmlgpu.compiler.graph.resolve import check_nodes, resolve
-from dmlgpu.compiler.sizes import is_symbolic
+from dmlgpu.compiler.sizes import inside, is_symbolic
 from dmlgpu.compiler.sizes.named import NamedSizes
 from dmlgpu.compiler.sizes.networks import RecordedNetwork, SizedNetwork
 from dmlgpu.compiler.sizes.symbols import Symbol
@@ -141,6 +141,7 @@ class SizedOutputs:
         desc: Description of the subgraph, with names.
     """
 
+    @inside()
     def __init__(
         self,
         sizes: GraphSizes,
@@ -215,14 +216,13 @@ class SizedGraph:
     @property
     def desc(self) -> GraphDesc:
         """Description of the subgraph."""
-        operators = iter(self._network.network.nodes)  # in the order of the description
-        nodes = tuple(
-            OperatorNode(next(operators).desc, node.name)
-            if isinstance(node, OperatorNode)
-            else replace(node, data=self._constants.get(place, node.data))
-            for place, node in enumerate(self._symbolic.nodes)
-        )
-        return replace(self._symbolic, nodes=nodes)
+        desc = self._network.described(self._symbolic)
+        nodes = [*desc.nodes]
+        for place, data in self._constants.items():
+            node = nodes[place]
+            assert isinstance(node, ConstantNode)
+            nodes[place] = replace(node, data=data)
+        return replace(desc, nodes=tuple(nodes))
 
     def check(self) -> None:
         """Check the operators for these sizes.

@@ -396,7 +396,7 @@ class CompiledFunction(Generic[Parameters, Result]):
     def _sized(self, call: _Arguments, watched: Sequence[Any]) -> TracedFunction | None:
         """Return the compiled trace of a call that differs from earlier ones in sizes; None if it must be traced."""
         sizes = sizes_of(call.leaves, call.sizes)
-        zeros = tuple(place for place, size in enumerate(sizes) if not size)  # never symbols: there, code is another
+        zeros = tuple(place for place, size in enumerate(sizes) if not size)  # there, code is another
         key = call.device, zeros, *self._flattened(call.args, call.kwargs, [], kind_of)
         known = self._kinds.get(key)
         if known is None or not _are_same(known.watched, watched):

@@ -1,9 +1,7 @@
-"""Calls of a compiled function that differ only in sizes: one trace on symbols serves all of them.
+"""Calls of a compiled function that differ only in sizes: one trace on symbols (``compiler.sizes``) serves all of them.
 
 The first call of a kind (the same ranks, dtypes and other values) is traced as it is. From the second sizes on, the
-sizes in which calls differ are symbols (``common.symbols``): a ``TracePattern`` has the graph with expressions for
-sizes, and guards that say for which sizes it is right. A condition of the function on a size is a guard, as is every
-other use of a size as a plain number. For other sizes, the expressions are evaluated.
+sizes in which calls differ are symbols, and a ``RecordedTrace`` has the graph with expressions for them.
 """
 
 from __future__ import annotations

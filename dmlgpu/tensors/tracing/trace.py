@@ -26,7 +26,7 @@ from dmlgpu.common.errors import (
     cause_of,
     shown,
 )
-from dmlgpu.compiler.sizes import Size, current, hint_of, inside, is_symbolic
+from dmlgpu.compiler.sizes import Size, current, hint_of, is_symbolic
 from dmlgpu.runtime.device import Device, other_device
 from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.tensors.execution import OperatorCall
@@ -247,10 +247,6 @@ class Trace(Graph):
 
     # ---- operators --------------------------------------------------------------------------------------------------
 
-    def _call(self, *arguments: Any, **options: Any) -> tuple[Tensor | None, ...]:
-        with inside():
-            return super()._call(*arguments, **options)
-
     def _append(self, call: NodeCall, desc: OperatorDesc, name: str | None) -> tuple[Tensor | None, ...]:
         try:
             if current() is None:
@@ -456,7 +452,7 @@ class TracedFunction:
         arguments: stand-ins for the arguments.
         result: result of the function, with ``GraphResult`` in place of tensors.
         watched: the tensors of the function's variables, which must be the same for this to hold.
-        is_sized: whether it follows from a trace with symbols for sizes, which ``graph`` and ``outputs`` are of.
+        is_sized: whether it follows from a recorded trace, which ``graph`` and ``outputs`` are of.
     """
 
     name: str

@@ -15,7 +15,8 @@ from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.program import KernelSource, Program, RenderedKernel
 from dmlgpu.compiler.sizes import Recording, hint_of
 from dmlgpu.compiler.sizes.networks import NetworkKinds, structure_of
-from dmlgpu.compiler.sizes.programs import PlannedNetwork, step_recordings
+from dmlgpu.compiler.sizes.programs import PlannedNetwork
+from dmlgpu.compiler.sizes.steps import recorded_steps
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.conformance.suites.graphs import GraphPair, GraphSuite
@@ -64,7 +65,7 @@ class Compiler:
     """Compiles networks, of which those are noted that do not follow from others."""
 
     def __init__(self) -> None:
-        step_recordings.clear()
+        recorded_steps.clear()
         self.kinds = NetworkKinds()
         self.compiled: list[Network] = []
 

@@ -273,19 +273,6 @@ def test_a_source_that_a_program_uses_with_several_sizes_is_shared():
     assert are_constant(specializer, program_of(sine)) == [True]
 
 
-def test_all_kernels_of_a_network_are_shared_from_its_second_shape_on():
-    def network(size: int, function: Callable[..., Any] = ops.sin) -> Network:
-        graph = Graph(Device("numpy"))
-        return resolve(graph.desc([ops.abs(function(graph.input((size, 6))))]))
-
-    specializer = Specializer(Specialize.AUTO)
-    first, second = program_of(absolute(5)), program_of(absolute(9))
-    assert specializer.specialized(first, network(5)) != first
-    assert specializer.specialized(first, network(9)) is first
-    assert specializer.specialized(first, network(5)) != first
-    assert specializer.specialized(second, network(5, ops.cos)) == second  # another network; the source is known
-
-
 @pytest.mark.parametrize("policy", [Specialize.ALWAYS, Specialize.NEVER])
 def test_fixed_policies_do_not_change_programs(policy: Specialize):
     program = program_of(absolute(5))

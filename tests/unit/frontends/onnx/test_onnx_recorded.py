@@ -19,7 +19,7 @@ from dmlgpu.compiler.sizes import Recording, hint_of, needed, resolved
 from dmlgpu.conformance.suites import onnx_backend
 from dmlgpu.frontends.onnx import Session, load
 from dmlgpu.frontends.onnx.model import read
-from dmlgpu.frontends.onnx.recorded import SizedStage, StageRecording, declared_symbols
+from dmlgpu.frontends.onnx.recorded import StageRecording, declared_symbols
 from dmlgpu.frontends.onnx.runner import Runner
 from dmlgpu.frontends.onnx.segments import Fill, RunInput
 from dmlgpu.frontends.onnx.session import runner_of
@@ -75,7 +75,7 @@ def check(model: onnx.ModelProto, runs: Sequence[Sequence[np.ndarray]], device: 
         for result, reference in zip(results, expected, strict=True):
             assert (result.dtype, result.shape) == (reference.dtype, reference.shape)
             np.testing.assert_array_equal(result, reference)
-        followed += isinstance(runner_of(session).last_stages[0], SizedStage)
+        followed += runner_of(session).last_stages[0].is_recorded
     return followed
 
 
@@ -132,7 +132,7 @@ def test_declared_names_are_symbols_from_the_first_sizes_on() -> None:
     for rows, length in ((4, 4), (2, 7), (5, 4)):
         x = normal(rows, length, 3)
         np.testing.assert_array_equal(session.run({"x": x, "z": x})["y"], x + x)
-        assert isinstance(runner_of(session).last_stages[0], SizedStage)
+        assert runner_of(session).last_stages[0].is_recorded
     inputs = [RunInput(x.shape, DataType.FLOAT32, 0, x)] * 2
     assert declared_symbols(inputs, read(model).graph.shapes) == ["rows", (0, 1), None, "rows", (1, 1), None]
 
@@ -304,7 +304,7 @@ def test_sizes_follow_from_one_pattern(name: str, translations: list[Any]) -> No
     del translations[:]
     for length in range(21, 71):
         session.run(dict(zip(names, inputs_of(model, 6, length), strict=True)))
-        assert isinstance(runner_of(session).last_stages[0], SizedStage)
+        assert runner_of(session).last_stages[0].is_recorded
     assert len(translations) <= 2  # one for each outcome of the guards
 
 
@@ -345,7 +345,7 @@ def test_bounds_of_indices_follow_sizes() -> None:
         np.testing.assert_array_equal(session.run({"x": x, "at": np.array([rows - 1, -rows])})["y"], x[[-1, 0]])
         with pytest.raises(InvalidArgument, match=f"indices must be between -{rows} and {rows - 1}, got {rows}"):
             session.run({"x": x, "at": np.array([0, rows])})
-    assert isinstance(runner_of(session).last_stages[0], SizedStage)
+    assert runner_of(session).last_stages[0].is_recorded
 
 
 def test_placement_and_profile_of_a_pattern() -> None:
@@ -357,7 +357,7 @@ def test_placement_and_profile_of_a_pattern() -> None:
         session.run(feeds)
         translating.run(feeds)
         assert session.placement == translating.placement
-    assert isinstance(runner_of(session).last_stages[0], SizedStage)
+    assert runner_of(session).last_stages[0].is_recorded
     assert len(session.profile(feeds).segments) == 1
 
 
@@ -414,4 +414,4 @@ def test_networks_equal_those_translated_for_a_shape(file: str) -> None:
         expected = translating.run(feeds)
         for name, output in session.run(feeds).items():
             np.testing.assert_array_equal(output, expected[name])
-        assert isinstance(runner_of(session).last_stages[0], SizedStage), "the models declare their sizes as symbolic"
+        assert runner_of(session).last_stages[0].is_recorded, "the models declare their sizes as symbolic"

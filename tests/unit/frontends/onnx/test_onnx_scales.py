@@ -15,7 +15,6 @@ from onnx.reference import ReferenceEvaluator
 
 from dmlgpu import Device
 from dmlgpu.frontends.onnx import load
-from dmlgpu.frontends.onnx.recorded import SizedStage
 from dmlgpu.frontends.onnx.runner import Runner
 from dmlgpu.frontends.onnx.session import runner_of
 from tests.unit.frontends.onnx.onnx_against import model_of, normal
@@ -110,7 +109,7 @@ def check(model: onnx.ModelProto, device: Device, shapes: Sequence[tuple[int, in
         result, expected = session.run(feeds)["y"], translating.run(feeds)["y"]
         assert result.shape == expected.shape
         assert result.tobytes() == expected.tobytes(), (batch, height, width)
-    assert isinstance(runner_of(session).last_stages[0], SizedStage)
+    assert runner_of(session).last_stages[0].is_recorded
 
 
 SHARING = Device("numpy", specialize="never")

@@ -15,7 +15,7 @@ from onnx.reference import ReferenceEvaluator
 from dmlgpu import Device
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.frontends.onnx import load
-from dmlgpu.frontends.onnx.recorded import RunRecording, SizedStage
+from dmlgpu.frontends.onnx.recorded import RunRecording
 from dmlgpu.frontends.onnx.runner import Runner
 from dmlgpu.frontends.onnx.session import runner_of
 from tests.unit.frontends.onnx.onnx_against import model_of
@@ -264,7 +264,7 @@ def elements(rows: int, run: int) -> np.ndarray:
 
 def sized(session: Any) -> list[bool]:
     """Return for each stage of the last run whether it followed from a pattern."""
-    return [isinstance(stage, SizedStage) for stage in runner_of(session).last_stages]
+    return [stage.is_recorded for stage in runner_of(session).last_stages]
 
 
 @pytest.mark.parametrize("policy", ["always", "never"])
