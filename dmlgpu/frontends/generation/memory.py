@@ -31,7 +31,7 @@ class MemoryNeed:
         context: Tokens that the caches have room for.
         weights: Weights, in all layouts that kernels read.
         caches: Caches.
-        growth: What is there for a moment: a weight that is laid out, or a cache that is copied to a larger one.
+        growth: Temporary memory: the upload of a weight being laid out, or a cache being copied to a larger one.
         logits: Logits of a step.
         largest_weight: Bytes of the largest weight.
         largest_cache: Bytes of the largest cache.

@@ -94,9 +94,9 @@ class Weights:
         key = group.key(program, keys)
         lasting = [part for part in group.parts if part.is_lasting]
         shared = {part: self._parts.get((key, number)) for number, part in enumerate(lasting)}
-        found = {part: buffer for part, buffer in shared.items() if buffer is not None}
-        if len(found) == len(lasting):
-            return found
+        present = {part: buffer for part, buffer in shared.items() if buffer is not None}
+        if len(present) == len(lasting):
+            return present
         for source in group.inputs:
             weight = keys[source]
             assert weight is not None
