@@ -130,8 +130,8 @@ class StepNetwork:
         return sum(cache.row_bytes for cache in self.caches)
 
     def cache_bytes(self, context: int) -> int:
-        """Return the bytes of all caches of a prompt. Those that grow by concatenation exist twice: a step reads one and
-        writes the other."""
+        """Return the bytes of all caches of a prompt. Those that grow by concatenation exist twice: a step reads one
+        and writes the other."""
         return (1 if self.is_fixed else 2) * context * self.row_bytes
 
     @property
