@@ -174,9 +174,10 @@ def write_quantized(
     layers: int = 2,
     tied: bool = False,
     context: int = 64,
+    tokens: int = 48,
     metadata: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a model with random weights: hidden size 256, heads of 64, an inner size of 256, 48 tokens.
+    """Write a model with random weights: hidden size 256, heads of 64, an inner size of 256.
 
     Args:
         path: The file.
@@ -185,9 +186,10 @@ def write_quantized(
         layers: Number of layers.
         tied: Whether logits come from the embeddings.
         context: Number of positions.
+        tokens: Size of the vocabulary.
         metadata: Further metadata, without the prefix of the architecture.
     """
-    hidden, inner, heads, shared, size, tokens = 256, 256, 4, 2, 64, 48
+    hidden, inner, heads, shared, size = 256, 256, 4, 2, 64
     writer = gguf.GGUFWriter(path, arch)
     writer.add_context_length(context)
     writer.add_block_count(layers)

@@ -542,7 +542,7 @@ def show_language_model(source: Path, adapter: str | None, *, as_text: bool) -> 
     )
     networks = {context: step_network(model, context=context) for context in contexts}
     network = networks[default]
-    needs = [MemoryNeed.of(each, context) for context, each in networks.items()]
+    needs = [MemoryNeed.of(each, context, device) for context, each in networks.items()]
     reasons = [_reason(need, model.name, device) for need in needs]
     if not as_text:
         rows = [
@@ -570,7 +570,7 @@ def show_language_model(source: Path, adapter: str | None, *, as_text: bool) -> 
             ("tokenizer", "yes" if model.tokenizer is not None else "no: token ids only"),
             ("chat template", "yes" if model.chat_template else "no"),
             ("caches", f"{network.caches[0].dtype}, {network.cache_kind}"),
-            ("weights", mebibytes(network.weight_bytes)),
+            ("weights", mebibytes(needs[contexts.index(default)].weights)),
             ("a token in the caches", f"{network.row_bytes:,} bytes"),
         ],
     )

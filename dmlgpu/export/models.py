@@ -38,8 +38,9 @@ from dmlgpu.frontends.dxdispatch.model import (
 from dmlgpu.frontends.onnx.model import Declared, OnnxModel, Source, check_supported, read
 from dmlgpu.frontends.onnx.registry import is_control
 from dmlgpu.frontends.onnx.runner import Runner
-from dmlgpu.frontends.onnx.segments import Output, RunInput, RunStage, Segment, Weights
+from dmlgpu.frontends.onnx.segments import Output, RunInput, RunStage, Segment
 from dmlgpu.frontends.onnx.tensor_proto import as_held
+from dmlgpu.frontends.onnx.weights import Weights
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 

@@ -7,6 +7,7 @@ The device layer checks every precondition before it calls an executor, which ma
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -50,6 +51,25 @@ class Range(Generic[BufferType]):
         return self.offset + self.size
 
 
+class PersistentRanges:
+    """A persistent resource in several buffers, none of whose bindings lies in two of them.
+
+    Args:
+        ranges: Memory of each part, by its first byte in the resource.
+    """
+
+    def __init__(self, ranges: Mapping[int, Range[Any]]):
+        self._begins = sorted(ranges)
+        # Offsets count from the start of the resource, which would be before the buffer.
+        self._ranges = [
+            Range(part.buffer, part.offset - begin, begin + part.size) for begin, part in sorted(ranges.items())
+        ]
+
+    def around(self, offset: int) -> Range[Any]:
+        """Return the resource as if it were in the buffer that holds a byte of it."""
+        return self._ranges[bisect_right(self._begins, offset) - 1]
+
+
 @dataclass(frozen=True)
 class Resources:
     """Bindings of one dispatch: flat inputs and outputs (None if absent or owned), temporary and persistent
@@ -58,7 +78,7 @@ class Resources:
     inputs: tuple[Range[Any] | None, ...]
     outputs: tuple[Range[Any] | None, ...]
     temporary: Range[Any] | None = None
-    persistent: Range[Any] | None = None
+    persistent: Range[Any] | PersistentRanges | None = None
     constants: tuple[Range[Any], ...] = ()
 
 
@@ -95,8 +115,13 @@ class Executable(Protocol):
             earlier: Results of earlier calls; work that is the same on these resources may be reused.
         """
 
-    def bind_initialization(self, resources: Resources) -> Sequence[Dispatch]:
-        """Return the work that fills ``resources.persistent`` from the owned tensors in ``resources.inputs``."""
+    def bind_initialization(self, resources: Resources, kernels: Sequence[int] | None = None) -> Sequence[Dispatch]:
+        """Return the work that fills ``resources.persistent`` from the owned tensors in ``resources.inputs``.
+
+        Args:
+            resources: The resources.
+            kernels: Indices of the kernels of the initialization to run; None for all.
+        """
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from dmlgpu.compiler.plan import Role
 from dmlgpu.compiler.program import Program, RenderedKernel, Slot
 from dmlgpu.compiler.sizes.networks import SizedNetwork
 from dmlgpu.compiler.target import AdapterInfo, Target
-from dmlgpu.runtime.executor import Backend, Dispatch, Executable, Range, Resources
+from dmlgpu.runtime.executor import Backend, Dispatch, Executable, PersistentRanges, Range, Resources
 from dmlgpu.runtime.specialization import Specialize
 
 _LINES_AROUND = 3
@@ -149,9 +149,10 @@ class ProgramExecutable(Executable):
         """
         return self._bound(self._kernels, resources, earlier)
 
-    def bind_initialization(self, resources: Resources) -> Sequence[Dispatch]:
-        """Return the dispatches that fill the persistent resource. Raises as ``bind``."""
-        return self._bound(self._initialization, resources, ())
+    def bind_initialization(self, resources: Resources, kernels: Sequence[int] | None = None) -> Sequence[Dispatch]:
+        """Return the dispatches that fill the persistent resource (see ``Executable``). Raises as ``bind``."""
+        chosen = self._initialization if kernels is None else [self._initialization[index] for index in kernels]
+        return self._bound(chosen, resources, ())
 
     def _bound(
         self, kernels: Sequence[tuple[RenderedKernel, Any]], resources: Resources, earlier: Sequence[Any]
@@ -268,7 +269,8 @@ def _resource(slot: Slot, resources: Resources) -> Range[Any] | None:
         case Role.TEMPORARY:
             return resources.temporary
         case Role.PERSISTENT:
-            return resources.persistent
+            persistent = resources.persistent
+            return persistent.around(slot.offset) if isinstance(persistent, PersistentRanges) else persistent
         case Role.CONSTANT:
             return resources.constants[slot.index]
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dmlgpu.runtime.device import Device
     from dmlgpu.runtime.operator import CompiledOperator
     from dmlgpu.runtime.state import DeviceState
-    from dmlgpu.tensors.session import EagerSession, OwnedBuffer
+    from dmlgpu.tensors.session import EagerSession, OwnedBuffer, PersistentBuffers
     from dmlgpu.tensors.strided import TensorBase
 
 Bytes: TypeAlias = NDArray[np.uint8]
@@ -70,7 +70,7 @@ class Prepared:
     inputs: tuple[TensorDesc | None, ...]
     outputs: tuple[TensorDesc | None, ...]
     clears: bool
-    persistent: OwnedBuffer | None = None
+    persistent: OwnedBuffer | PersistentBuffers | None = None
     reserved: int | None = None
 
     @classmethod
@@ -94,7 +94,7 @@ class Prepared:
             _ranges(inputs, self.inputs),
             _ranges(outputs, self.outputs),
             None if scratch is None else Range(*scratch, executable.temporary_size),
-            None if owned is None else Range(owned.memory, 0, executable.persistent_size),
+            None if owned is None else owned.resource,
         )
 
 

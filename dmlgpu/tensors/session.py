@@ -6,6 +6,7 @@ import functools
 import itertools
 import weakref
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,8 +18,9 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.errors import DeviceRemoved, OutOfMemory
 from dmlgpu.common.memory import MemoryInfo
+from dmlgpu.compiler.persistent_parts import PersistentPart
 from dmlgpu.runtime.buffer import Buffer
-from dmlgpu.runtime.executor import Dispatch
+from dmlgpu.runtime.executor import Dispatch, PersistentRanges, Range
 from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.runtime.state import DeviceState
 from dmlgpu.tensors import profiling
@@ -208,6 +210,7 @@ class BufferPool:
     def clear(self) -> None:
         """Release all unused buffers to the executor."""
         with self._state.lock:
+            self._state.deferred.run()
             pools = {index: dict(pool) for index, pool in enumerate((self.unused, *self.reserved.values()))}
             for pool in (self.unused, *self.reserved.values()):
                 pool.clear()
@@ -240,6 +243,26 @@ class OwnedBuffer:
         self.size = -(-size // 16) * 16
         self.memory: Any = state.call(state.backend.create_buffer, self.size, label)
         weakref.finalize(self, state.free, self.memory).atexit = False
+
+    @property
+    def resource(self) -> Range[Any]:
+        """The memory as a persistent resource."""
+        return Range(self.memory, 0, self.size)
+
+
+class PersistentBuffers:
+    """A persistent resource whose parts have memory of their own.
+
+    Attributes:
+        buffers: Memory of each part.
+        resource: All of it, as executables bind it.
+    """
+
+    def __init__(self, buffers: Mapping[PersistentPart, OwnedBuffer]):
+        self.buffers = buffers
+        self.resource = PersistentRanges(
+            {part.begin: Range(buffer.memory, 0, part.size) for part, buffer in buffers.items()}
+        )
 
 
 CALLS = 2048
@@ -343,6 +366,20 @@ class EagerSession:
             prepared.persistent = OwnedBuffer(self.state, executable.persistent_size, "persistent resource")
             resources = prepared.resources(owned, (None,) * len(prepared.outputs), None)
             self.submit(self.state.call(executable.bind_initialization, resources))
+
+    def fill(
+        self, prepared: Prepared, owned: Sequence[Place | None], parts: PersistentBuffers, kernels: Sequence[int]
+    ) -> int:
+        """Fill parts of the persistent resource of an operator; return the serial number. Raises as ``submit``.
+
+        Args:
+            prepared: The operator.
+            owned: Memory of the inputs that the kernels read.
+            parts: The parts that they fill.
+            kernels: Indices of the kernels of the initialization.
+        """
+        resources = replace(prepared.resources(owned, (None,) * len(prepared.outputs), None), persistent=parts.resource)
+        return self.submit(self.state.call(prepared.executable.bind_initialization, resources, kernels))
 
     def submit(self, work: Sequence[Dispatch], label: str | None = None, *, is_followed: bool = False) -> int:
         """Submit work to the executor, after all earlier work. Does not wait.

@@ -9,12 +9,13 @@ from onnx.reference import ReferenceEvaluator
 
 from dmlgpu import Device, Tensor
 from dmlgpu.frontends.onnx import load
-from dmlgpu.frontends.onnx.segments import Segment, Weights
+from dmlgpu.frontends.onnx.segments import Segment
 from dmlgpu.frontends.onnx.session import Session, runner_of
 from dmlgpu.frontends.onnx.watching import RunProfile, watched_by
+from dmlgpu.frontends.onnx.weights import Weights
 from dmlgpu.runtime.wgpu import GpuBackend
 from dmlgpu.runtime.wgpu.pipelines import GpuPipelines
-from dmlgpu.tensors.session import session_of
+from dmlgpu.tensors.session import EagerSession, session_of
 
 
 def test_a_fused_kernel_is_placed_profiled_and_its_weights_shared(device: Device) -> None:
@@ -81,9 +82,9 @@ def test_a_second_shape_compiles_new_kernels_but_uploads_and_lays_out_no_weight(
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
     uploaded, texts, laid_out = [], [], []
-    data, keep, compile_one = Weights.data, Weights.keep_laid_out, GpuPipelines.create_pipeline
+    data, fill, compile_one = Weights.data, EagerSession.fill, GpuPipelines.create_pipeline
     monkeypatch.setattr(Weights, "data", lambda self, number: uploaded.append(number) or data(self, number))
-    monkeypatch.setattr(Weights, "keep_laid_out", lambda *arguments: laid_out.append(arguments) or keep(*arguments))
+    monkeypatch.setattr(EagerSession, "fill", lambda *arguments: laid_out.append(arguments) or fill(*arguments))
     monkeypatch.setattr(
         GpuPipelines, "create_pipeline", lambda *arguments: texts.append(arguments[2].wgsl) or compile_one(*arguments)
     )

@@ -42,7 +42,7 @@ class BookkeepingExecutable:
     def bind(self, resources: Resources, earlier: Sequence[Sequence[Any]] = ()) -> Sequence[Any]:
         return [("run", resources)]
 
-    def bind_initialization(self, resources: Resources) -> Sequence[Any]:
+    def bind_initialization(self, resources: Resources, kernels: Sequence[int] | None = None) -> Sequence[Any]:
         return [("initialize", resources)] if resources.persistent else []
 
 

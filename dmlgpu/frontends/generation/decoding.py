@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -22,16 +22,20 @@ from dmlgpu.frontends.generation.network import (
     LOGITS,
     PAST,
     TOKENS,
+    KeyValueCache,
     StepNetwork,
 )
 from dmlgpu.frontends.onnx.model import read as read_network
-from dmlgpu.frontends.onnx.segments import Weights
-from dmlgpu.frontends.onnx.session import Session, recorded_run
+from dmlgpu.frontends.onnx.session import Session, bind_own, bound_tensor, recorded_run
+from dmlgpu.frontends.onnx.weights import Weights
 from dmlgpu.ops import concatenate, take
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.recorded_call import RecordedCall, recording
 from dmlgpu.tensors.session import session_of
 from dmlgpu.tensors.tensor import Tensor
+
+SMALLEST_CACHE = 256
+"""Smallest number of rows of a cache, unless the context is shorter; caches grow to the next power of two."""
 
 SMALLEST_CHUNK = 16
 """Smallest number of prompt tokens for which kernels are compiled, except one."""
@@ -101,7 +105,7 @@ class CachedDecoding:
         self._network, self.device, self.context, self._label = network, device, context, label
         self._chunk = min(chunk, network.max_new or chunk)
         self._first_chunk = chunk if network.first else self._chunk
-        self.memory = MemoryNeed.of(network, context)
+        self.memory = MemoryNeed.of(network, context, device)
         self.memory.check(label, device)
         self._weights = Weights(device)
         self._models = [
@@ -116,6 +120,7 @@ class CachedDecoding:
         self._session, *rest = (Session(model, self.device, weights=self._weights) for model in self._models)
         self._first = rest[0] if rest else None
         self._rows = 0
+        self._capacity = self._length = 0  # rows of the caches; the most that hold tokens, unless rows are idle
         self._after = self._ones = self._integers([0])
         self._recorded: dict[int, RecordedCall | None] = {}
 
@@ -139,6 +144,10 @@ class CachedDecoding:
 
     def step(self, tokens: Tensor) -> Scores:
         """Run the next tokens. From the second time on, the run is repeated without checks."""
+        if self._length >= self._capacity:
+            self._length = int(self._after.numpy().max())  # the longest sequence may have left
+        self._reserve(self._length + 1)
+        self._length += 1
         inputs = {TOKENS: tokens, PAST: self._after, COUNT: self._ones}
         logits, best, self._after = self._run_recorded(inputs, (LOGITS, BEST, AFTER))
         return logits, best
@@ -158,6 +167,7 @@ class CachedDecoding:
 
         ``keep`` must follow: it says how many of them count.
         """
+        self._reserve(self._length + len(tokens))
         new = Tensor(np.array([tokens], np.int32), device=self.device)
         inputs = {TOKENS: new, PAST: self._after, COUNT: self._ones}
         logits, best = self._run_recorded(inputs, (EVERY_LOGITS, EVERY_BEST))
@@ -166,6 +176,7 @@ class CachedDecoding:
     def keep(self, count: int) -> None:
         """Let the first tokens in the caches count. Later ones write to the rows of the others."""
         self._after = self._integers([count])
+        self._length = count
 
     def _run_recorded(self, inputs: Mapping[str, Tensor], names: Sequence[str]) -> tuple[Tensor, ...]:
         """Run the network; from the second time on with this number of tokens, without checks."""
@@ -188,12 +199,12 @@ class CachedDecoding:
         self._recorded = {}
         self._ones = self._integers([1] * rows)
         if rows != self._rows:
-            self._rows = 0
+            self.release()
             self.memory = self.check(rows)
+            self._capacity = self._capacity_for(max(map(len, prompts)))
             for cache in self._network.caches:
-                self._bind(
-                    cache.past, cache.present, np.zeros((rows, cache.heads, self.context, cache.head_size), cache.dtype)
-                )
+                zeros = np.zeros((rows, cache.heads, self._capacity, cache.head_size), cache.dtype)
+                self._session.bind(cache.past, zeros, updated_by=self._updated_by(cache))
             self._rows = rows
             return 0
         if rows > 1:
@@ -209,15 +220,43 @@ class CachedDecoding:
             self._move(len(cached) - reused)
         return reused
 
-    def _bind(self, past: str, present: str, value: Any) -> None:
-        self._session.bind(past, value, updated_by=present if self._network.is_fixed else f"step.{present}")
+    def _updated_by(self, cache: KeyValueCache) -> str:
+        """Return the output that replaces a cache."""
+        return cache.present if self._network.is_fixed else f"step.{cache.present}"
+
+    def _bind(self, cache: KeyValueCache, tensor: Tensor) -> None:
+        """Make a tensor, to which nothing else refers, a cache."""
+        bind_own(self._session, cache.past, tensor, updated_by=self._updated_by(cache))
+
+    def _replace_caches(self, change: Callable[[Tensor], Tensor]) -> None:
+        """Replace each cache by a function of it."""
+        for cache in self._network.caches:
+            self._bind(cache, change(bound_tensor(self._session, cache.past)))
+        self._recorded = {}
+
+    def _capacity_for(self, count: int) -> int:
+        """Return the rows of caches for a number of tokens."""
+        if not self._network.is_fixed:
+            return self.context
+        return min(self.context, max(SMALLEST_CACHE, 1 << (count - 1).bit_length()))
+
+    def _reserve(self, count: int) -> None:
+        """Grow the caches to hold a number of tokens, at most the context."""
+        capacity = self._capacity_for(count)
+        if capacity > self._capacity:
+            rows = np.minimum(np.arange(capacity), self._capacity - 1).astype(np.int32)  # later ones are not read
+            indices = Tensor(rows, device=self.device)
+            pool = session_of(self.device).pool
+            for cache in self._network.caches:
+                self._bind(cache, take(bound_tensor(self._session, cache.past), indices, axis=2))
+                pool.clear()  # one cache at a time exists twice
+            self._capacity, self._recorded = capacity, {}
 
     def _move(self, distance: int) -> None:
         """Move the rows of all caches towards the end, over tokens that are dropped."""
         rows = np.maximum(np.arange(self.context) - distance, 0).astype(np.int32)
         indices = Tensor(rows, device=self.device)
-        for cache in self._network.caches:
-            self._bind(cache.past, cache.present, take(self._session.bound[cache.past], indices, axis=2))
+        self._replace_caches(lambda tensor: take(tensor, indices, axis=2))
 
     def repeat(self, scores: Scores, count: int) -> Scores:
         """Copy the rows of each prompt."""
@@ -225,9 +264,8 @@ class CachedDecoding:
         self.memory = self.check(rows)
         indices = self._integers([row for row in range(self._rows) for _ in range(count)])
         self._rows = 0  # after an exception, caches may have different sizes
-        for cache in self._network.caches:
-            self._bind(cache.past, cache.present, take(self._session.bound[cache.past], indices, axis=0))
-        self._rows, self._ones, self._recorded = rows, self._integers([1] * rows), {}
+        self._replace_caches(lambda tensor: take(tensor, indices, axis=0))
+        self._rows, self._ones = rows, self._integers([1] * rows)
         logits, best, self._after = (take(tensor, indices, axis=0) for tensor in (*scores, self._after))
         return logits, best
 
@@ -260,17 +298,20 @@ class CachedDecoding:
             tensor: Tensor = take(tensors[0] if len(tensors) == 1 else concatenate(tensors, axis=0), indices, axis=0)
             return tensor
 
-        bound = [source._session.bound for source in sources]
+        capacity = max(source._capacity for source in sources)
+        for source in sources:
+            source._reserve(capacity)
         self._rows = 0  # after an exception, caches may have different sizes
         for cache in self._network.caches:
-            self._bind(cache.past, cache.present, rearranged([tensors[cache.past] for tensors in bound]))
+            self._bind(cache, rearranged([bound_tensor(source._session, cache.past) for source in sources]))
         self._after = rearranged([source._after for source in sources])
+        self._capacity, self._length = capacity, max(source._length for source in sources)
         self._rows, self.memory, self._recorded = len(rows), need, {}
         self.count([row is not None for row in rows])
 
     def check(self, rows: int) -> MemoryNeed:
         """Return the memory of caches of a number of rows; raise InvalidArgument if they do not fit the adapter."""
-        need = MemoryNeed.of(self._network, self.context, rows)
+        need = MemoryNeed.of(self._network, self.context, self.device, rows)
         need.check(self._label, self.device)
         return need
 
@@ -278,7 +319,8 @@ class CachedDecoding:
         """Free the caches."""
         for cache in self._network.caches if self._rows else ():
             self._session.unbind(cache.past)
-        self._rows, self._recorded = 0, {}
+        self._rows = self._capacity = self._length = 0
+        self._recorded = {}
 
     def count(self, active: Sequence[bool]) -> None:
         """Let the tokens of some rows not count: these rows are idle, with empty caches, until they are replaced."""
@@ -317,12 +359,14 @@ class CachedDecoding:
                 chunk = new[max(0, start - longest + len(new)) : max(0, end - longest + len(new))]
                 tokens[row, : len(chunk)] = chunk
                 counts.append(len(chunk))
+            self._reserve(max(past) + size)
             inputs = {TOKENS: tokens, PAST: self._integers(past), COUNT: self._integers(counts)}
+            past = [before + count for before, count in zip(past, counts, strict=True)]
+            self._length = max(past)
             yield (self._first_outputs(inputs, names) if is_first else self._outputs(inputs, names)), counts
             if end == longest:
                 return
             start = end
-            past = [before + count for before, count in zip(past, counts, strict=True)]
 
     def _first_outputs(self, inputs: Mapping[str, Any], names: Sequence[str]) -> dict[str, Tensor]:
         """Run the network of first tokens; its caches become those of the other network."""
@@ -332,7 +376,9 @@ class CachedDecoding:
         pasts = {cache.past: bound[cache.past] for cache in self._network.caches}
         outputs = self._first.run_tensors({**inputs, **pasts}, [*names, *presents.values()])
         for cache in self._network.caches:
-            self._bind(cache.past, cache.present, outputs.pop(presents[cache.present]))
+            grown = outputs.pop(presents[cache.present])
+            assert isinstance(grown, Tensor)
+            self._bind(cache, grown)
         return {name: output for name, output in outputs.items() if isinstance(output, Tensor)}
 
     def _chunk_size(self, needed: int, limit: int) -> int:

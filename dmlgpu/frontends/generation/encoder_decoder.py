@@ -29,9 +29,9 @@ from dmlgpu.frontends.generation.network import BEST, LOGITS, TOKENS, KeyValueCa
 from dmlgpu.frontends.generation.shared_weights import SharedWeights
 from dmlgpu.frontends.onnx.model import OnnxModel, Source, light
 from dmlgpu.frontends.onnx.model import read as read_network
-from dmlgpu.frontends.onnx.segments import Weights
 from dmlgpu.frontends.onnx.session import Session
 from dmlgpu.frontends.onnx.values import OnnxValue
+from dmlgpu.frontends.onnx.weights import Weights
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.tensor import Tensor
 
@@ -153,6 +153,7 @@ class EncoderDecoderNetwork:
     weight_bytes: int
     largest_bytes: int
 
+    repeated_bytes: ClassVar[int] = 0
     cache_kind: ClassVar[str] = "grow by concatenation"
 
     @property
@@ -266,7 +267,7 @@ class EncodedDecoding:
 
     def __init__(self, network: EncoderDecoderNetwork, device: Device, *, context: int, label: str):
         self._network, self._device, self._context, self._label = network, device, context, label
-        self.memory = MemoryNeed.of(network, context)
+        self.memory = MemoryNeed.of(network, context, device)
         self.memory.check(label, device)
         self.takes_features = network.features is not None
         weights = Weights(device)
@@ -308,7 +309,7 @@ class EncodedDecoding:
 
     def prepare(self, prompts: Sequence[Any], cached: list[int]) -> int:
         """Check the sizes of the prompts' caches. They start empty."""
-        self.memory = MemoryNeed.of(self._network, self._context, len(prompts))
+        self.memory = MemoryNeed.of(self._network, self._context, self._device, len(prompts))
         self.memory.check(self._label, self._device)
         return 0
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.compiler.target import Profile
 from dmlgpu.runtime.device import Device
 
 if TYPE_CHECKING:
@@ -24,12 +25,13 @@ def default_context(config: LanguageConfig) -> int:
 
 @dataclass(frozen=True)
 class MemoryNeed:
-    """Device memory of a model in bytes, estimated from the sizes of its tensors.
+    """Device memory of a model in bytes at its peak, estimated from the sizes of its tensors.
 
     Attributes:
         context: Tokens that the caches have room for.
-        weights: Weights.
-        caches: Caches: those read by a step and those written by it.
+        weights: Weights, in all layouts that kernels read.
+        caches: Caches.
+        growth: Temporary memory: the upload of a weight being laid out, or a cache being copied to a larger one.
         logits: Logits of a step.
         largest_weight: Bytes of the largest weight.
         largest_cache: Bytes of the largest cache.
@@ -38,39 +40,40 @@ class MemoryNeed:
     context: int = 0
     weights: int = 0
     caches: int = 0
+    growth: int = 0
     logits: int = 0
     largest_weight: int = 0
     largest_cache: int = 0
 
     @classmethod
-    def of(cls, network: StepNetwork | EncoderDecoderNetwork, context: int, batch: int = 1) -> MemoryNeed:
+    def of(
+        cls, network: StepNetwork | EncoderDecoderNetwork, context: int, device: Device, batch: int = 1
+    ) -> MemoryNeed:
         """Estimate the memory of a network.
 
         Args:
             network: The network.
             context: Tokens that the caches have room for.
+            device: Device that runs it.
             batch: Number of prompts at the same time.
         """
+        is_cpu = getattr(device.backend.target, "profile", None) is Profile.CPU
+        caches = batch * network.cache_bytes(context)
+        largest_cache = batch * context * max(cache.row_bytes for cache in network.caches)
         return cls(
             context,
-            network.weight_bytes,
-            batch * network.cache_bytes(context),
+            network.weight_bytes + (network.repeated_bytes if is_cpu else 0),
+            caches,
+            max(largest_cache // 2, network.largest_bytes - caches),
             4 * batch * network.vocabulary,
             network.largest_bytes,
-            batch * context * max(cache.row_bytes for cache in network.caches),
-        )
-
-    def at(self, context: int) -> MemoryNeed:
-        """Return the estimate for another context."""
-        factor = context / self.context
-        return replace(
-            self, context=context, caches=int(self.caches * factor), largest_cache=int(self.largest_cache * factor)
+            largest_cache,
         )
 
     @property
     def total(self) -> int:
         """Bytes in all."""
-        return self.weights + self.caches + self.logits
+        return self.weights + self.caches + self.growth + self.logits
 
     def check(self, label: str, device: Device) -> None:
         """Raise InvalidArgument if the adapter cannot hold it."""

@@ -59,7 +59,11 @@ _TABLES = (7, 8)
 
 _KEY_SCALE_OUTPUT = 4
 _FLOAT = TensorProto.FLOAT
-_PRODUCTS = ("MatMul", "Gemm", "MatMulNBits", "FusedMatMul")
+_QUANTIZED_PRODUCT = "MatMulNBits"
+_FLOAT_LAYOUTS = 3
+"""Layouts of a float32 matrix on CPU adapters: for a token, for chunks of 16, and for longer ones."""
+
+_PRODUCTS = ("MatMul", "Gemm", _QUANTIZED_PRODUCT, "FusedMatMul")
 _MAX_INTEGERS = 4
 _INTEGER_LEVELS = (0, 4)
 """Values of accuracy_level that allow 8-bit integers; others require floats."""
@@ -106,6 +110,7 @@ class StepNetwork:
         vocabulary: Number of logits.
         weight_bytes: Bytes of the initializers that are used.
         largest_bytes: Bytes of the largest of them.
+        repeated_bytes: Bytes of further layouts of weights on CPU adapters.
         max_new: Number of new tokens, if the network has a fixed one; else 0.
         weights: Large initializers, if they are not in the network's files, by name.
         first: The network of the first tokens of a prompt, which reads no caches; None if there is no other network.
@@ -120,6 +125,7 @@ class StepNetwork:
     vocabulary: int
     weight_bytes: int
     largest_bytes: int
+    repeated_bytes: int = 0
     max_new: int = 0
     weights: Mapping[str, OnnxValue] = field(default_factory=dict, repr=False)
     first: StepNetwork | None = None
@@ -132,8 +138,9 @@ class StepNetwork:
         return sum(cache.row_bytes for cache in self.caches)
 
     def cache_bytes(self, context: int) -> int:
-        """Return the bytes of all caches of a prompt, those that a step reads and those that it writes."""
-        return 2 * context * self.row_bytes
+        """Return the bytes of all caches of a prompt. Those that grow by concatenation exist twice: a step reads one
+        and writes the other."""
+        return (1 if self.is_fixed else 2) * context * self.row_bytes
 
     @property
     def cache_kind(self) -> str:
@@ -200,7 +207,7 @@ def _round_activations(graph: GraphProto, name: str) -> None:
     rounded = 0
     for node in all_nodes(graph):
         level = next((attribute.i for attribute in node.attribute if attribute.name == "accuracy_level"), 0)
-        if node.op_type == "MatMulNBits" and level in _INTEGER_LEVELS:
+        if node.op_type == _QUANTIZED_PRODUCT and level in _INTEGER_LEVELS:
             node.attribute.append(helper.make_attribute(ACTIVATIONS, "int8"))
             rounded += 1
     if not rounded:
@@ -287,7 +294,7 @@ class _Rewriting:
         prune(self._graph)
         used = self._used_initializers()
         byte_sizes = [_byte_size(tensor) for tensor in used]
-        totals = sum(byte_sizes), max(byte_sizes, default=0)
+        totals = sum(byte_sizes), max(byte_sizes, default=0), self._repeated_bytes(used)
         has_hidden = self._hidden is not None
         return StepNetwork(
             self._proto,
@@ -625,6 +632,22 @@ class _Rewriting:
         graph.output.extend(_cache_info(cache.present if fixed else f"step.{cache.present}", cache) for cache in caches)
         self._proto.graph.CopyFrom(graph)
         self._graph = self._proto.graph
+
+    def _repeated_bytes(self, used: Sequence[TensorProto]) -> int:
+        """Return the bytes of further layouts of weights on CPU adapters: of quantized weights that lookups read as
+        well, and of float32 matrices, whose layout depends on the number of rows of the product."""
+        readers: dict[str, set[str]] = {}
+        for node in all_nodes(self._graph):
+            for name in node.input:
+                readers.setdefault(name, set()).add(node.op_type)
+        total = 0
+        for tensor in used:
+            operators = readers[tensor.name]
+            if _QUANTIZED_PRODUCT in operators:
+                total += _byte_size(tensor) if len(operators) > 1 else 0
+            elif tensor.data_type == _FLOAT and len(tensor.dims) == 2 and operators & {"Transpose", *_PRODUCTS}:
+                total += (_FLOAT_LAYOUTS - 1) * _byte_size(tensor)
+        return total
 
     def _used_initializers(self) -> list[TensorProto]:
         read = {name for node in all_nodes(self._graph) for name in node.input}

@@ -12,7 +12,8 @@ from dmlgpu.frontends.onnx.model import Declared, OnnxModel, Source, read, unsup
 from dmlgpu.frontends.onnx.placement import Placement
 from dmlgpu.frontends.onnx.rewriting import bodies_in
 from dmlgpu.frontends.onnx.runner import Runner
-from dmlgpu.frontends.onnx.segments import RunInput, Segment, Weights
+from dmlgpu.frontends.onnx.segments import RunInput, Segment
+from dmlgpu.frontends.onnx.weights import Weights
 from dmlgpu.runtime.device import Device
 
 

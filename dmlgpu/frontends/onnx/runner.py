@@ -16,9 +16,10 @@ from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.frontends.onnx.model import RunGraph
 from dmlgpu.frontends.onnx.placement import Placement
 from dmlgpu.frontends.onnx.recorded import RecordedRuns, StageSource, stage_after
-from dmlgpu.frontends.onnx.segments import Outcome, RunInput, RunOutput, RunStage, Slots, Weights
+from dmlgpu.frontends.onnx.segments import Outcome, RunInput, RunOutput, RunStage, Slots
 from dmlgpu.frontends.onnx.translate import Stages, Translation
 from dmlgpu.frontends.onnx.values import OnnxValue, Shape
+from dmlgpu.frontends.onnx.weights import Weights
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.specialization import Specialize
 

@@ -9,31 +9,28 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Protocol, TypeAlias
-from weakref import WeakSet, WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.graph.description import GraphDesc
-from dmlgpu.compiler.plan import Role
-from dmlgpu.compiler.program import Program, Slot
 from dmlgpu.compiler.sizes import resolved
 from dmlgpu.compiler.sizes.networks import SizedNetwork
 from dmlgpu.frontends.onnx import watching
 from dmlgpu.frontends.onnx.placement import NodeKernels, Placement, PlacementSource, PlannedPlacement
-from dmlgpu.frontends.onnx.tensor_proto import as_held, type_name
+from dmlgpu.frontends.onnx.tensor_proto import type_name
 from dmlgpu.frontends.onnx.values import Bounds, Recipe, Shape
+from dmlgpu.frontends.onnx.weights import Weights
 from dmlgpu.runtime.buffer import Buffer
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.tensors.graphs.graph import Graph
 from dmlgpu.tensors.profiling import profile
 from dmlgpu.tensors.recorded_call import Bytes, Place, Prepared, RecordedCall, refuse_repetition
-from dmlgpu.tensors.session import OwnedBuffer, leaves_untouched, session_of
+from dmlgpu.tensors.session import leaves_untouched, session_of
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.types import bytes_of, elements_of
 
@@ -68,61 +65,6 @@ class RunInput:
 
 RunOutput: TypeAlias = "RunInput | list[RunInput] | None"
 """An output of a run: a tensor, a sequence of them, or None for an optional without an element."""
-
-
-class Weights:
-    """Constants of a model on a device, laid out by initializations that all compiled graphs of the model share.
-
-    Attributes:
-        users: Compiled graphs that read them.
-        translating: Seconds spent translating nodes.
-    """
-
-    def __init__(self, device: Device):
-        self._device = device
-        self.users: WeakSet[CompiledOperator] = WeakSet()
-        self.translating = 0.0
-        self._arrays: dict[int, tuple[Array, DataType]] = {}
-        self._buffers: dict[int, Buffer] = {}
-        self._laid_out: WeakValueDictionary[Hashable, OwnedBuffer] = WeakValueDictionary()
-
-    def key_of(self, array: Array, data_type: DataType) -> int:
-        """Return the key of an array, registered if new."""
-        self._arrays.setdefault(id(array), (array, data_type))
-        return id(array)
-
-    def buffer(self, key: int) -> Buffer:
-        """Return the buffer of an array, uploaded if needed.
-
-        Raises:
-            OutOfMemory: If the device has no memory left.
-        """
-        buffer = self._buffers.get(key)
-        if buffer is None:
-            data = self.data(key)
-            buffer = self._device.create_buffer(len(data), "weight")
-            buffer.write(data)
-            self._buffers[key] = buffer
-        return buffer
-
-    def release(self, keys: Iterable[int]) -> None:
-        """Free the buffers of arrays that were laid out. Another layout uploads them again."""
-        for key in keys:
-            self._buffers.pop(key, None)
-
-    def data(self, key: int) -> bytes:
-        """Return the bytes of an array in memory order."""
-        array, data_type = self._arrays[key]
-        shape = array.shape or (1,)
-        return TensorDesc(data_type, shape).encode(as_held(array, data_type).reshape(shape)).tobytes()
-
-    def laid_out(self, key: Hashable) -> OwnedBuffer | None:
-        """Return memory filled by an equal initialization of another compiled graph in use."""
-        return self._laid_out.get(key)
-
-    def keep_laid_out(self, key: Hashable, resource: OwnedBuffer) -> None:
-        """Register memory filled by an initialization."""
-        self._laid_out[key] = resource
 
 
 class Slots:
@@ -263,21 +205,11 @@ class Segment:
         return len(self.graph.nodes)
 
     def _initialize(self, prepared: Prepared) -> None:
-        """Fill the persistent resource, or take that of another graph of equal initialization."""
-        compiled, key = self.compiled, None
-        if not prepared.executable.persistent_size:
-            return
-        owned = [key if port.owned else None for port, key in zip(compiled.inputs, self.weights, strict=True)]
-        if compiled.program is not None:
-            key = _layout_key(compiled.program, owned)
-            prepared.persistent = self.store.laid_out(key)
-        if prepared.persistent is None:
-            weights = [None if key is None else self.store.buffer(key) for key in owned]
-            places = [None if weight is None else (weight._memory, 0) for weight in weights]
-            session_of(compiled.device).initialize(prepared, places)
-            self.store.release(key for key in owned if key is not None)
-            if key is not None and prepared.persistent is not None:
-                self.store.keep_laid_out(key, prepared.persistent)
+        """Fill the persistent resource, or take parts of it that other graphs have filled."""
+        compiled = self.compiled
+        if prepared.executable.persistent_size:
+            owned = [key if port.owned else None for port, key in zip(compiled.inputs, self.weights, strict=True)]
+            self.store.initialize(prepared, compiled.program, owned)
 
     @cached_property
     def reads(self) -> list[int | None]:
@@ -362,29 +294,6 @@ class Segment:
         for (slot, data_type, sizes), raw in zip(self._written, results, strict=False):
             assert raw is not None
             slots.put(slot, elements_of(raw, data_type, sizes))
-
-
-def _layout_key(program: Program, weights: Sequence[int | None]) -> Hashable:
-    """Return a key of the contents of a persistent resource, equal for programs that lay out weights alike.
-
-    Args:
-        program: Program of a graph.
-        weights: Key of the weight of each input; None for other inputs.
-    """
-
-    def source(slot: Slot) -> Hashable:
-        if slot.role is Role.INPUT:
-            return weights[slot.index]
-        return program.constants[slot.index] if slot.role is Role.CONSTANT else slot.index
-
-    kernels = tuple(
-        (
-            *(kernel.wgsl, kernel.parameters, kernel.grid),
-            *((slot.role, source(slot), slot.offset, slot.size, slot.is_continued) for slot in kernel.slots),
-        )
-        for kernel in program.initialization
-    )
-    return kernels, program.persistent_size
 
 
 class Action(Protocol):

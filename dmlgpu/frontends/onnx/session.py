@@ -20,9 +20,10 @@ from dmlgpu.frontends.onnx.mapping import TIME_LIMIT, MapOptions, MappedSession,
 from dmlgpu.frontends.onnx.model import Declared, OnnxModel, Source, check_supported, read
 from dmlgpu.frontends.onnx.placement import Placement
 from dmlgpu.frontends.onnx.runner import Runner
-from dmlgpu.frontends.onnx.segments import RunInput, RunOutput, Segment, Weights
+from dmlgpu.frontends.onnx.segments import RunInput, RunOutput, Segment
 from dmlgpu.frontends.onnx.tensor_proto import as_coded, as_typed, is_float_code
 from dmlgpu.frontends.onnx.watching import RunProfile, watched_by
+from dmlgpu.frontends.onnx.weights import Weights
 from dmlgpu.runtime.device import Device, as_device
 from dmlgpu.runtime.progress import KernelProgress, reported_to
 from dmlgpu.tensors.recorded_call import ExecutedStep, RecordedCall
@@ -644,6 +645,17 @@ def _as_array(fed: RunInput) -> Array:
 def runner_of(session: Session) -> Runner:
     """Return the runner of a session's last run, for tools and tests that inspect its stages."""
     return session._runner
+
+
+def bound_tensor(session: Session, name: str) -> Tensor:
+    """Return the tensor of a bound input, which later runs may overwrite."""
+    return session._bound[name].tensor
+
+
+def bind_own(session: Session, name: str, tensor: Tensor, *, updated_by: str) -> None:
+    """Bind an input to a tensor to which nothing else refers, so that runs may overwrite it."""
+    session.bind(name, tensor, updated_by=updated_by)
+    session._bound[name] = replace(session._bound[name], is_shared=False)
 
 
 def recorded_run(

@@ -17,7 +17,7 @@ from dmlgpu.catalog.tensor_desc import TensorDesc, aligned
 from dmlgpu.compiler.graph.network import Constant, Network, NetworkInput, NodeResult, Value
 from dmlgpu.compiler.plan import Allocation
 from dmlgpu.compiler.schedule.memory import Use, lay_out
-from dmlgpu.runtime.executor import Executable, Range, Resources
+from dmlgpu.runtime.executor import Executable, PersistentRanges, Range, Resources
 
 Memory: TypeAlias = NDArray[np.uint8]
 Work: TypeAlias = Callable[[], None]
@@ -35,7 +35,7 @@ class _HostExecutable(Executable):
                 self._owned[index] = Range(None, self.persistent_size, tensor.byte_size)
                 self.persistent_size += aligned(tensor.byte_size)
 
-    def bind_initialization(self, resources: Resources) -> Sequence[Work]:
+    def bind_initialization(self, resources: Resources, kernels: Sequence[int] | None = None) -> Sequence[Work]:
         work = []
         for index, owned in self._owned.items():
             source = resources.inputs[index]
@@ -44,6 +44,7 @@ class _HostExecutable(Executable):
         return work
 
     def _owned_range(self, index: int, resources: Resources) -> Range[Memory]:
+        assert not isinstance(resources.persistent, PersistentRanges)
         return _within(resources.persistent, self._owned[index])
 
 

@@ -7,6 +7,7 @@ minute for 150,000 tokens and their merges.
 from __future__ import annotations
 
 import math
+import mmap
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -64,6 +65,14 @@ class GgufTensor:
     kind: GGMLQuantizationType
     shape: tuple[int, ...]
     data: NDArray[np.uint8]
+
+    def release(self) -> None:
+        """Let the operating system drop the pages of the file that were read; another read maps them again."""
+        base: Any = self.data
+        while isinstance(base, np.ndarray):
+            base = base.base
+        if isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            base.madvise(mmap.MADV_DONTNEED)
 
     def __str__(self) -> str:
         """Return ``'output.weight' (Q6_K, [32000, 4096])``."""

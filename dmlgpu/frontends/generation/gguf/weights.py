@@ -311,13 +311,14 @@ def floats(tensor: GgufTensor, dtype: DTypeLike) -> DeferredArray:
     last = tensor.shape[-1]
 
     def of_rows(span: slice) -> NDArray[Any]:
-        inner = math.prod(tensor.shape[1:-1]) if len(tensor.shape) > 1 else 1
+        inner = math.prod(tensor.shape[1:-1])
         raw = tensor.data[span.start * inner : span.stop * inner] if len(tensor.shape) > 1 else tensor.data
-        array: NDArray[Any] = np.ascontiguousarray(raw).view(stored)
+        array: NDArray[Any] = np.array(raw).view(stored)
         if tensor.kind is _Kind.BF16:
             array = array.view(BFLOAT16.numpy)
         if len(tensor.shape) == 1:
             array = array[:, span]
+        tensor.release()
         return array.astype(kind, copy=False).reshape(-1, *tensor.shape[1:])
 
     return DeferredArray(tensor.shape, kind, of_rows, 8 * last)
@@ -333,7 +334,9 @@ def _deferred(
     def of_rows(span: slice) -> NDArray[Any]:
         blocks = np.ascontiguousarray(tensor.data[span.start * each : span.stop * each]).reshape(-1, block_bytes)
         with np.errstate(invalid="ignore", over="ignore"):  # scales of damaged files may be NaN
-            return np.asarray(compute(blocks)).reshape(-1, *shape[1:]).astype(dtype, copy=False)
+            array = np.asarray(compute(blocks)).reshape(-1, *shape[1:]).astype(dtype, copy=False)
+        tensor.release()
+        return array
 
     return DeferredArray(shape, dtype, of_rows, 8 * each * tensor.shape[-1])
 

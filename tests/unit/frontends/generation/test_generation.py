@@ -277,7 +277,7 @@ def test_caches_that_grow_keep_their_type(exported, dtype):
 def test_models_that_do_not_fit_are_rejected_before_they_are_loaded(folder, monkeypatch):
     monkeypatch.setattr("dmlgpu.frontends.generation.decoding.Session", None)
     with pytest.raises(
-        InvalidArgument, match=r"does not fit 'NumPy.*needs memory 0.3 MiB: weights 0.1 MiB, .* budget is 0.1 MiB"
+        InvalidArgument, match=r"does not fit 'NumPy.*needs memory 0.2 MiB: weights 0.1 MiB, .* budget is 0.1 MiB"
     ):
         Generator.load(folder, Device(ADAPTER, memory_budget=100_000))
 
@@ -406,7 +406,7 @@ def test_several_answers_share_the_rows_of_their_prompt(generator, expected, mon
     assert [answer.tokens for answer in answers] == greedy
     assert computed == [prompts]
     assert generator.statistics.prompt_tokens == len(PROMPT) + 4
-    assert generator.memory.caches == 6 * 2 * generator.context * 512
+    assert generator.memory.caches == 6 * generator.context * 512
     sampled = generator.generate_batch([PROMPT], n=4, max_tokens=6, temperature=1.5, seed=1)
     assert len({answer.tokens for answer in sampled}) > 1
     assert list(generator.generate_tokens(PROMPT, max_tokens=6)) == list(greedy[0])

@@ -1,0 +1,132 @@
+"""Weights of a model on a device: uploaded and laid out a tensor at a time, shared by all compiled graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+from weakref import WeakSet, WeakValueDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.compiler.persistent_parts import FilledParts, PersistentPart, filled_parts
+from dmlgpu.compiler.program import Program
+from dmlgpu.frontends.onnx.tensor_proto import as_held
+from dmlgpu.runtime.device import Device
+from dmlgpu.runtime.operator import CompiledOperator
+from dmlgpu.tensors.recorded_call import Prepared
+from dmlgpu.tensors.session import OwnedBuffer, PersistentBuffers, session_of
+
+_MAX_IN_FLIGHT = 8 << 20
+"""Bytes of uploads after which loading waits: drivers free their copies when the device has read them."""
+
+_PIECE = 4 << 20
+"""Maximum bytes of an upload."""
+
+
+class Weights:
+    """Constants of a model on a device, laid out by initializations that all compiled graphs of the model share.
+
+    Attributes:
+        users: Compiled graphs that read them.
+        translating: Seconds spent translating nodes.
+    """
+
+    def __init__(self, device: Device):
+        self._device = device
+        self.users: WeakSet[CompiledOperator] = WeakSet()
+        self.translating = 0.0
+        self._arrays: dict[int, tuple[NDArray[Any], DataType]] = {}
+        self._in_flight = 0
+        self._uploaded: WeakValueDictionary[int, OwnedBuffer] = WeakValueDictionary()
+        self._parts: WeakValueDictionary[Hashable, OwnedBuffer] = WeakValueDictionary()
+
+    def key_of(self, array: NDArray[Any], data_type: DataType) -> int:
+        """Return the key of an array, registered if new."""
+        self._arrays.setdefault(id(array), (array, data_type))
+        return id(array)
+
+    def data(self, key: int) -> NDArray[np.uint8]:
+        """Return the bytes of an array in memory order."""
+        array, data_type = self._arrays[key]
+        shape = array.shape or (1,)
+        return TensorDesc(data_type, shape).encode(as_held(array, data_type).reshape(shape))
+
+    def initialize(self, prepared: Prepared, program: Program | None, keys: Sequence[int | None]) -> None:
+        """Fill the persistent resource of a graph, a part at a time. Graphs share parts of equal content.
+
+        Args:
+            prepared: The graph.
+            program: Its kernels; None on executors without kernels.
+            keys: Key of the weight of each input; None for other inputs.
+
+        Raises:
+            OutOfMemory: If the device has no memory left.
+        """
+        if program is None:
+            buffers = [None if key is None else self._upload(key) for key in keys]
+            session = session_of(self._device)
+            session.initialize(prepared, [None if buffer is None else (buffer.memory, 0) for buffer in buffers])
+            return
+        filled = filled_parts(program)
+        last_use = {source: index for index, group in enumerate(filled) for source in group.inputs}
+        uploads: dict[int, OwnedBuffer] = {}
+        buffers: dict[PersistentPart, OwnedBuffer] = {}
+        for index, group in enumerate(filled):
+            buffers |= self._filled(prepared, program, group, keys, uploads)
+            for source in group.inputs:
+                if last_use[source] == index:
+                    uploads.pop(source, None)
+        prepared.persistent = PersistentBuffers(buffers)
+
+    def _filled(
+        self,
+        prepared: Prepared,
+        program: Program,
+        group: FilledParts,
+        keys: Sequence[int | None],
+        uploads: dict[int, OwnedBuffer],
+    ) -> dict[PersistentPart, OwnedBuffer]:
+        """Return the memory of parts, filled now or for another graph; ``uploads`` are weights on the device, by input,
+        to which those of the parts are added."""
+        key = group.key(program, keys)
+        lasting = [part for part in group.parts if part.is_lasting]
+        shared = {part: self._parts.get((key, number)) for number, part in enumerate(lasting)}
+        present = {part: buffer for part, buffer in shared.items() if buffer is not None}
+        if len(present) == len(lasting):
+            return present
+        for source in group.inputs:
+            weight = keys[source]
+            assert weight is not None
+            if source not in uploads:
+                uploads[source] = self._upload(weight)
+        copied = group.copied_input(program)
+        if copied is not None:
+            filled = dict.fromkeys(group.parts, uploads[copied])
+        else:
+            session = session_of(self._device)
+            filled = {part: OwnedBuffer(session.state, part.size, "weight") for part in group.parts}
+            upload = [uploads.get(source) if source in group.inputs else None for source in range(len(keys))]
+            places = [None if buffer is None else (buffer.memory, 0) for buffer in upload]
+            session.fill(prepared, places, PersistentBuffers(filled), group.kernels)
+        for number, part in enumerate(lasting):
+            self._parts[key, number] = filled[part]
+        return {part: filled[part] for part in lasting}
+
+    def _upload(self, key: int) -> OwnedBuffer:
+        """Return the bytes of an array on the device, uploaded unless they are there."""
+        buffer = self._uploaded.get(key)
+        if buffer is None:
+            data, state = self.data(key), session_of(self._device).state
+            buffer = OwnedBuffer(state, data.size, "weight")
+            for start in range(0, data.size, _PIECE):
+                piece = data[start : start + _PIECE]
+                state.call(state.backend.write, buffer.memory, start, piece)
+                self._in_flight += piece.size
+                if self._in_flight > _MAX_IN_FLIGHT:
+                    self._in_flight = 0
+                    state.backend.wait(state.call(state.backend.submit, []))
+            self._uploaded[key] = buffer
+        return buffer
