@@ -100,25 +100,25 @@ def filled_parts(program: Program) -> list[FilledParts]:
     for kernel in program.initialization:
         offsets = [slot.offset for slot in kernel.slots if slot.role is Role.PERSISTENT]
         touched.append(sorted({bisect_right(begins, offset) - 1 for offset in offsets}))
-        for first, second in itertools.pairwise(touched[-1]):
-            groups[root(second)] = root(first)
+        for part, other in itertools.pairwise(touched[-1]):
+            groups[root(other)] = root(part)
     kernels: dict[int, list[int]] = {}
     for index, indices in enumerate(touched):
         if indices:
             kernels.setdefault(root(indices[0]), []).append(index)
     filled = []
-    for number, indices in kernels.items():
-        members = tuple(part for index, part in enumerate(parts) if root(index) == number)
+    for group, indices in kernels.items():
+        members = tuple(part for index, part in enumerate(parts) if root(index) == group)
         inputs = sorted(
             {slot.index for index in indices for slot in program.initialization[index].slots if slot.role is Role.INPUT}
         )
         filled.append(FilledParts(members, tuple(indices), tuple(inputs)))
     first: dict[int, int] = {}
-    for index, group in enumerate(filled):
-        for source in group.inputs:
+    for index, each in enumerate(filled):
+        for source in each.inputs:
             first.setdefault(source, index)
-    order = [min((first[source] for source in group.inputs), default=index) for index, group in enumerate(filled)]
-    return [group for _, group in sorted(zip(order, filled, strict=True), key=lambda pair: pair[0])]
+    order = [min((first[source] for source in each.inputs), default=index) for index, each in enumerate(filled)]
+    return [each for _, each in sorted(zip(order, filled, strict=True), key=lambda pair: pair[0])]
 
 
 def _parts(program: Program) -> list[PersistentPart]:

@@ -202,7 +202,7 @@ def _name(node: NodeProto) -> str:
 def _feeds(segment: Segment, weights: Weights) -> tuple[int | bytes | None, ...]:
     """Return the source of each input of a segment: index of an input of the model, or bytes of a weight."""
     return tuple(
-        weights.data(weight) if slot is None and weight is not None else slot
+        weights.data(weight).tobytes() if slot is None and weight is not None else slot
         for slot, weight in zip(segment.feeds, segment.weights, strict=True)
     )
 

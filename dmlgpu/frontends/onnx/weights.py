@@ -66,9 +66,9 @@ class Weights:
             OutOfMemory: If the device has no memory left.
         """
         if program is None:
-            buffers = [None if key is None else self._upload(key) for key in keys]
+            whole = [None if key is None else self._upload(key) for key in keys]
             session = session_of(self._device)
-            session.initialize(prepared, [None if buffer is None else (buffer.memory, 0) for buffer in buffers])
+            session.initialize(prepared, [None if buffer is None else (buffer.memory, 0) for buffer in whole])
             return
         filled = filled_parts(program)
         last_use = {source: index for index, group in enumerate(filled) for source in group.inputs}
