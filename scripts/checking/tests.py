@@ -23,7 +23,7 @@ RECORD = ROOT / "tests" / "coverage.json"
 MAX_SECONDS = 10.0
 """Maximum recorded time of the tests of a file that are not its only ones."""
 
-MAX_TESTS = 25
+MAX_TESTS = 20
 """Maximum recorded tests of a file."""
 
 MAX_MODULES = 6
