@@ -128,11 +128,10 @@ def _numbers(version: str) -> list[int]:
 
 
 def _library(adapter: AdapterInfo | Facts) -> str:
-    """Return the WebGPU library that runs an adapter, with its version: a browser, or the package wgpu or
-    wgpudawn."""
+    """Return the library that runs an adapter, with its version: a browser, NumPy, or the package wgpu or wgpudawn."""
     from importlib import metadata  # noqa: PLC0415 - few quirks need it
 
-    if adapter.backend == "Browser":
+    if adapter.backend in ("Browser", "NumPy"):
         return adapter.driver
     package = "wgpu" if adapter.backend == api_of(adapter.backend) else "wgpudawn"
     return f"{package} {metadata.version(package)}"

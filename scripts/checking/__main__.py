@@ -28,6 +28,7 @@ GENERATORS = {
     "generate --check counts": "dmlgpu/conformance/",
     "fit_math.py --check": "shaders/lib/math_",
     "speed_page.py --check": "dmlgpu/bench/",
+    "survey_page.py --check": "benchmarks/results/surveys/",
     "draw_readme.py --check": "dmlgpu/bench/",
 }
 """Commands that fail if generated files are out of date, and where the paths of these files' sources begin."""

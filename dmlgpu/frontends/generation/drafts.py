@@ -22,7 +22,7 @@ _NGRAMS = (3, 2)
 """Numbers of tokens that must have occurred before, the first one that has."""
 
 
-class Draft(Protocol):
+class DraftMethod(Protocol):
     """A method of drafting tokens.
 
     Attributes:

@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from dmlgpu.common.errors import InvalidArgument, InvalidState, NotSupported, counted, shown
 from dmlgpu.frontends.generation.decoding import CachedDecoding, Decoding, Scores
-from dmlgpu.frontends.generation.drafts import Draft, ModelDraft, NgramDraft
+from dmlgpu.frontends.generation.drafts import DraftMethod, ModelDraft, NgramDraft
 from dmlgpu.frontends.generation.encoder_decoder import EncodedDecoding, EncoderDecoderNetwork, step_network
 from dmlgpu.frontends.generation.folders import read
 from dmlgpu.frontends.generation.language_model import CacheFormat, LanguageModel, type_among
@@ -243,7 +243,7 @@ class Generator:
             draft=draft,
         )
 
-    def _drafts_by(self, draft: str | os.PathLike[str] | Generator) -> Draft:
+    def _drafts_by(self, draft: str | os.PathLike[str] | Generator) -> DraftMethod:
         """Return the method of drafting tokens."""
         if not isinstance(self._decoding, CachedDecoding) or not self._decoding.can_verify:
             raise NotSupported(
@@ -810,7 +810,7 @@ class Generator:
             self._check_current(run)
 
     def _run_drafted(
-        self, draft: Draft, prompt: list[int], limit: int, options: SamplingOptions, done: set[int]
+        self, draft: DraftMethod, prompt: list[int], limit: int, options: SamplingOptions, done: set[int]
     ) -> Iterator[dict[int, int]]:
         """Generate the answer to a prompt with drafts: a step takes several tokens, which are yielded one by one."""
         self._runs += 1

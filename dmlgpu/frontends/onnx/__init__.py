@@ -15,8 +15,8 @@ From a model to its results:
    types, ``host`` computes shapes, ``zero_size`` handles empty inputs, ``codes`` converts types that DirectML lacks.
 5. The function reads a ``node`` and returns ``values``, perhaps of ``symbolic`` sizes. Several functions share
    ``expressions``, ``spatial``, ``attention``, and for ai.onnx.ml ``scores``, ``forest``, ``coupling``.
-6. ``segments`` compile the graphs and execute them, with the host reads between them; ``loops`` and ``device_loops``
-   execute Loop and Scan.
+6. ``segments`` compile the graphs and execute them, with the host reads between them; ``weights`` lays out constants;
+   ``loops`` and ``device_loops`` execute Loop and Scan.
 7. ``placement`` says where each node ran, ``preview`` where it will, ``checking`` compares it with references.
 
 In addition, ``mapping`` runs many batches (``map_worker``, ``map_cluster``, ``input_files``), and ``backend`` runs

@@ -14,7 +14,7 @@ from dmlgpu.common.errors import NotSupported
 from dmlgpu.frontends.onnx.device_loops import MIN_TRIPS, NotRecorded, RecordedTrips, SequenceSlice
 from dmlgpu.frontends.onnx.model import declared
 from dmlgpu.frontends.onnx.node import OnnxNode
-from dmlgpu.frontends.onnx.placement import PlacementSource
+from dmlgpu.frontends.onnx.placement import Placement, PlacementSource
 from dmlgpu.frontends.onnx.segments import Outcome, RunInput, RunStage, Slots
 from dmlgpu.frontends.onnx.symbolic import has_symbols
 from dmlgpu.frontends.onnx.values import OnnxValue, Shape
@@ -38,6 +38,28 @@ class BodyRunner(PlacementSource, Protocol):
 
     def run(self, inputs: Sequence[RunInput]) -> list[RunInput]:
         """Compute the outputs from the inputs, in order."""
+
+
+@dataclass(eq=False)
+class BodyPerRun:
+    """The body of a loop in a recorded stage: captured numbers are values of symbols, so each run has its own.
+
+    Args:
+        create: Returns the body for the slots of a run.
+    """
+
+    create: Callable[[Slots], BodyRunner]
+    _last: BodyRunner | None = None
+
+    def __call__(self, slots: Slots) -> BodyRunner:
+        """Return the body for a run."""
+        self._last = self.create(slots)
+        return self._last
+
+    @property
+    def placement(self) -> tuple[Placement, ...]:
+        """Placement of each node in the last run."""
+        return () if self._last is None else self._last.placement
 
 
 @dataclass(frozen=True)

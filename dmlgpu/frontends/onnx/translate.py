@@ -19,7 +19,7 @@ from dmlgpu.common.errors import DmlError, ModelError, NotSupported
 from dmlgpu.compiler.sizes import current, is_symbolic, needed
 from dmlgpu.frontends.onnx import codes, host, registry, zero_size
 from dmlgpu.frontends.onnx.containers import constructed
-from dmlgpu.frontends.onnx.loops import BodyRunner, LoopAction, NeedsBranch, NeedsLoop
+from dmlgpu.frontends.onnx.loops import BodyPerRun, BodyRunner, LoopAction, NeedsBranch, NeedsLoop
 from dmlgpu.frontends.onnx.model import RunGraph
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.placement import Placement, PlacementSource, PlannedPlacement
@@ -387,7 +387,9 @@ class Translation:
             resolved = {name: replace(value, array=recipe(slots)) for name, (value, recipe) in recipes.items()}
             return runner(node.proto, replace(graph, known={**graph.known, **resolved}))
 
-        return body_of
+        bodies = BodyPerRun(body_of)
+        self._placed.append((node.name, bodies))
+        return bodies
 
     def _body_of(self, body: GraphProto) -> tuple[RunGraph, list[OnnxValue]]:
         """Return the body of a loop as a graph, and the captured values that are its further inputs.

@@ -62,7 +62,7 @@ def test_the_text_and_the_speed_are_printed(folder, answer):
     process = generate(folder, "--prompt", PROMPT)
     assert (process.returncode, process.stdout) == (0, f"{answer}\n")
     assert re.search(
-        r"prompt \d+ tokens in [\d.]+ m?s .*, with compiling\); 8 tokens, [\d,.]+ tokens/s; memory 0.3 MiB",
+        r"prompt \d+ tokens in [\d.]+ m?s .*, with compiling\); 8 tokens, [\d,.]+ tokens/s; memory 0.2 MiB",
         process.stderr,
     )
 

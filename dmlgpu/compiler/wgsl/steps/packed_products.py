@@ -63,6 +63,8 @@ def _blocks(step: ScheduledBlockContract, writer: ShaderWriter, values: dict[str
         "inner": (step.words,),
         "blocks": space.inner[0],
         "operands": (("a", Fetch(1, True), a_count), ("b", Fetch(1, True), b_count)),
+        "e2m1": "",  # neither these columns nor selected matrices have integer products
+        "selected": 0,
     }
     for name, tensor in (("scale", columns.scale), ("zero", columns.zero_point)):
         text += "" if tensor is None else writer.load(name, tensor, portable=True)
