@@ -329,14 +329,12 @@ def _gated_columns(draft: Draft) -> tuple[Tensor, ...]:
 def _selected_columns(draft: Draft) -> tuple[Tensor, ...]:
     """Groups of rows are multiplied by matrices that they select among three; a fourth one has only zeros."""
     _, groups, rows, columns = draft.sizes
-    selection = draft.input((groups,), DataType.UINT32, high=3)
-    codes, scale = draft.input((3, columns, 32), DataType.UINT8, high=15), draft.input((3, columns, 2))
-    codes, scale = (
-        f.gather(x, selection.reinterpret((1, 1, groups)), axis=0, index_dimensions=1).reinterpret(
-            (1, groups, *x.sizes[1:])
-        )
-        for x in (codes, scale)
-    )
+    selection = draft.input((1, groups), DataType.UINT32, high=3)
+    words = draft.input((3, 4 * columns), DataType.UINT32, high=0xFFFFFFFF)
+    scale = draft.input((3, 2 * columns))
+    words, scale = (f.gather(x, selection, axis=0, index_dimensions=1) for x in (words, scale))
+    codes = words.reinterpret((1, groups, columns, 32), None, DataType.UINT4)
+    scale = scale.reinterpret((1, groups, columns, 2))
     weights = f.dequantize(codes, (scale,), quantization_type=QuantizationType.SCALE)
     product = f.gemm(draft.input((1, groups, rows, 32)), weights, trans_b=MatrixTransform.TRANSPOSE)
     return (f.activation_relu(product),)

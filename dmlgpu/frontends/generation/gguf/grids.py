@@ -38,7 +38,7 @@ def _pairs(raw: Bytes) -> Floats:
     return np.stack([raw & 15, raw >> 4], -1).reshape(len(raw), -1).astype(np.float32)
 
 
-@cache
+@cache  # bounded by the quantizations
 def _grid(kind: GGMLQuantizationType) -> NDArray[np.uint32 | np.uint64]:
     """Return the entries of a table, each of 4 or 8 signed bytes, as words."""
     traits = getattr(quants, kind.name)
