@@ -312,15 +312,15 @@ class Scheduler:
         with self._changed:
             if self._is_closed:
                 raise InvalidState("the server ends")
-            if len(self._queue) >= self._max_queued:
+            if self.queued >= self._max_queued:
                 raise QueueFull(f"{self._max_queued} requests wait already")
             self._queue.append(entry)
             self._changed.notify()
 
     @property
     def queued(self) -> int:
-        """Number of requests that wait."""
-        return len(self._queue)
+        """Number of requests that wait and whose clients have not gone."""
+        return sum(not entry.is_cancelled for entry in self._queue)
 
     # ---- the thread --------------------------------------------------------------------------------------------------
 
