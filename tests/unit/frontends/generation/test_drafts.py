@@ -8,6 +8,7 @@ from scipy import stats
 
 from dmlgpu import Device, Tensor
 from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.frontends.generation import decoding
 from dmlgpu.frontends.generation.decoding import CachedDecoding
 from dmlgpu.frontends.generation.drafts import NgramDraft
 from dmlgpu.frontends.generation.generator import Generator
@@ -51,6 +52,15 @@ def test_greedy_tokens_are_those_of_the_model(drafted, expected, prompt):
 def test_answers_end_where_the_context_ends(drafted, expected):
     prompt = prompt_of(140)
     assert list(drafted.generate_tokens(prompt)) == expected.tokens(prompt, 20)
+
+
+@pytest.mark.parametrize("draft", ["ngram", "same"])
+def test_caches_grow_for_drafts(folder, expected, monkeypatch, draft):
+    """Rows of the caches are reserved for all drafted tokens, before any is known to be kept."""
+    monkeypatch.setattr(decoding, "SMALLEST_CACHE", 8)
+    generator = Generator.load(folder, ADAPTER, draft=folder if draft == "same" else draft)
+    for prompt in (REPEATED[:7], REPEATED, prompt_of(11)):
+        assert list(generator.generate_tokens(prompt, max_tokens=100)) == expected.tokens(prompt, 100)
 
 
 def test_sampled_tokens_are_those_of_the_model_for_a_seed(drafted, folder):
