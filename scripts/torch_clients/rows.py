@@ -65,7 +65,7 @@ ROWS: list[Row] = []
 
 _MODULES = (
     "with_torch", "with_torchvision", "with_timm", "with_transformers", "with_accelerate", "with_peft",
-    "with_diffusers", "with_comfyui",
+    "with_diffusers", "with_vision", "with_sequences", "with_training", "with_science", "with_comfyui",
 )  # fmt: skip
 
 

@@ -12,7 +12,12 @@ from pathlib import Path
 
 from torch_clients.rows import Result, Row
 
-PACKAGES = ("torch", "torchvision", "timm", "transformers", "accelerate", "peft", "diffusers")
+PACKAGES = (
+    "torch", "torchvision", "timm", "transformers", "accelerate", "peft", "diffusers", "kornia", "ultralytics",
+    "segmentation_models_pytorch", "open_clip_torch", "spandrel", "piq", "lpips", "sentence-transformers",
+    "x-transformers", "vector-quantize-pytorch", "lightning", "fastai", "keras", "stable_baselines3", "torchmetrics",
+    "torch-geometric", "monai", "gpytorch", "torchdiffeq",
+)  # fmt: skip
 
 
 def versions(comfyui: Path | None = None) -> dict[str, str]:

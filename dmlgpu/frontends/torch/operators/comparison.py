@@ -205,3 +205,14 @@ def equal(x: Any, other: Any) -> bool:
     if x.sizes != other.sizes:
         return False
     return not x.size or bool(ops.all(directml.element_wise_logical_equals(x, cast(other, dtype_of(x)))).item())
+
+
+@aten("_assert_async", "_assert_async.msg", reads=True)
+def assert_async(x: Any, assert_msg: str = "Expected Tensor with single nonzero value, but got zero") -> None:
+    """Check that the only element of a tensor is not 0. Unlike CUDA's, this waits for the element.
+
+    Raises:
+        RuntimeError: If it is 0, with the message.
+    """
+    if not x.item():
+        raise RuntimeError(assert_msg)

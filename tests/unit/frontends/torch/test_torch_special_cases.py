@@ -252,3 +252,22 @@ def test_uniform_numbers_never_reach_the_end(mode: str) -> None:
             assert ((host >= ends[0].to(dtype)).all() and (host < ends[1]).all()) or low == high, (dtype, low, high)
             spacing = torch.finfo(dtype).eps * max(abs(low), abs(high))
             assert abs(host.double().mean() - (low + high) / 2) < (high - low) / 100 + spacing, (dtype, low, high)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float32, torch.bfloat16, torch.int64])
+def test_assertions_of_values(dtype: Any, mode: str) -> None:
+    def positive(x: Any, *message: str) -> Any:
+        torch._assert_async((x > 0).to(dtype), *message)
+        return x + 1
+
+    function = in_mode(positive, mode)
+    assert function(torch.ones(1, device="dml"), "too small").cpu() == 2
+    # PyTorch itself drops assertions without a message from graphs.
+    default = ["too small"] if mode == "compiled" else []
+    for x, message in ((torch.zeros(1), ["too small"]), (torch.zeros(()), default), (torch.ones(2), ["too small"])):
+        with pytest.raises(RuntimeError) as expected:
+            positive(x, *message)
+        with pytest.raises(RuntimeError) as actual:
+            function(x.to("dml"), *message)
+        assert str(actual.value).splitlines()[0] == str(expected.value)
