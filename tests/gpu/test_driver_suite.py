@@ -78,7 +78,7 @@ FAULTS = {
         "a.words[x % 3u] = 100u; b = a;",
     ),
     "arguments by reference": ("driver-flow-call_copies", "let c = changed(a);", "a = changed(a); let c = a;"),
-    "private arrays of 1 KiB": ("driver-flow-arrays_large", "% 1024u]", "% 256u]"),
+    "private arrays of 1 KiB": ("driver-flow-arrays_large", "% 512u]", "% 256u]"),
     "constant tables of 32 words": ("driver-flow-arrays_constant", "table[x % 48u]", "table[x % 32u]"),
     "values of private variables": ("driver-flow-variables_initialized", "u32 = 17u", "u32"),
     "the divisor of the first lane": (

@@ -139,7 +139,7 @@ def _copied(x: int) -> int:
 
 
 def _scattered(x: int) -> int:
-    return sum((i ^ x) * ((5 * i + x) % 1024) for i in range(1024))
+    return sum((i ^ x) * ((5 * i + x) % 512) for i in range(512))
 
 
 def _rounds(wgsl: str) -> str:
@@ -289,8 +289,8 @@ FUNCTIONS: Final[Mapping[str, FlowFunction]] = {
     ),
     "arrays_large": FlowFunction(
         _rounds(
-            "var words: array<u32, 1024>; for (var i = 0u; i < 1024u; i++) { words[(5u * i + x) % 1024u] = i ^ x; }"
-            " var n = 0u; for (var i = 0u; i < 1024u; i++) { n += i * words[i]; } return n;"
+            "var words: array<u32, 512>; for (var i = 0u; i < 512u; i++) { words[(5u * i + x) % 512u] = i ^ x; }"
+            " var n = 0u; for (var i = 0u; i < 512u; i++) { n += i * words[i]; } return n;"
         ),
         _scattered,
     ),
