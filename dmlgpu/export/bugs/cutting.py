@@ -24,7 +24,7 @@ RELATIVE, OF_LARGEST = 2.0**-12, 2.0**-16
 """Allowed differences of float32 elements between kernels, relative to the element and to the largest one: drivers may
 round differently, and no tolerance of a test case covers these elements."""
 
-HALF_ULPS: Final = 2
+FLOAT16_ULPS: Final = 2
 """ULP by which float16 elements may differ, instead of the part of the element: kernels compute them in float32."""
 
 _PLAUSIBLE: Final = (1e-20, 1e20)
@@ -129,8 +129,8 @@ def _program(program: BugProgram, part: slice, before: State, after: State | Non
             {"buffer": buffer, "offset": offset, "bytes": size, "label": run["buffers"][buffer]["name"]}
             for buffer, offset, size in changed
         ]
-        has_halves = all(stores_halves(run["shaders"][dispatch["shader"]]["code"]) for dispatch in dispatches)
-        outputs = [_expected(_part(before, bound), _part(after, bound), uploads, has_halves) for bound in changed]
+        is_float16 = all(stores_float16(run["shaders"][dispatch["shader"]]["code"]) for dispatch in dispatches)
+        outputs = [_expected(_part(before, bound), _part(after, bound), uploads, is_float16) for bound in changed]
     buffers = sorted({buffer for buffer, _, _ in _ranges(dispatches)} | {view["buffer"] for view in views})
     shaders = sorted({dispatch["shader"] for dispatch in dispatches})
     blocks = sorted({dispatch["parameters"] for dispatch in dispatches})
@@ -176,7 +176,7 @@ def _program(program: BugProgram, part: slice, before: State, after: State | Non
     tolerance = (
         program.entry["tolerance"]
         if after is None
-        else f"2^-12 of float32 elements, {HALF_ULPS} ULP of float16 elements, else exact"
+        else f"2^-12 of float32 elements, {FLOAT16_ULPS} ULP of float16 elements, else exact"
     )
     entry = {"name": program.entry["name"], "tolerance": tolerance, "runs": [cut_run]}
     return program_of(program.case, entry, uploads.data)
@@ -193,11 +193,11 @@ def _part(state: State, bound: tuple[int, int, int]) -> bytes:
     return state[buffer][offset : offset + size]
 
 
-def _expected(before: bytes, after: bytes, uploads: Uploads, has_halves: bool) -> Entry:
+def _expected(before: bytes, after: bytes, uploads: Uploads, is_float16: bool) -> Entry:
     """Return an output for the page, of float16 elements, else of float32 elements or of words."""
     words, earlier_words = np.frombuffer(after, np.uint32), np.frombuffer(before, np.uint32)
-    is_float = has_halves or are_floats(words[words != earlier_words])
-    data_type = DataType.FLOAT16 if has_halves else DataType.FLOAT32 if is_float else DataType.UINT32
+    is_float = is_float16 or are_floats(words[words != earlier_words])
+    data_type = DataType.FLOAT16 if is_float16 else DataType.FLOAT32 if is_float else DataType.UINT32
     elements, earlier = words.view(data_type.numpy), earlier_words.view(data_type.numpy)
     tensor = TensorDesc(data_type, elements.shape)
     outcome: Entry = {"expected": [uploads.place(after), len(after)]}
@@ -206,7 +206,7 @@ def _expected(before: bytes, after: bytes, uploads: Uploads, has_halves: bool) -
     is_changed = (as_bits(elements) != as_bits(earlier)) & np.isfinite(elements)
     with np.errstate(invalid="ignore"):
         sizes = np.where(is_changed, np.abs(elements.astype(np.float64)), 0.0)
-    own = HALF_ULPS * ulp(elements) if has_halves else RELATIVE * sizes
+    own = FLOAT16_ULPS * ulp(elements) if is_float16 else RELATIVE * sizes
     allowed = np.where(is_changed, own + OF_LARGEST * sizes.max(initial=0.0), 0.0)
     numbers = allowed.astype("<f8").tobytes()
     outcome["numbers"] = [uploads.place(numbers), len(numbers)]
@@ -214,7 +214,7 @@ def _expected(before: bytes, after: bytes, uploads: Uploads, has_halves: bool) -
     return {**described(tensor), "rule": rule, "outcomes": [outcome]}
 
 
-def stores_halves(code: str) -> bool:
+def stores_float16(code: str) -> bool:
     """Return whether a kernel encodes its output as float16, which contents of buffers cannot tell from float32."""
     _, _, rest = code.partition("fn output_bits(")
     return "half_of_" in rest.partition("}")[0]

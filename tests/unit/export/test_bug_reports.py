@@ -242,8 +242,8 @@ def test_programs_are_cut_only_if_another_driver_computes_them_right():
     assert cutting.cut(program, wrong, lambda program: wrong, lambda program: wrong) is None
 
 
-def test_halves_between_kernels_may_differ_by_units_in_the_last_place():
-    """Two halves in a word look like a float32 element, of which only the upper one is compared closely."""
+def test_float16_between_kernels_may_differ_by_units_in_the_last_place():
+    """Two float16 elements in a word look like a float32 element, of which only the upper one is compared closely."""
     _, program = programs_of("pair-convolution-relu-float16-odd", Target("card"), INFO)
     halves = np.linspace(-3, 7, 106).astype(np.float16)
     contents = [program.files[buffer["file"]] for buffer in program.manifest["buffers"]]

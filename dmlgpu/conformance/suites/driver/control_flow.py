@@ -129,12 +129,12 @@ def _initialized(x: int) -> int:
 
 
 def _copied(x: int) -> int:
-    a, one = [x, x + 1, x + 2], x
+    a = [x, x + 1, x + 2]
     b, c = [*a], [*a]
-    b[x % 3], c[one % 3] = 100, 7
+    b[x % 3], c[x % 3] = 100, 7
     a[1] += 5
     a, b = b, a
-    parts = (*a, *b, *c, one, one + 1)
+    parts = (*a, *b, *c, x, x + 1)
     return sum(part * (2 * place + 1) for place, part in enumerate(parts))
 
 
@@ -147,7 +147,7 @@ def _rounds(wgsl: str) -> str:
 
 
 _TABLE: Final = tuple(place * 2654435761 & _MASK for place in range(48))
-"""Words without a pattern from which an index could be told."""
+"""Hashes, which do not follow from their index by a simple rule."""
 
 _CASES: Final = " ".join(f"case {place}u {{ return {word}u; }}" for place, word in enumerate(_TABLE))
 _ELEMENTS: Final = ", ".join(f"{word}u" for word in _TABLE)
