@@ -16,6 +16,7 @@ from dmlgpu.conformance.drivers.pairwise import Comparison
 from dmlgpu.conformance.report.pairs import PairReport, difference
 from dmlgpu.conformance.running.outcome import bound_text
 from dmlgpu.conformance.running.records import read_file
+from dmlgpu.conformance.suites.registry import suite_by_name
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "benchmarks" / "results" / "pairwise.md"
@@ -30,7 +31,10 @@ def _lines(report: PairReport) -> Iterator[str]:
     facts = report.comparison.facts
     words = [Path(word).name if Path(word).is_absolute() else word for word in facts["command"]]
     suite = [] if "--suite" in words else ["--suite", facts["suite"]]
-    command = shlex.join([*words, *suite, "--profile", facts["profile"]])
+    patterns = facts["pattern"].split(" or ") if facts.get("pattern") else []
+    selection = [word for pattern in patterns for word in ("-k", pattern)]
+    command = shlex.join([*words, *suite, "--profile", facts["profile"], *selection])
+    of = f" of {len(suite_by_name(facts['suite']).names(facts['profile'])):,}" if patterns else ""
     unfinished = "" if report.comparison.is_complete else ", truncated"
     yield "# Drivers compared with each other"
     yield ""
@@ -38,7 +42,7 @@ def _lines(report: PairReport) -> Iterator[str]:
     yield ""
     yield f"    {command}"
     yield ""
-    yield f"{facts['cases']:,} cases on {facts['started'][:10]} at commit {facts['commit'][:12]}{unfinished}."
+    yield f"{facts['cases']:,}{of} cases on {facts['started'][:10]} at commit {facts['commit'][:12]}{unfinished}."
     yield ""
     yield "| adapter | driver | cases on which it differs alone |"
     yield "|---|---|--:|"

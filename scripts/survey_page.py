@@ -23,6 +23,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import chromium
+
 from dmlgpu.cli.devices import ALL
 from dmlgpu.cli.report import report
 from dmlgpu.cli.survey import CEILINGS, PARTS, SUITES, survey
@@ -51,20 +53,6 @@ KINDS = {
 
 SECONDS = 4 * 3600.0
 """Default time of a survey: none of its parts should run out of time."""
-
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-ARGUMENTS = (
-    "--headless=new",
-    "--no-sandbox",  # containers offer neither what the sandbox needs nor much shared memory
-    "--disable-dev-shm-usage",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--enable-unsafe-webgpu",
-    "--enable-features=Vulkan,WebGPU",
-    "--use-webgpu-adapter=swiftshader",
-)
 
 ADAPTERS = {
     "NVIDIA H100, [driver 580.159](devices.md#nvidia)": ("NVIDIA H100 80GB HBM3", "Vulkan", ""),
@@ -129,14 +117,14 @@ def surveyed(kind: str, budget: float) -> Path:
 @contextlib.contextmanager
 def page_of_chromium() -> Iterator[int]:
     """Open the page that lends the GPU of headless Chromium; yield the number of pages, 0 without Chromium."""
-    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if browser is None:
+    if chromium.PATH is None:
         print("Chromium is not installed, so it is not surveyed", file=sys.stderr)
         yield 0
         return
     with PageServer() as server, tempfile.TemporaryDirectory(prefix="dmlgpu-") as profile:
         os.environ[BROWSER_VARIABLE] = server.borrowing
-        command = [browser, *ARGUMENTS, f"--user-data-dir={profile}", server.address]
+        options = ("--headless=new", "--no-first-run", *chromium.WEBGPU, f"--user-data-dir={profile}")
+        command = [chromium.PATH, *options, server.address]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             yield len(wait_for_pages(server.borrowing, 1, 120.0))

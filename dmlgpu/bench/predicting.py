@@ -284,9 +284,11 @@ def _prediction_of_own(plain: Prediction, own: OwnKernel, compiled: CompiledKern
     if compiled.status != "compiled":
         raise NotSupported(compiled.message)
     statistics, groups = compiled.statistics, math.prod(own.grid)
-    size = workgroup_size(without_comments(own.source), own.entry_point)
+    size = workgroup_size(without_comments(own.source), own.entry_point, own.constants)
     if size is None:
-        raise NotSupported("times of kernels whose workgroup size depends on constants are not predicted")
+        raise NotSupported(
+            "times of kernels whose workgroup size depends on constants without a value are not predicted"
+        )
     products = own.operations / 2 / (groups * math.prod(size))
     if has_loop(compiled.listing) and not (products and statistics["loop_multiply_adds"]):
         raise NotSupported(

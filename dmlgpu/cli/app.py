@@ -242,6 +242,9 @@ def test(
     exercised: Annotated[
         bool, typer.Option("--exercised", help="Print which functions, types and features of WGSL kernels used.")
     ] = False,
+    schedules: Annotated[
+        str, typer.Option(metavar="cpu|gpu|both", help="Use CPU or GPU schedules, or both in turn, on any adapter.")
+    ] = "",
     precise: Precise = False,
     no_quirks: NoQuirks = False,
     drivers: Drivers = None,
@@ -289,6 +292,7 @@ def test(
       dmlgpu test -k softmax -k gemm --fail-fast
       dmlgpu test --suite driver --exercised
       dmlgpu test --precise -k convolution
+      dmlgpu test --schedules both -k reduce
       dmlgpu test -k gather_nd1-float32-uint32-2x3-packed-s0 --adapter 0
       dmlgpu test --browser -o results.jsonl
       dmlgpu test --scheduler tcp://10.0.0.1:8786 --profile full -o cluster.jsonl
@@ -309,6 +313,7 @@ def test(
         precise=precise,
         fail_fast=fail_fast,
         exercised=exercised,
+        schedules=schedules,
     )
     if as_json and not only_list:
         raise typer.BadParameter("--json needs --list; use --output to write the results of a run as JSON Lines")
@@ -321,6 +326,8 @@ def test(
         raise typer.BadParameter("--fail-fast cannot be combined with --pairwise or --scheduler")
     if exercised and (scheduler or pairwise):
         raise typer.BadParameter("--exercised cannot be combined with --pairwise or --scheduler")
+    if schedules and (scheduler or browser):
+        raise typer.BadParameter("--schedules cannot be combined with --scheduler or --browser")
     if browser and (scheduler or pairwise):
         raise typer.BadParameter("--browser cannot be combined with --pairwise or --scheduler")
 

@@ -39,17 +39,13 @@ from dmlgpu.compiler.graph.description import GraphDesc, OperatorNode
 from dmlgpu.compiler.program import RenderedKernel
 from dmlgpu.compiler.program_cache import without_files
 from dmlgpu.compiler.sizes.recordings import failures
-from dmlgpu.compiler.target import AdapterInfo, Policies, Profile, Target
+from dmlgpu.compiler.target import SCHEDULES, AdapterInfo, Policies, Target
 from dmlgpu.runtime.adapters import environment_choice, target_of
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
 if TYPE_CHECKING:
     from dmlgpu.frontends.onnx.preview import Preview
-
-
-FAMILIES = {"cpu": Profile.CPU, "gpu": Profile.DISCRETE}
-"""Values of ``--schedules``, with the profile that they select."""
 
 
 def show(
@@ -98,8 +94,8 @@ def show(
         NotSupported: If the adapter lacks a feature, or kernels are requested of an adapter that runs none.
         OSError: If a file cannot be read or written.
     """
-    if schedules is not None and schedules not in FAMILIES:
-        raise InvalidArgument(f"--schedules must be one of {', '.join(FAMILIES)}, got {schedules!r}")
+    if schedules is not None and schedules not in SCHEDULES:
+        raise InvalidArgument(f"--schedules must be one of {', '.join(SCHEDULES)}, got {schedules!r}")
     _reject(wgsl and (timings or not as_text), "--wgsl cannot be combined with --json or --timings")
     _reject(why and (wgsl or timings), "--why cannot be combined with --wgsl or --timings")
     _reject(schedule and timings, "--schedule cannot be combined with --timings")
@@ -136,7 +132,7 @@ def show(
     if _target(info, schedules, schedule, half_precision=False, precise=precise) is None:
         if wgsl or why or schedule or dump is not None or timings:
             raise NotSupported(
-                f"{info} runs no kernels; --schedules {'|'.join(FAMILIES)} shows kernels of other adapters"
+                f"{info} runs no kernels; --schedules {'|'.join(SCHEDULES)} shows kernels of other adapters"
             )
         _show_reference(subjects, info, as_text=as_text)
         return
@@ -210,7 +206,7 @@ def _target(
     target = target_of(info, half_precision, precise)
     if schedules is not None:
         target = target or Target("an adapter with WebGPU's default limits", policies=Policies(precise=precise))
-        target = replace(target, profile=FAMILIES[schedules])
+        target = replace(target, profile=SCHEDULES[schedules])
     return target and target.with_overrides(schedule=schedule)
 
 

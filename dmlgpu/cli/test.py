@@ -21,11 +21,11 @@ from dmlgpu.cli import tables
 from dmlgpu.cli.devices import ALL, choose_adapters, reject_reference_alone, with_pages
 from dmlgpu.cli.main import invocation
 from dmlgpu.cli.tables import Progress
-from dmlgpu.common.errors import InvalidArgument
+from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.common.files import PARTIAL_SUFFIX, growing_file, whole_file
 from dmlgpu.common.memory import host_memory
-from dmlgpu.compiler.target import AdapterInfo
-from dmlgpu.conformance.drivers.discovery import LocatedAdapter, in_environment, kernel_environment
+from dmlgpu.compiler.target import SCHEDULES, SCHEDULES_VARIABLE, AdapterInfo
+from dmlgpu.conformance.drivers.discovery import LocatedAdapter, in_environment, kernel_environment, under_schedules
 from dmlgpu.conformance.drivers.pairwise import AdapterPair, Agreement, Comparison, expected_to_disagree, outlier
 from dmlgpu.conformance.drivers.pairwise_run import as_output_suite, run_pairwise
 from dmlgpu.conformance.report.junit import as_junit
@@ -62,6 +62,8 @@ class ConformanceRequest:
         precise: Whether devices are ``Device(precise=True)``.
         fail_fast: Whether the run ends at the first unexpected result.
         exercised: Whether to print all that kernels used, avoided and never used.
+        schedules: ``cpu`` or ``gpu`` to run all adapters under these schedules, ``both``, or empty for those of each
+            adapter's kind.
     """
 
     adapters: tuple[str, ...] = ()
@@ -79,6 +81,7 @@ class ConformanceRequest:
     precise: bool = False
     fail_fast: bool = False
     exercised: bool = False
+    schedules: str = ""
 
     @cached_property
     def cases(self) -> Suite:
@@ -133,7 +136,22 @@ class ConformanceRequest:
         drivers = [text for driver in self.drivers for text in ("--drivers", driver)]
         adapters = [text for adapter in self.adapters for text in ("--adapter", adapter)]
         precise = ("--precise",) if self.precise else ()
-        return ("dmlgpu", "test", "--pairwise", *drivers, *adapters, *suite_option(self.suite), *precise)
+        schedules = ("--schedules", self.schedules) if self.schedules else ()
+        options = (*drivers, *adapters, *suite_option(self.suite), *precise, *schedules)
+        return ("dmlgpu", "test", "--pairwise", *options)
+
+    def scheduled(self, adapters: Sequence[LocatedAdapter]) -> tuple[LocatedAdapter, ...]:
+        """Return adapters under the schedules of the request.
+
+        Raises:
+            InvalidArgument: If there are no such schedules.
+        """
+        if self.schedules not in ("", *SCHEDULES, BOTH):
+            known = ", ".join((*SCHEDULES, BOTH))
+            raise InvalidArgument(f"--schedules must be one of {known}, got {shown(self.schedules)}")
+        if not self.schedules:
+            return tuple(adapters)
+        return under_schedules(adapters, tuple(SCHEDULES) if self.schedules == BOTH else (self.schedules,))
 
     @cached_property
     def expected(self) -> tuple[ExpectedFailure, ...]:
@@ -147,7 +165,7 @@ class ConformanceRequest:
 
     def job(self, adapter: LocatedAdapter) -> Job:
         """Return the job that child processes run on an adapter."""
-        environment = dict(adapter.environment + kernel_environment())
+        environment = {**dict(adapter.environment + kernel_environment()), **dict(adapter.environment)}
         return Job(
             self.suite, adapter.index, self.time_limit, self.repeat, environment, str(adapter.info), self.precise
         )
@@ -160,6 +178,9 @@ class ConformanceRequest:
         """
         return growing_file(self.output) if self.output else contextlib.nullcontext()
 
+
+BOTH = "both"
+"""Value of ``--schedules`` that runs every adapter twice."""
 
 MAX_WORKERS = 8
 """Default maximum of worker processes: each holds a device and the largest tensors of its case."""
@@ -253,6 +274,7 @@ def test(request: ConformanceRequest) -> bool:
     if request.pages:
         adapters = with_pages(adapters, request.pages, bool(request.adapters))
     reject_reference_alone((adapter.info for adapter in adapters), request.adapters)
+    adapters = request.scheduled(adapters)
     counted: dict[LocatedAdapter, Counter[Status]] = {}
     unusable: dict[LocatedAdapter, str] = {}
     with telling_interruption(request, counted, len(names) * len(adapters)), request.opened() as file:
@@ -407,8 +429,13 @@ def reproduce(outcome: Outcome, job: Job, adapter: LocatedAdapter) -> str:
 def summarize(counted: Mapping[LocatedAdapter, Counter[Status]]) -> None:
     """Print a table of adapters by the results of their cases."""
     shown = [status for status in Status if any(counts[status] for counts in counted.values())]
-    rows = [(str(adapter.info), *(str(counts[status]) for status in shown)) for adapter, counts in counted.items()]
+    rows = [(_row_name(adapter), *(str(counts[status]) for status in shown)) for adapter, counts in counted.items()]
     tables.table(("adapter", *shown), rows, right=range(1, len(shown) + 1))
+
+
+def _row_name(adapter: LocatedAdapter) -> str:
+    family = dict(adapter.environment).get(SCHEDULES_VARIABLE)
+    return f"{adapter.info}, {family} schedules" if family else str(adapter.info)
 
 
 def compare_adapters(request: ConformanceRequest) -> bool:
@@ -424,7 +451,7 @@ def compare_adapters(request: ConformanceRequest) -> bool:
     """
     names, expected = request.names, request.expected
     suite = as_output_suite(request.cases, request.suite)
-    adapters = choose_adapters(request.adapters or [ALL], request.drivers)
+    adapters = request.scheduled(choose_adapters(request.adapters or [ALL], request.drivers))
     if len(adapters) < 2:
         raise InvalidArgument(f"--pairwise needs at least two adapters, got only {adapters[0].info}")
     jobs = {adapter.label: request.job(adapter) for adapter in adapters}

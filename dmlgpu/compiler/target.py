@@ -151,6 +151,13 @@ class Profile(enum.StrEnum):
     DISCRETE = "discrete"
 
 
+SCHEDULES: Mapping[str, Profile] = {"cpu": Profile.CPU, "gpu": Profile.DISCRETE}
+"""Families that options name."""
+
+SCHEDULES_VARIABLE = "DMLGPU_SCHEDULES"
+"""Environment variable that selects one of them for all adapters."""
+
+
 class Float16Encoding(enum.StrEnum):
     """Method of conversion from float32 to float16 in kernels."""
 

@@ -21,7 +21,7 @@ from dmlgpu.compiler.graph.description import GraphDesc, InputEdge, OperatorNode
 from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.graph.resolve import check_nodes, resolve
 from dmlgpu.compiler.program import Program
-from dmlgpu.compiler.target import AdapterInfo, Policies, Profile, Target
+from dmlgpu.compiler.target import SCHEDULES, AdapterInfo, Policies, Target
 from dmlgpu.runtime.rendered import check_limits
 from dmlgpu.tensors.session import LEAVES_OUTPUT_UNTOUCHED
 
@@ -90,9 +90,6 @@ MAX_COMBINATIONS: Final = 64
 
 Array: TypeAlias = NDArray[Any]
 
-SCHEDULES: Final = {"gpu": Profile.DISCRETE, "cpu": Profile.CPU}
-"""Families of schedules by name."""
-
 WEB: Final = AdapterInfo("WebGPU's default limits", "Browser", "unknown", "", "")
 """Adapter named in messages about exported programs."""
 
@@ -102,7 +99,7 @@ class ExportChoices:
     """Compile options.
 
     Attributes:
-        schedules: A key of ``SCHEDULES``.
+        schedules: A key of ``compiler.target.SCHEDULES``.
         half_precision: Whether to use float16 arithmetic, which needs ``shader-f16``.
         without: Disabled passes.
         shares_kernels: Whether sizes are parameters of kernels, which programs of different sizes then share.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 LONGEST = 1 << 20
@@ -104,9 +105,10 @@ def entry_points(text: str) -> tuple[str, ...]:
     return tuple(match[1] for header in headers if (match := _FUNCTION.search(header)) is not None)
 
 
-def workgroup_size(text: str, entry_point: str) -> tuple[int, int, int] | None:
-    """Return the workgroup size of an entry point; None if it depends on overrides or constants."""
-    words = [word.rstrip("ui") for word in _workgroup_words(text, entry_point)]
+def workgroup_size(text: str, entry_point: str, values: Mapping[str, float] = {}) -> tuple[int, int, int] | None:
+    """Return the workgroup size of an entry point; None if it depends on constants, or on overrides without values."""
+    sources = _workgroup_words(text, entry_point)
+    words = [f"{values[word]:g}" if word in values else word.rstrip("ui") for word in sources]
     if not words or not all(word.isdecimal() for word in words):
         return None
     x, y, z = (*map(int, words), 1, 1)[:3]

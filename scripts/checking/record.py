@@ -32,6 +32,7 @@ from dmlgpu.conformance.cases.registry import case_by_name
 from .imports import heavy, importers
 from .names import ROOT
 from .recorder import Recorder
+from .storage import encode
 from .tests import (
     MAX_MODULES,
     MAX_SECONDS,
@@ -320,7 +321,7 @@ def main() -> None:
         if not (arguments.paths or arguments.new):
             shutil.rmtree(RECORDINGS, ignore_errors=True)
         run(paths, arguments.workers)
-    RECORD.write_text(json.dumps(build(RECORDINGS, before), indent=1) + "\n", encoding="utf-8")
+    RECORD.write_text(encode(build(RECORDINGS, before)), encoding="utf-8")
 
 
 if __name__ == "__main__":

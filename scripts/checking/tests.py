@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import functools
 import importlib.util
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from typing import Any, TypeVar
 
 from .imports import TORCH, heavy, importers
 from .names import ROOT, Targets
+from .storage import decode
 
 RECORD = ROOT / "tests" / "coverage.json"
 
@@ -130,8 +130,9 @@ def recorded(file: str) -> Mapping[str, Sequence[str]]:
 @functools.cache
 def record() -> dict[str, Any]:
     """Return the content of the record."""
-    empty: dict[str, Any] = {"modules": {}, "tests": {}, "cases": {}}
-    return empty | json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.is_file() else empty
+    if not RECORD.is_file():
+        return {"commit": "", "modules": {}, "tests": {}, "cases": {}}
+    return decode(RECORD.read_text(encoding="utf-8"))
 
 
 def mirrored(path: Path) -> list[str]:

@@ -4,30 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import mimetypes
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import chromium
 import pytest
 
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.runtime.browser.link import wait_for_pages
 from dmlgpu.runtime.browser.server import PageServer
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-ARGUMENTS = (
-    "--no-sandbox",  # containers offer neither what the sandbox needs nor much shared memory
-    "--disable-dev-shm-usage",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--enable-unsafe-webgpu",
-    "--enable-features=Vulkan,WebGPU",
-    "--use-webgpu-adapter=swiftshader",
-)
 ADDRESS = "http://localhost/"
 """WebGPU is offered to secure contexts, and pages of this host are; nothing is fetched from it."""
 
@@ -56,16 +44,15 @@ DEVICE = """async () => {
 def page() -> Iterator[Any]:
     """A page of a secure context, in which WebGPU is offered."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if browser is None:
-        pytest.skip(f"no browser: none of {', '.join(BROWSERS)}")
+    if chromium.PATH is None:
+        pytest.skip(chromium.MISSING)
     with playwright.sync_playwright() as started:
-        chromium = started.chromium.launch(executable_path=browser, args=ARGUMENTS)
-        new_page = chromium.new_page()
+        browser = started.chromium.launch(executable_path=chromium.PATH, args=chromium.WEBGPU)
+        new_page = browser.new_page()
         new_page.route("**/*", lambda route: route.fulfill(body="<title>WebGPU</title>", content_type="text/html"))
         new_page.goto(ADDRESS)
         yield new_page
-        chromium.close()
+        browser.close()
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +35,14 @@ def test_the_page_has_date_commit_command_and_every_pair(script):
     assert "| a / b | 1 | 1 | 1 | 0 | out of tolerance, 9 ULP |" in lines
     assert "| a / c | 1 | 2 | 0 | 0 | 50 % of the tolerance, 1 ULP |" in lines
     assert any(line.startswith("| `cast-b` | a / b | 1 of 4 elements;") for line in lines)
+
+
+def test_a_selection_of_cases_is_named(script):
+    comparison = compared()
+    facts = {**comparison.facts, "suite": "driver", "pattern": "*x3-* or padded"}
+    text = script["page"](replace(comparison, facts=facts))
+    assert " --profile quick -k '*x3-*' -k padded\n" in text
+    assert re.search(r"^2 of [45]\d\d cases on ", text, re.MULTILINE)
 
 
 def test_a_truncated_comparison_says_so(script):

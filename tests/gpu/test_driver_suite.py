@@ -69,6 +69,49 @@ FAULTS = {
         ".vectors[i][j]",
         ".vectors[(3u * i + j) / 4u][j]",
     ),
+    "jump tables of 32 entries": ("driver-flow-switch_dense", "switch x {", "switch x % 32u {"),
+    "signed overflow never happens": ("driver-flow-signed_overflow", "u32(a + 1 > a)", "1u"),
+    "signed counters": ("driver-flow-loop_beyond_2_31", "i < 2147483600u + x", "i32(i) < i32(2147483600u + x)"),
+    "a copy that is its original": (
+        "driver-flow-call_copies",
+        "b.words[x % 3u] = 100u;",
+        "a.words[x % 3u] = 100u; b = a;",
+    ),
+    "arguments by reference": ("driver-flow-call_copies", "let c = changed(a);", "a = changed(a); let c = a;"),
+    "private arrays of 1 KiB": ("driver-flow-arrays_large", "% 512u]", "% 256u]"),
+    "constant tables of 32 words": ("driver-flow-arrays_constant", "table[x % 48u]", "table[x % 32u]"),
+    "values of private variables": ("driver-flow-variables_initialized", "u32 = 17u", "u32"),
+    "the divisor of the first lane": (
+        "driver-i32-divide_vector-1024",
+        "vec3<i32>(x, y, z) / vec3<i32>(y, z, x)",
+        "vec3<i32>(x, y, z) / vec3<i32>(y)",
+    ),
+    "the shift of the first lane": ("driver-u32-shift_vector-1024", "vec3<u32>(3u, 17u", "vec3<u32>(3u, 3u"),
+    "stores to different places": (
+        "driver-memory-buffer-overlapping",
+        "results[first] = results[first] * 100u",
+        "results[first] = 11u * 100u",
+    ),
+    "rounds of a loop at once": (
+        "driver-memory-buffer-overlapping",
+        "results[i + 3u] ^= results[i];",
+        "results[i + 3u] ^= select(results[i], 11u, i % 8u == 4u);",
+    ),
+    "vectors of 16 bytes": (
+        "driver-memory-layout-written_parts",
+        "(*row).vector = vec3<u32>(x, x + 1u, x + 2u);",
+        "(*row).vector = vec3<u32>(x, x + 1u, x + 2u); (*row).one = 0u;",
+    ),
+    "new values of atomics in workgroup memory": (
+        "driver-memory-atomic-i32-old_values_workgroup",
+        "13 * atomicAdd(place, x)",
+        "13 * (atomicAdd(place, x) + x)",
+    ),
+    "groups beyond 32,767": (
+        "driver-memory-grid-2d_most",
+        "at < arrayLength(&results)",
+        "at < arrayLength(&results) && group.y < 32768u",
+    ),
     "the first component": ("driver-flow-vectors_indexed", "v[x % 4u] +=", "v[(x % 4u) / 2u] +="),
 }
 """Name of a case, text of its kernel, and what a faulty compiler makes of it."""

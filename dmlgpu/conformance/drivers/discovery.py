@@ -33,8 +33,9 @@ from dmlgpu.common.processes import (
     send_answer,
     tell_ready,
 )
-from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.compiler.target import SCHEDULES_VARIABLE, AdapterInfo
 from dmlgpu.runtime.adapters import adapters
+from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
 MANIFEST_VARIABLES = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_ADD_DRIVER_FILES")
 """Variables that list manifests, or folders of such."""
@@ -110,6 +111,7 @@ KERNEL_VARIABLES = (
     "DMLGPU_FLOAT16",
     "DMLGPU_MATRICES",
     "DMLGPU_QUIRKS",
+    SCHEDULES_VARIABLE,
     "DMLGPU_SPECIALIZE",
     "DMLGPU_SUBGROUPS",
 )
@@ -155,6 +157,22 @@ class Discovery:
 
     adapters: tuple[LocatedAdapter, ...]
     problems: tuple[str, ...] = ()
+
+
+def under_schedules(adapters: Iterable[LocatedAdapter], families: Sequence[str]) -> tuple[LocatedAdapter, ...]:
+    """Return adapters under families of schedules, ``cpu`` or ``gpu``, each once per family; ``numpy`` once, since it
+    has no kernels."""
+    return tuple(
+        replace(
+            adapter,
+            environment=(*adapter.environment, (SCHEDULES_VARIABLE, family)),
+            label=f"{adapter.label}, {family} schedules",
+        )
+        if family
+        else adapter
+        for adapter in adapters
+        for family in ([""] if adapter.info == NUMPY_ADAPTER else families)
+    )
 
 
 def in_environment(command: str, environment: Mapping[str, str]) -> str:

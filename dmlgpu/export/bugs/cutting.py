@@ -14,7 +14,7 @@ import numpy as np
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.conformance.cases.tolerance import Array
+from dmlgpu.conformance.cases.tolerance import Array, as_bits, ulp
 from dmlgpu.export.bugs.programs import BugProgram, program_of
 from dmlgpu.export.bugs.runners import RunnerResult
 from dmlgpu.export.cases import Entry, described
@@ -23,6 +23,9 @@ from dmlgpu.export.layout import Uploads
 RELATIVE, OF_LARGEST = 2.0**-12, 2.0**-16
 """Allowed differences of float32 elements between kernels, relative to the element and to the largest one: drivers may
 round differently, and no tolerance of a test case covers these elements."""
+
+FLOAT16_ULPS: Final = 2
+"""ULP by which float16 elements may differ, instead of the part of the element: kernels compute them in float32."""
 
 _PLAUSIBLE: Final = (1e-20, 1e20)
 """Magnitudes of float32 elements; integers and pairs of smaller elements are outside, except large ones."""
@@ -126,7 +129,8 @@ def _program(program: BugProgram, part: slice, before: State, after: State | Non
             {"buffer": buffer, "offset": offset, "bytes": size, "label": run["buffers"][buffer]["name"]}
             for buffer, offset, size in changed
         ]
-        outputs = [_expected(_part(before, bound), _part(after, bound), uploads) for bound in changed]
+        is_float16 = all(stores_float16(run["shaders"][dispatch["shader"]]["code"]) for dispatch in dispatches)
+        outputs = [_expected(_part(before, bound), _part(after, bound), uploads, is_float16) for bound in changed]
     buffers = sorted({buffer for buffer, _, _ in _ranges(dispatches)} | {view["buffer"] for view in views})
     shaders = sorted({dispatch["shader"] for dispatch in dispatches})
     blocks = sorted({dispatch["parameters"] for dispatch in dispatches})
@@ -169,7 +173,11 @@ def _program(program: BugProgram, part: slice, before: State, after: State | Non
             for index, (label, output) in enumerate(zip(labels, outputs, strict=True))
         ],
     }
-    tolerance = program.entry["tolerance"] if after is None else "2^-12 of float32 elements, else exact"
+    tolerance = (
+        program.entry["tolerance"]
+        if after is None
+        else f"2^-12 of float32 elements, {FLOAT16_ULPS} ULP of float16 elements, else exact"
+    )
     entry = {"name": program.entry["name"], "tolerance": tolerance, "runs": [cut_run]}
     return program_of(program.case, entry, uploads.data)
 
@@ -185,22 +193,31 @@ def _part(state: State, bound: tuple[int, int, int]) -> bytes:
     return state[buffer][offset : offset + size]
 
 
-def _expected(before: bytes, after: bytes, uploads: Uploads) -> Entry:
-    """Return an output for the page, of float32 elements or of words."""
-    words, earlier = np.frombuffer(after, np.uint32), np.frombuffer(before, np.uint32)
-    is_float = are_floats(words[words != earlier])
-    tensor = TensorDesc(DataType.FLOAT32 if is_float else DataType.UINT32, words.shape)
+def _expected(before: bytes, after: bytes, uploads: Uploads, is_float16: bool) -> Entry:
+    """Return an output for the page, of float16 elements, else of float32 elements or of words."""
+    words, earlier_words = np.frombuffer(after, np.uint32), np.frombuffer(before, np.uint32)
+    is_float = is_float16 or are_floats(words[words != earlier_words])
+    data_type = DataType.FLOAT16 if is_float16 else DataType.FLOAT32 if is_float else DataType.UINT32
+    elements, earlier = words.view(data_type.numpy), earlier_words.view(data_type.numpy)
+    tensor = TensorDesc(data_type, elements.shape)
     outcome: Entry = {"expected": [uploads.place(after), len(after)]}
     if not is_float:
         return {**described(tensor), "rule": {"bits": True}, "outcomes": [outcome]}
+    is_changed = (as_bits(elements) != as_bits(earlier)) & np.isfinite(elements)
     with np.errstate(invalid="ignore"):
-        sizes = np.abs(words.view(np.float32).astype(np.float64))
-        changed = np.where(words != earlier, sizes, 0.0)
-        allowed = np.where(words != earlier, RELATIVE * sizes + OF_LARGEST * changed.max(), 0.0)
+        sizes = np.where(is_changed, np.abs(elements.astype(np.float64)), 0.0)
+    own = FLOAT16_ULPS * ulp(elements) if is_float16 else RELATIVE * sizes
+    allowed = np.where(is_changed, own + OF_LARGEST * sizes.max(initial=0.0), 0.0)
     numbers = allowed.astype("<f8").tobytes()
     outcome["numbers"] = [uploads.place(numbers), len(numbers)]
     rule = {"bits": True, "near": True, "flush": True, "error": "share", "bound": "number"}
     return {**described(tensor), "rule": rule, "outcomes": [outcome]}
+
+
+def stores_float16(code: str) -> bool:
+    """Return whether a kernel encodes its output as float16, which contents of buffers cannot tell from float32."""
+    _, _, rest = code.partition("fn output_bits(")
+    return "half_of_" in rest.partition("}")[0]
 
 
 def are_floats(words: Array) -> bool:

@@ -8,9 +8,20 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from dmlgpu.common.errors import AdapterNotFound
+from dmlgpu.common.errors import AdapterNotFound, InvalidArgument, shown
 from dmlgpu.compiler.quirks import with_quirks
-from dmlgpu.compiler.target import MIN_LANES, PARAMETER_BYTES, AdapterInfo, Overrides, Policies, Profile, Target, Tuned
+from dmlgpu.compiler.target import (
+    MIN_LANES,
+    PARAMETER_BYTES,
+    SCHEDULES,
+    SCHEDULES_VARIABLE,
+    AdapterInfo,
+    Overrides,
+    Policies,
+    Profile,
+    Target,
+    Tuned,
+)
 from dmlgpu.compiler.tuned_files import tuned_for
 from dmlgpu.runtime.wgpu import forks, probes
 from dmlgpu.runtime.wgpu.libraries import dawn
@@ -104,6 +115,22 @@ def least_copy(info: AdapterInfo) -> int | None:
     return _MIN_COPY if info.is_software and (os.cpu_count() or 1) <= _MAX_CORES else None
 
 
+def profile_of(info: AdapterInfo) -> Profile:
+    """Return the kind of adapter for which kernels are scheduled: its own, or that of the environment.
+
+    Raises:
+        InvalidArgument: If the environment variable has another value than those of ``SCHEDULES``.
+    """
+    own = _PROFILES.get(info.kind, Profile.DISCRETE)
+    requested = os.environ.get(SCHEDULES_VARIABLE)
+    if requested is None:
+        return own
+    if requested not in SCHEDULES:
+        raise InvalidArgument(f"{SCHEDULES_VARIABLE} must be one of {', '.join(SCHEDULES)}, got {shown(requested)}")
+    profile = SCHEDULES[requested]
+    return own if (own is Profile.CPU) == (profile is Profile.CPU) else profile
+
+
 def target_of(
     info: AdapterInfo,
     *,
@@ -121,6 +148,9 @@ def target_of(
         precise: Whether to exclude schedules that trade accuracy for speed.
         disabled_features: Features not to use.
         tuned: Choices that were found fastest; None takes those stored for the adapter.
+
+    Raises:
+        InvalidArgument: If a variable of the environment that overrides the target has an unknown value.
     """
     usable = set(info.features if features is None else features) - set(disabled_features)
     if info.limits["max-immediate-size"] < PARAMETER_BYTES:
@@ -129,7 +159,7 @@ def target_of(
         usable.discard("mappable-primary-buffers")
     target = Target(
         name=info.name,
-        profile=_PROFILES.get(info.kind, Profile.DISCRETE),
+        profile=profile_of(info),
         features=frozenset(usable),
         backend=info.backend,
         vendor=info.vendor,

@@ -170,8 +170,9 @@ BUFFERS = (
 )
 
 
-def own(source=ROWS, **fields):
-    return Workload("my.wgsl", "KERNEL", kernel=OwnKernel(source, "main", {}, BUFFERS, {}, (100, 1, 1), **fields))
+def own(source=ROWS, constants=None, **fields):
+    kernel = OwnKernel(source, "main", constants or {}, BUFFERS, {}, (100, 1, 1), **fields)
+    return Workload("my.wgsl", "KERNEL", kernel=kernel)
 
 
 def compiled_as(monkeypatch, *loop, listing="BB0:\n\ts_cbranch_scc1 BB0\n", **fields):
@@ -200,6 +201,15 @@ def test_kernels_of_users_without_loops_are_predicted_without_operations(monkeyp
     compiled_as(monkeypatch, 0, 0, listing="BB0:\n\ts_endpgm\n")
     (prediction,) = predict([own()], XTX)
     assert (prediction.status, prediction.limit) == ("predicted", "memory")
+
+
+def test_workgroup_sizes_of_users_kernels_may_be_overrides_with_values(monkeypatch):
+    compiled_as(monkeypatch, 10, 2)
+    (constant,) = predict([own(operations=1 << 34)], XTX)
+    source = ROWS.replace("(64)", "(TILE, 1u)")
+    (override,) = predict([own(operations=1 << 34, source=source, constants={"TILE": 64.0})], XTX)
+    (smaller,) = predict([own(operations=1 << 34, source=source, constants={"TILE": 7.0})], XTX)
+    assert override.status == "predicted" and override.seconds == constant.seconds != smaller.seconds
 
 
 @pytest.mark.parametrize(

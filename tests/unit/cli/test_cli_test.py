@@ -17,7 +17,7 @@ from dmlgpu.cli.main import invocation, main
 from dmlgpu.cli.tables import INTERVAL, Progress
 from dmlgpu.cli.test import _report, default_workers, failure_lines, reproduce
 from dmlgpu.common.errors import AdapterNotFound
-from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.compiler.target import SCHEDULES_VARIABLE, AdapterInfo
 from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter
 from dmlgpu.conformance.report.model import command as report_command
 from dmlgpu.conformance.running.outcome import Outcome, Status
@@ -384,6 +384,34 @@ def test_a_run_ends_at_the_first_failure(misbehaving, tmp_path, capsys):
     assert "stopped after 1 of 2 cases, since --fail-fast is given" in capsys.readouterr().out
     assert main([*command, "-x", "--pairwise"]) == 2
     assert "--fail-fast cannot be combined with --pairwise or --scheduler" in capsys.readouterr().err
+
+
+def test_every_adapter_with_kernels_runs_under_both_schedules(monkeypatch, tmp_path, capsys):
+    card = LocatedAdapter(adapters()[0], 0, (("VK_DRIVER_FILES", "a.json"),), "card")
+    numpy = LocatedAdapter(NUMPY_ADAPTER, NUMPY, (), "numpy")
+    monkeypatch.setattr("dmlgpu.cli.test.choose_adapters", lambda *_: (card, numpy))
+    monkeypatch.setenv(SCHEDULES_VARIABLE, "cpu")
+    jobs = []
+
+    def passes(job, names, *_):
+        jobs.append(job)
+        yield from (Outcome(name, Status.PASS) for name in names)
+
+    monkeypatch.setattr("dmlgpu.cli.test.run_cases", passes)
+    path = tmp_path / "runs.jsonl"
+    assert main(["test", "-a", "all", "-k", "argmin-example1", "--schedules", "both", "-o", str(path)]) == 0
+    requested = [job.environment.get(SCHEDULES_VARIABLE) for job in jobs]
+    assert requested == ["cpu", "gpu", "cpu"]  # that of numpy is the variable's
+    assert f"{card.info}, gpu schedules" in capsys.readouterr().out
+    again = [report_command(run) for run in read_runs(path)]
+    assert again[1].startswith("VK_DRIVER_FILES=a.json DMLGPU_SCHEDULES=gpu dmlgpu test ")
+
+
+def test_unknown_schedules_are_rejected(capsys):
+    assert main(["test", "-a", "numpy", "--schedules", "tpu"]) == 2
+    assert "--schedules must be one of cpu, gpu, both, got 'tpu'" in capsys.readouterr().err
+    assert main(["test", "--schedules", "gpu", "--scheduler", "tcp://a:1"]) == 2
+    assert "--schedules cannot be combined with --scheduler or --browser" in capsys.readouterr().err
 
 
 def test_an_interrupted_run_says_what_it_found_and_keeps_its_part(misbehaving, tmp_path, monkeypatch, capsys):

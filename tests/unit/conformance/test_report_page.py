@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 from dataclasses import replace
 from itertools import pairwise, permutations
 from pathlib import Path
 
+import chromium
 import pytest
 
 from dmlgpu.conformance.report.changes import changes
@@ -19,11 +19,8 @@ from tests.unit.conformance.report_runs import BAD, CLOSE, CRASHED, GOOD, KNOWN,
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 expect = playwright.expect  # waits: browsers tell of closed dialogs and of new addresses after the fact
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-BROWSER = next(filter(None, map(shutil.which, BROWSERS)), None)
-
 pytestmark = [
-    pytest.mark.skipif(BROWSER is None, reason=f"no browser: none of {', '.join(BROWSERS)}"),
+    pytest.mark.skipif(chromium.PATH is None, reason=chromium.MISSING),
     pytest.mark.xdist_group("browser"),  # it is started once
 ]
 
@@ -53,8 +50,7 @@ def address(tmp_path_factory) -> str:
 @pytest.fixture(scope="module")
 def browser():
     with playwright.sync_playwright() as started:
-        # Containers offer neither what the sandbox needs nor much shared memory.
-        chrome = started.chromium.launch(executable_path=BROWSER, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        chrome = started.chromium.launch(executable_path=chromium.PATH, args=chromium.IN_CONTAINERS)
         yield chrome
         chrome.close()
 

@@ -242,6 +242,34 @@ def test_programs_are_cut_only_if_another_driver_computes_them_right():
     assert cutting.cut(program, wrong, lambda program: wrong, lambda program: wrong) is None
 
 
+def test_float16_between_kernels_may_differ_by_units_in_the_last_place():
+    """Two float16 elements in a word look like a float32 element, of which only the upper one is compared closely."""
+    _, program = programs_of("pair-convolution-relu-float16-odd", Target("card"), INFO)
+    halves = np.linspace(-3, 7, 106).astype(np.float16)
+    contents = [program.files[buffer["file"]] for buffer in program.manifest["buffers"]]
+    place = next(i for i, buffer in enumerate(program.manifest["buffers"]) if buffer["name"] == "temporary")
+    contents[place] = halves.tobytes() + contents[place][halves.nbytes :]
+    actual = {f"actual-{index}.bin": content for index, content in enumerate(contents)}
+
+    def suspect(part: BugProgram) -> runners.RunnerResult:
+        is_first = len(part.manifest["kernels"]) == 1 and "relu" not in part.manifest["kernels"][0]["label"].split()[-2]
+        return runners.RunnerResult("wrong" if is_first else "pass", "", {})
+
+    def judge(part: BugProgram) -> runners.RunnerResult:
+        return runners.RunnerResult("pass", "", actual)
+
+    result = cutting.cut(program, runners.RunnerResult("wrong", "", {}), suspect, judge)
+    assert result is not None and (result.kernel, result.is_alone) == (1, True)
+    (output,) = result.program.manifest["outputs"]
+    assert (output["type"], output["sizes"]) == ("float16", [106])
+    expected = np.frombuffer(result.program.files[output["expected"]], np.float16)
+    allowed = np.frombuffer(result.program.files[output["allowed"]], "<f8")
+    assert np.array_equal(expected, halves)
+    for steps, accepted in ((0, True), (1, True), (2, True), (4, False)):
+        got = (expected.view(np.uint16) + np.uint16(steps)).view(np.float16)
+        assert (is_accepted(expected, got, allowed)[np.abs(expected) > 0.5] == accepted).all()
+
+
 def test_words_of_floats_are_told_from_integers():
     assert cutting.are_floats(np.array([0.0, -1.5, 3e4], np.float32).view(np.uint32))
     assert not cutting.are_floats(np.array([1, 7, 300], np.uint32))

@@ -40,6 +40,7 @@ from checking.record import (
     renamed,
 )
 from checking.recorder import Recorder
+from checking.storage import decode, encode
 from checking.tests import Selection, extra, has_code, mentions, mirrored, recorded, select_for_file, spread
 
 from dmlgpu.catalog import search
@@ -402,8 +403,32 @@ def test_most_modules_have_recorded_tests_that_exist():
 
 def test_the_record_is_a_file_of_limited_size():
     assert tests.RECORD == ROOT / "tests" / "coverage.json"
-    assert tests.RECORD.stat().st_size < 1_200_000
+    assert tests.RECORD.stat().st_size < 400 << 10
     assert tests.record().keys() == {"commit", "modules", "tests", "cases"}
+
+
+def test_the_file_of_a_record_spells_every_name_once():
+    module, other, shader = "tests/unit/ops/test_a.py", "tests/unit/ops/test_b.py", "shaders/x/a.wgsl"
+    content = {
+        "commit": "1",
+        "modules": {module: (1.5, 4), other: (0.0, 1)},
+        "tests": {
+            "dmlgpu/ops/a.py": {module: ["test", "test_sum[a[0]]", "test_sum[b]"], other: ["Group::test"]},
+            "dmlgpu/ops/b.py": {module: ["test_sum[b]"]},
+            shader: {module: ["test"]},
+        },
+        "cases": {shader: ["gemm-2", "gemm-1"], "shaders/x/b.wgsl": ["gemm-1"]},
+    }
+    text = encode(content)
+    assert decode(text) == content
+    for name in (module, other, shader, "dmlgpu/ops/a.py", "test_sum", "a[0]", "gemm-1"):
+        assert text.count(name) == 1
+    empty = {"commit": "", "modules": {}, "tests": {}, "cases": {}}
+    assert decode(encode(empty)) == empty
+
+
+def test_the_record_is_as_its_writer_writes_it():
+    assert encode(tests.record()) == tests.RECORD.read_text(encoding="utf-8")
 
 
 def test_a_module_without_code_needs_no_test():

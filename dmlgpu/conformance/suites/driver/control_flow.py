@@ -104,9 +104,53 @@ def _swapped(x: int) -> int:
     return a * 1000 + b
 
 
+def _signed(word: int) -> int:
+    """Return the signed integer of 32 bits of a number."""
+    return (word + (1 << 31) & _MASK) - (1 << 31)
+
+
+def _overflow(x: int) -> int:
+    a = _signed(x)
+    facts = (
+        _signed(a + 1) > a,
+        _signed(a - 1) < a,
+        _signed(2 * a) >= a,
+        _signed(-a) == a,
+        _signed(2 * a) // 2 == a,
+        x + 5 & _MASK > x,
+    )
+    return sum(fact << place for place, fact in enumerate(facts))
+
+
+def _initialized(x: int) -> int:
+    words = [5, 6, 7, 8]
+    words[x % 4] += x
+    return 51 + 321 + x + sum(word * 10**place for place, word in enumerate(words))
+
+
+def _copied(x: int) -> int:
+    a = [x, x + 1, x + 2]
+    b, c = [*a], [*a]
+    b[x % 3], c[x % 3] = 100, 7
+    a[1] += 5
+    a, b = b, a
+    parts = (*a, *b, *c, x, x + 1)
+    return sum(part * (2 * place + 1) for place, part in enumerate(parts))
+
+
+def _scattered(x: int) -> int:
+    return sum((i ^ x) * ((5 * i + x) % 512) for i in range(512))
+
+
 def _rounds(wgsl: str) -> str:
     return f"fn compute(x: u32) -> u32 {{ {wgsl} }}"
 
+
+_TABLE: Final = tuple(place * 2654435761 & _MASK for place in range(48))
+"""Hashes, which do not follow from their index by a simple rule."""
+
+_CASES: Final = " ".join(f"case {place}u {{ return {word}u; }}" for place, word in enumerate(_TABLE))
+_ELEMENTS: Final = ", ".join(f"{word}u" for word in _TABLE)
 
 LONG: Final = (65534, 65535, 65536, 65537, 70000, 131071, 200003)
 """Numbers of rounds around which drivers have ended loops."""
@@ -162,6 +206,13 @@ FUNCTIONS: Final[Mapping[str, FlowFunction]] = {
         _rounds("var v = 1u; for (var i = 0u; i < x * x; i++) { v = v * 1664525u + 1013904223u; } return v;"),
         lambda x: _alternating(x * x),
     ),
+    "loop_beyond_2_31": FlowFunction(
+        _rounds(
+            "var n = 0u; for (var i = 2147483600u; i < 2147483600u + x; i++) { n += 1u + i % 2u; }"
+            " for (var i = 0u - x; i != 5u; i++) { n += 100000u; } return n;"
+        ),
+        lambda x: x + x // 2 + 100000 * (x + 5),
+    ),
     "loop_collatz": FlowFunction(
         _rounds(
             "var n = x + 1u; var steps = 0u; while (n != 1u && steps < 500u) {"
@@ -193,6 +244,9 @@ FUNCTIONS: Final[Mapping[str, FlowFunction]] = {
         ),
         lambda x: {0: 1, 2: 1, 63: 4}.get(x, 2),
     ),
+    "switch_dense": FlowFunction(
+        _rounds(f"switch x {{ {_CASES} default {{ return x; }} }}"), lambda x: _TABLE[x] if x < len(_TABLE) else x
+    ),
     "return_early": FlowFunction(
         _rounds(
             "if (x % 5u == 0u) { return 1u; } if (x > 64u) { if (x % 2u == 0u) { return 2u; } } else {"
@@ -221,6 +275,32 @@ FUNCTIONS: Final[Mapping[str, FlowFunction]] = {
         + _rounds("var a = x; var b = 3u * x; for (var i = 0u; i < 5u; i++) { swap(&a, &b); } return a * 1000u + b;"),
         _swapped,
     ),
+    "call_copies": FlowFunction(
+        "struct Pair { words: array<u32, 3>, one: u32 }\n"
+        "fn changed(pair: Pair) -> Pair {"
+        " var copy = pair; copy.words[pair.one % 3u] = 7u; copy.one += 1u; return copy; }\n"
+        + _rounds(
+            "var a = Pair(array<u32, 3>(x, x + 1u, x + 2u), x); var b = a; b.words[x % 3u] = 100u;"
+            " let c = changed(a); a.words[1] += 5u; let words = a.words; a.words = b.words; b.words = words;"
+            " return a.words[0] + 3u * a.words[1] + 5u * a.words[2] + 7u * b.words[0] + 9u * b.words[1]"
+            " + 11u * b.words[2] + 13u * c.words[0] + 15u * c.words[1] + 17u * c.words[2] + 19u * a.one + 21u * c.one;"
+        ),
+        _copied,
+    ),
+    "arrays_large": FlowFunction(
+        _rounds(
+            "var words: array<u32, 512>; for (var i = 0u; i < 512u; i++) { words[(5u * i + x) % 512u] = i ^ x; }"
+            " var n = 0u; for (var i = 0u; i < 512u; i++) { n += i * words[i]; } return n;"
+        ),
+        _scattered,
+    ),
+    "arrays_constant": FlowFunction(
+        f"const table = array<u32, {len(_TABLE)}>({_ELEMENTS});\n"
+        + _rounds(
+            f"let row = array<u32, 5>(x, x * x, 3u, x + 7u, 9u); return table[x % {len(_TABLE)}u] + row[x % 5u];"
+        ),
+        lambda x: _TABLE[x % len(_TABLE)] + (x, x * x, 3, x + 7, 9)[x % 5],
+    ),
     "arrays_private": FlowFunction(
         _rounds(
             "var composite: array<bool, 66>; var n = 0u; let last = x % 64u + 2u; for (var i = 2u; i < last; i++) {"
@@ -234,6 +314,23 @@ FUNCTIONS: Final[Mapping[str, FlowFunction]] = {
         " m[x % 2u][x % 3u] = 5.0; m[1u - x % 2u] += vec3<f32>(1.0, 2.0, 3.0);"
         " return dot(v, vec4<u32>(1u, 10u, 100u, 1000u)) + u32(dot(m[0] + 7.0 * m[1], vec3<f32>(1.0, 11.0, 121.0))); }",
         lambda x: 4321 + 10 ** (x % 4) * x + 5 * 11 ** (x % 3) * (1, 7)[x % 2] + (1 + 2 * 11 + 3 * 121) * (7, 1)[x % 2],
+    ),
+    "variables_initialized": FlowFunction(
+        "var<private> number: u32 = 17u;\nvar<private> vector = vec3<u32>(1u, 20u, 300u);\n"
+        "var<private> local: array<u32, 4> = array<u32, 4>(5u, 6u, 7u, 8u);\n"
+        + _rounds(
+            "number *= 3u; vector.y += x; local[x % 4u] += x; return number + dot(vector, vec3<u32>(1u))"
+            " + local[0] + 10u * local[1] + 100u * local[2] + 1000u * local[3];"
+        ),
+        _initialized,
+    ),
+    "signed_overflow": FlowFunction(
+        _rounds(
+            "let a = bitcast<i32>(x); return u32(a + 1 > a) + 2u * u32(a - 1 < a) + 4u * u32(2 * a >= a)"
+            " + 8u * u32(-a == a) + 16u * u32(2 * a / 2 == a) + 32u * u32(x + 5u > x);"
+        ),
+        _overflow,
+        (0, 1, 7, 0x3FFFFFFF, 0x40000000, 0x7FFFFFFE, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xC0000000, _MASK - 4, _MASK),
     ),
     "variables_zeroed": FlowFunction(
         "var<private> global: array<vec4<u32>, 3>;\n"

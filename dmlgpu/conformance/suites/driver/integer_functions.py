@@ -41,7 +41,7 @@ class IntegerFunction:
 
 
 def _quotient(x: Array, y: Array) -> Array:
-    """Return quotients truncated toward zero; callers replace those of divisions by zero."""
+    """Return quotients truncated toward zero; those of divisions by zero have no meaning."""
     divisor = np.where(y == 0, 1, y)
     return np.sign(x) * np.sign(divisor) * (np.abs(x) // np.abs(divisor))
 
@@ -49,6 +49,11 @@ def _quotient(x: Array, y: Array) -> Array:
 def _remainder(x: Array, y: Array) -> Array:
     """Return remainders with the sign of x, and 0 for division by zero, as WGSL defines."""
     return np.where(y == 0, 0, x - _quotient(x, y) * y)
+
+
+def _divided(x: Array, y: Array) -> Array:
+    """Return quotients truncated toward zero, and x for division by zero, as WGSL defines."""
+    return np.where(y == 0, x, _quotient(x, y))
 
 
 def _constant_divisions(operator: str, wgsl_type: str) -> IntegerFunction:
@@ -182,7 +187,7 @@ _BOTH: Final[Mapping[str, tuple[str, Callable[..., Any], int]]] = {
     "add": ("x + y", lambda x, y: x + y, 2),
     "subtract": ("x - y", lambda x, y: x - y, 2),
     "multiply": ("x * y", lambda x, y: x * y, 2),
-    "divide": ("x / y", lambda x, y: np.where(y == 0, x, _quotient(x, y)), 2),
+    "divide": ("x / y", _divided, 2),
     "remainder": ("x % y", _remainder, 2),
     "and": ("x & y", lambda x, y: x & y, 2),
     "or": ("x | y", lambda x, y: x | y, 2),
@@ -213,6 +218,22 @@ _BOTH: Final[Mapping[str, tuple[str, Callable[..., Any], int]]] = {
         "dot(select(vec3<T>(x), vec3<T>(y), vec3<T>(x, x, y) < vec3<T>(y, x, x)), vec3<T>(T(1), T(3), T(5)))",
         lambda x, y: np.where(x < y, y, x) + 3 * x + 5 * np.where(x > y, y, x),
         2,
+    ),
+    "divide_vector": (
+        "dot(vec3<T>(x, y, z) / vec3<T>(y, z, x), vec3<T>(T(1), T(3), T(5)))",
+        lambda x, y, z: _divided(x, y) + 3 * _divided(y, z) + 5 * _divided(z, x),
+        3,
+    ),
+    "remainder_vector": (
+        "dot(vec4<T>(x, y, z, x) % vec4<T>(y, z, x, z), vec4<T>(T(1), T(3), T(5), T(7)))",
+        lambda x, y, z: _remainder(x, y) + 3 * _remainder(y, z) + 5 * _remainder(z, x) + 7 * _remainder(x, z),
+        3,
+    ),
+    "shift_vector": (
+        "dot((vec3<T>(x, y, z) >> vec3<u32>(3u, 17u, u32(x) & 31u)) ^ (vec3<T>(y, z, x) << vec3<u32>(1u, 9u, 30u)),"
+        " vec3<T>(T(1), T(3), T(5)))",
+        lambda x, y, z: ((x >> 3) ^ (y << 1)) + 3 * ((y >> 17) ^ (z << 9)) + 5 * ((z >> (x & 31)) ^ ((x & 3) << 30)),
+        3,
     ),
     "dot": ("dot(vec4<T>(x, y, x, y), vec4<T>(y, T(3), x, T(5)))", lambda x, y: x * y + 3 * y + x * x + 5 * y, 2),
 }

@@ -89,6 +89,39 @@ def _eight_buffers() -> KernelCase:
     return KernelCase(_EIGHT, inputs, {"results": expected}, (10,), {"results": ((640,), "uint32")})
 
 
+_OVERLAPPING = """@group(0) @binding(0) var<storage, read> places: array<vec2<u32>>;
+@group(0) @binding(1) var<storage, read_write> results: array<u32>;
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    let first = 8u * id.x + places[id.x].x;
+    let second = 8u * id.x + places[id.x].y;
+    results[first] = 11u;
+    results[second] += 22u;
+    results[first] = results[first] * 100u + results[second];
+    for (var i = 8u * id.x + 1u; i < 8u * id.x + 8u; i++) { results[i] = 3u * results[i] + results[i - 1u]; }
+    for (var i = 8u * id.x; i < 8u * id.x + 5u; i++) { results[i + 3u] ^= results[i]; }
+}
+"""
+
+
+def _overlapping() -> KernelCase:
+    """Return a case of stores and loads whose places are equal for some invocations, and of rounds of a loop that read
+    what others wrote."""
+    hashes = _hashed(9 * 64)
+    places = np.stack([hashes >> np.uint32(29), hashes >> np.uint32(5) & np.uint32(7)], 1)  # an eighth of them equal
+    rows = np.zeros((len(places), 8), np.uint32)
+    every, (first, second) = np.arange(len(places)), places.T
+    rows[every, first] = 11
+    rows[every, second] += np.uint32(22)
+    rows[every, first] = rows[every, first] * np.uint32(100) + rows[every, second]
+    for place in range(1, 8):
+        rows[:, place] = np.uint32(3) * rows[:, place] + rows[:, place - 1]
+    for place in range(5):
+        rows[:, place + 3] ^= rows[:, place]
+    outputs = {"results": (rows.shape, "uint32")}
+    return KernelCase(_OVERLAPPING, {"places": places}, {"results": rows}, (9,), outputs)
+
+
 # ---- workgroup memory ------------------------------------------------------------------------------------------------
 
 _WORKGROUP = """@group(0) @binding(0) var<storage, read> words: array<u32>;
@@ -295,8 +328,14 @@ _OLD_VALUES = """    let place = &places[i];
     results[i] = total + 19 * atomicExchange(place, x);"""
 
 
-def _old_values(of: str) -> KernelCase:
-    """Return a case of the values that atomic operations return, each invocation with a word of its own."""
+_IN_WORKGROUP = """    atomicStore(&shared_places[63u - me], atomicLoad(&places[i]));
+{body}
+    atomicStore(&places[i], atomicLoad(place));"""
+
+
+def _old_values(of: str, *, in_workgroup: bool = False) -> KernelCase:
+    """Return a case of the values that atomic operations return, each invocation with a word of its own, of storage or
+    of workgroup memory."""
     dtype = np.dtype(np.uint32 if of == "u32" else np.int32)
     words, places = _hashed(_COUNT), _hashed(_COUNT)[::-1].copy()
     x, word = words.view(dtype).astype(np.int64), places.view(dtype).astype(np.int64)
@@ -318,8 +357,12 @@ def _old_values(of: str) -> KernelCase:
     ):
         total = wrapped(total + factor * word)
         word = changed(word)
+    declarations, body = "", _OLD_VALUES
+    if in_workgroup:
+        declarations = f"var<workgroup> shared_places: array<atomic<{of}>, 64>;"
+        body = _IN_WORKGROUP.format(body=_OLD_VALUES.replace("&places[i]", "&shared_places[63u - me]"))
     return KernelCase(
-        _ATOMIC.format(of=of, declarations="", body=_OLD_VALUES),
+        _ATOMIC.format(of=of, declarations=declarations, body=body),
         {"words": words.view(dtype), "places": places.view(dtype)},
         {"places": _words_of(word, dtype), "results": _words_of(total, dtype)},
         (_COUNT // 64,),
@@ -454,6 +497,43 @@ def _layout() -> KernelCase:
     )
 
 
+_PARTS = """struct Row { vector: vec3<u32>, one: u32, pair: vec2<u32>, four: vec4<u32>, matrix: mat2x2<f32>, last: u32 }
+@group(0) @binding(0) var<storage, read> words: array<u32>;
+@group(0) @binding(1) var<storage, read_write> results: array<Row>;
+@compute @workgroup_size(1)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    let x = words[id.x];
+    let row = &results[id.x];
+    (*row).vector = vec3<u32>(x, x + 1u, x + 2u);
+    (*row).pair.y = x + 3u;
+    (*row).four[x % 4u] = x + 4u;
+    (*row).matrix[1] = vec2<f32>(f32(id.x), 2.0);
+}
+"""
+_PARTS_PADDING: Final = (6, 7, 17, 18, 19)
+"""Words between the members of a row, which kernels may change."""
+
+
+def _parts() -> KernelCase:
+    """Return a case that writes members of structures and components of vectors: those next to them keep their
+    values."""
+    count = 33
+    words = _hashed(count) >> np.uint32(4)
+    before = np.arange(20 * count, dtype=np.uint32).reshape(count, 20) + np.uint32(0x3F800000)
+    rows, every = before.copy(), np.arange(count)
+    rows[:, :3] = words[:, None] + np.arange(3, dtype=np.uint32)
+    rows[:, 5] = words + np.uint32(3)
+    rows[every, 8 + words % 4] = words + np.uint32(4)
+    rows[:, 14] = every.astype(np.float32).view(np.uint32)
+    rows[:, 15] = np.float32(2).view(np.uint32)
+    members = [place for place in range(20) if place not in _PARTS_PADDING]
+
+    def judge(results: Mapping[str, Array]) -> Judged:
+        return {"results": (results["results"].reshape(count, 20)[:, members], rows[:, members])}
+
+    return KernelCase(_PARTS, {"words": words, "results": before}, {}, (count,), judge=judge)
+
+
 _THREES = """struct Row { vectors: array<vec3<u32>, 5>, matrix: mat3x3<f32>, last: u32 }
 @group(0) @binding(0) var<storage, read> words: array<Row>;
 @group(0) @binding(1) var<storage, read_write> results: array<u32>;
@@ -529,9 +609,13 @@ CASES: Final[Mapping[str, Callable[[], KernelCase]]] = {
     "grid-3d": lambda: _grid((4, 4, 4), (7, 13, 11)),
     "grid-3d_uneven": lambda: _grid((3, 5, 7), (5, 3, 2)),
     "grid-one_invocation": lambda: _grid((1, 1, 1), (10007, 1, 1)),
+    "grid-1d_most": lambda: _grid((1, 1, 1), (65535, 1, 1)),
+    "grid-2d_most": lambda: _grid((1, 1, 1), (1, 65535, 1)),
+    "grid-3d_most": lambda: _grid((1, 1, 1), (1, 1, 65535)),
     "grid-largest_workgroup": lambda: _grid((256, 1, 1), (3, 1, 1)),
     "buffer-strided": lambda: _strided(1 << 20),
     "buffer-eight": _eight_buffers,
+    "buffer-overlapping": _overlapping,
     "workgroup-reverse": lambda: _workgroup(64, _SHARED, _REVERSE, lambda rows: rows[:, ::-1]),
     "workgroup-reverse_256": lambda: _workgroup(256, _SHARED, _REVERSE, lambda rows: rows[:, ::-1]),
     "workgroup-reverse_uneven": lambda: _workgroup(37, _SHARED, _REVERSE, lambda rows: rows[:, ::-1]),
@@ -568,6 +652,7 @@ CASES: Final[Mapping[str, Callable[[], KernelCase]]] = {
         )
     },
     **{f"atomic-{of}-old_values": partial(_old_values, of) for of in ("u32", "i32")},
+    **{f"atomic-{of}-old_values_workgroup": partial(_old_values, of, in_workgroup=True) for of in ("u32", "i32")},
     "atomic-returned_add": lambda: _returned("    results[i] = atomicAdd(&places[0], 1u);", _COUNT),
     "atomic-returned_sub": lambda: _returned("    results[i] = 0u - atomicSub(&places[0], 1u);", -_COUNT & 0xFFFFFFFF),
     "atomic-compare_exchange": lambda: _returned(_COMPARE_EXCHANGE, _COUNT),
@@ -582,6 +667,7 @@ CASES: Final[Mapping[str, Callable[[], KernelCase]]] = {
     ),
     "layout-structures": _layout,
     "layout-vectors_of_three": _threes,
+    "layout-written_parts": _parts,
     "layout-f16": _f16,
 }
 """Cases of all profiles by name."""

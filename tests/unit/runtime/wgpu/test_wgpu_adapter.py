@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.common.memory import host_memory
 from dmlgpu.compiler.program import KernelSource, RenderedKernel
-from dmlgpu.compiler.target import AdapterInfo, Profile
+from dmlgpu.compiler.target import SCHEDULES_VARIABLE, AdapterInfo, Profile
 from dmlgpu.runtime.rendered import excerpt
 from dmlgpu.runtime.wgpu.adapter import describe, subgroup_lanes, target_of
 from dmlgpu.runtime.wgpu.native import NATIVE
@@ -55,6 +56,27 @@ def test_describe_keeps_the_features_of_the_list_only() -> None:
     )
     assert str(info) == "Metal: X"
     assert describe(NATIVE, {**raw, "adapter_type": "Unknown"}, (), {}).kind == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("requested", "kind", "profile"),
+    [
+        ("gpu", "cpu", Profile.DISCRETE),
+        ("cpu", "cpu", Profile.CPU),
+        ("cpu", "discrete", Profile.CPU),
+        ("gpu", "integrated", Profile.INTEGRATED),
+        ("gpu", "unknown", Profile.DISCRETE),
+    ],
+)
+def test_the_environment_selects_schedules(monkeypatch, requested: str, kind: str, profile: Profile) -> None:
+    monkeypatch.setenv(SCHEDULES_VARIABLE, requested)
+    assert target_of(replace(CARD, kind=kind)).profile is profile
+
+
+def test_unknown_schedules_of_the_environment_are_rejected(monkeypatch) -> None:
+    monkeypatch.setenv(SCHEDULES_VARIABLE, "GPU")
+    with pytest.raises(InvalidArgument, match="DMLGPU_SCHEDULES must be one of cpu, gpu, got 'GPU'"):
+        target_of(CARD)
 
 
 def test_target_takes_over_limits_and_features() -> None:
