@@ -213,7 +213,8 @@ def test_matrix_units_are_the_largest_of_float16() -> None:
     of_integers = {**INTEL, "component_type": "i8", "k": 32, "result_component_type": "i32"}
     small = {**LAVAPIPE, "result_component_type": "f32"}
     units = configured_units([of_halves, small, of_floats, of_integers], 0x8086)
-    assert units == Matrices(8, 16, 16, lanes=16, dialect=MatrixDialect.TINT)
+    integers = Matrices(8, 16, 32, lanes=16, dialect=MatrixDialect.TINT)
+    assert units == replace(integers, steps=16, integers=integers)
     assert configured_units([small], 0x10DE) == Matrices(8, 8, 8, lanes=8, dialect=MatrixDialect.TINT, turns=False)
     assert configured_units([of_halves, of_integers], 0x8086) is None
 

@@ -22,7 +22,7 @@ import re
 import sys
 import tempfile
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -52,15 +52,24 @@ whose branches are uniform for reasons that it does not see."""
 _WARNING = re.compile(rb"Warning: (?:max\w+ artificially reduced from |vkCreateInstance).*\n(?:(?:    at .*\n)+\n?)?")
 
 
-def configured_units(configurations: Iterable[Mapping[str, Any]], vendor_id: int) -> Matrices | None:
+def configured_units(configurations: Collection[Mapping[str, Any]], vendor_id: int) -> Matrices | None:
     """Return the matrix units among the subgroup matrices of an adapter that kernels use: the largest that multiply
-    float16 and sum in float32; None if there are none.
+    float16 and sum in float32, with the largest that multiply int8 and sum in int32; None if there are none of float16.
 
     Args:
         configurations: Sizes ``m``, ``n`` and ``k``, types and subgroup sizes.
         vendor_id: PCI vendor of the adapter.
     """
-    types = {"component_type": "f16", "result_component_type": "f32"}
+    units = _largest(configurations, "f16", "f32", 16, vendor_id)
+    return replace(units, integers=_largest(configurations, "i8", "i32", 32, vendor_id)) if units else None
+
+
+def _largest(
+    configurations: Collection[Mapping[str, Any]], component: str, result: str, slab: int, vendor_id: int
+) -> Matrices | None:
+    """Return the largest matrices of a type with sums of another that divide slabs of some steps; None if there are
+    none."""
+    types = {"component_type": component, "result_component_type": result}
     units = (
         Matrices(
             each["m"],
@@ -73,7 +82,7 @@ def configured_units(configurations: Iterable[Mapping[str, Any]], vendor_id: int
         for each in configurations
         if types.items() <= each.items()
     )
-    usable = (each for each in units if each.divide_slabs)
+    usable = (each for each in units if each.divide_slabs(slab))
     return max(usable, key=lambda each: each.rows * each.columns * each.steps, default=None)
 
 
@@ -156,8 +165,10 @@ class Dawn(Library):
     def matrix_units(self, adapter: Any) -> Matrices | None:
         configurations = extras.get_adapter_properties(adapter).get("subgroup_matrix_configs") or ()
         units = configured_units(configurations, adapter.info["vendor_id"])
+        if units is None or adapter.info["adapter_type"] != "CPU":
+            return units
         # llvmpipe unrolls every operation: blocks of 4 x 4 matrices would compile 15 times as long.
-        return replace(units, block=1) if units and adapter.info["adapter_type"] == "CPU" else units
+        return replace(units, block=1, integers=units.integers and replace(units.integers, block=1))
 
     def request_device(self, adapter: Any, features: Collection[str]) -> Any:
         names = {_NAMES.get(feature, feature) for feature in features} - {"immediates"}
