@@ -83,7 +83,7 @@
         # endfor
 {% endmacro %}
 {% macro load(name, slab, size, number, step) %}
-{% if slab.steps_adjacent %}{% set at = "%s_mine * %du + %du" % (name, slab.stride, number * size * slab.stride + step) %}{% else %}{% set at = "%s_mine + %du" % (name, number * size + step * slab.stride) %}{% endif %}
+{% if slab.steps_adjacent %}{% set at = "%s_mine * %du + %du" % (name, slab.stride, number * size * slab.stride + step) ~ (" + later" if rolled else "") %}{% else %}{% set at = "%s_mine + %du" % (name, number * size + step * slab.stride) ~ (" + later * %du" % slab.stride if rolled else "") %}{% endif %}
 {{ matrix.load(name, name ~ "_slab", at, slab.stride, steps_adjacent=slab.steps_adjacent) }}{% endmacro %}
 alias sum_t = vec4<f32>;
 # for name, _, slab, _, _ in operands
@@ -142,7 +142,10 @@ fn main(
 {{ fetch(name, operand, slab, count, is_partial) }}
         # endfor
         workgroupBarrier();
-        # for step in range(0, operands[0][2].depth, matrices.steps)
+        # if rolled
+        for (var later = 0u; later < {{ operands[0][2].depth }}u + opaque_zero(); later += {{ matrices.steps }}u) {
+        # endif
+        # for step in range(0, matrices.steps if rolled else operands[0][2].depth, matrices.steps)
         {
             # for name, _, slab, _, _ in operands
             # for number in range(block)
@@ -156,6 +159,9 @@ fn main(
             # endfor
         }
         # endfor
+        # if rolled
+        }
+        # endif
         workgroupBarrier();
     }
     # if tap_digits

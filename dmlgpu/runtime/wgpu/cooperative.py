@@ -16,7 +16,15 @@ import numpy as np
 import wgpu
 from numpy.typing import NDArray
 
-from dmlgpu.compiler.target import COOPERATIVE, Float16Conversions, Matrices, Policies, Profile, Target
+from dmlgpu.compiler.target import (
+    COOPERATIVE,
+    Float16Conversions,
+    Matrices,
+    MatrixDialect,
+    Policies,
+    Profile,
+    Target,
+)
 from dmlgpu.runtime.wgpu.libraries import features_of, library_of
 from dmlgpu.runtime.wgpu.measured import contents_after, seconds_of
 
@@ -179,7 +187,8 @@ def rendered_product(
         Profile.DISCRETE,
         NEEDED - {"shader-f16"},
         float16=Float16Conversions(decodes=True),
-        policies=Policies(checked=False),
+        max_workgroup_storage=32 << 10,  # of which adapters with matrix units have as much or more
+        policies=Policies(checked=matrices is not None and matrices.dialect is MatrixDialect.TINT),
         matrices=matrices,
     ).with_overrides(schedule="cooperative" if matrices else ordinary)
     (kernel,) = compile_operator(product(a_tensor=a, b_tensor=b, output_tensor=output), target).kernels

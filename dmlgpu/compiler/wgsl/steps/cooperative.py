@@ -44,6 +44,8 @@ def _cooperative(step: ScheduledCooperative, writer: ShaderWriter, values: dict[
             ("b", step.b, b_slab, columns, step.edges[1]),
         ),
         "is_partial_step": step.edges[2],
+        # Between checks of indices, compilers hold the matrices of all steps in registers at once, which have not room.
+        "rolled": writer.target.policies.checked and a_slab.depth > step.matrices.steps,
     }
     text = writer.epilogue(step.epilogue, DataType.FLOAT32)
     for name, source, slab in (("a", step.a, a_slab), ("b", step.b, b_slab)):
