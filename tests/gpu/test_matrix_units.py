@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 from dmlgpu import Device, TensorDesc, descs, ops
 from dmlgpu.catalog.enums import DataType, MatrixTransform
 from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.compiler.program import RenderedKernel
+from dmlgpu.compiler.program import Program, RenderedKernel
 from dmlgpu.compiler.schedule import cooperative as cooperative_products
 from dmlgpu.compiler.schedule import cooperative_attention
 from dmlgpu.compiler.stages import compile_operator
-from dmlgpu.compiler.target import MatrixDialect, Target
+from dmlgpu.compiler.target import Matrices, MatrixDialect, Target
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
 from dmlgpu.conformance.running.runner import run_case
+from dmlgpu.runtime.browser import matrices as page_matrices
 from dmlgpu.runtime.wgpu import GpuBackend, cooperative, dawn_adapters, measured
 from dmlgpu.runtime.wgpu.adapter import wgpu_adapter
 from dmlgpu.runtime.wgpu.context import matrix_support
@@ -237,6 +238,29 @@ def test_the_measurement_finds_them_right(backend: GpuBackend) -> None:
     assert units is not None and units.integers is not None
     used = f"{units.size}, float16 with float32 sums; {units.integers.size}, int8 with int32 sums"
     assert matrix_support(wgpu_adapter(backend.info), backend.info) == used
+
+
+@pytest.mark.parametrize("of_integers", [False, True])
+def test_the_measurement_through_an_executor_finds_them_right(
+    backend: GpuBackend, of_integers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of pages, which WebGPU executors of this process run as well."""
+    units = backend.target.matrices
+    assert units is not None
+    timed: list[Matrices | None] = []
+    monkeypatch.setattr(page_matrices, "_are_faster", lambda backend, units, _: timed.append(units) or True)
+    before = backend.allocated
+    assert page_matrices.are_usable(backend, units, of_integers=of_integers)
+    assert timed == [units] and backend.allocated == before
+    render = page_matrices.product_program
+
+    def wrong(*args: Any, **options: Any) -> Program:
+        program = render(*args, **options)
+        (kernel,) = program.kernels
+        return replace(program, kernels=(with_text(kernel, kernel.wgsl.replace("true, ", "false, ")),))
+
+    monkeypatch.setattr(page_matrices, "product_program", wrong)
+    assert not page_matrices.are_usable(backend, units, of_integers=of_integers)
 
 
 @pytest.mark.parametrize("probe", [MATRICES, INTEGER_MATRICES], ids=lambda probe: probe.name)
