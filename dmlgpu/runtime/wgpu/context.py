@@ -218,14 +218,14 @@ def matrix_support(adapter: Any, info: AdapterInfo) -> str:
     except RuntimeError as error:
         reason = f"{library.name} rejects it: {reason_of(error)}"
         return "; ".join(filter(None, (f"{COOPERATIVE} is not used, because {reason}", _units_of_dawn(info))))
-    reason = _why_unused(probe, info, device)
+    unused = _why_unused(probe, info, device)
     used = f"{units.size}, float16 with float32 sums"
-    if reason is None and units.integers is not None:
+    if unused is None and units.integers is not None:
         why_not = _why_unused(probes.INTEGER_MATRICES, info, device)
         integers = f"{units.integers.size}, int8 with int32 sums"
         used += f"; {integers}" + (f" is not used, because {why_not}" if why_not else "")
     library.destroy(device)
-    return f"{COOPERATIVE} is not used, because {reason}" if reason else used
+    return f"{COOPERATIVE} is not used, because {unused}" if unused else used
 
 
 def _why_unused(probe: Probe, info: AdapterInfo, device: wgpu.GPUDevice) -> str | None:
