@@ -225,7 +225,7 @@ class Matrices:
         return f"{self.rows} x {self.columns} x {self.steps}"
 
     def divide_slabs(self, steps: int) -> bool:
-        """Return whether the least slab in workgroup memory, of so many steps, and units of four columns are whole
+        """Return whether the least slab in workgroup memory, of a number of steps, and units of four columns are whole
         matrices."""
         return steps % self.steps == 0 and self.columns % 4 == 0
 

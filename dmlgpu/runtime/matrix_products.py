@@ -125,7 +125,7 @@ def product_program(
         frozenset({COOPERATIVE, "subgroup"}),
         float16=Float16Conversions(decodes=True),
         max_workgroup_storage=32 << 10,  # of which adapters with matrix units have as much or more
-        policies=Policies(checked=matrices is not None and matrices.dialect is MatrixDialect.TINT),
+        policies=Policies(checked=False),
         matrices=matrices,
     ).with_overrides(schedule="cooperative" if matrices else ordinary)
     return compile_operator(product(a_tensor=a, b_tensor=b, output_tensor=output), target)

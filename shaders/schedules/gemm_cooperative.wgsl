@@ -82,8 +82,8 @@
         }
         # endfor
 {% endmacro %}
-{% macro load(name, slab, size, number, step) %}
-{% if slab.steps_adjacent %}{% set at = "%s_mine * %du + %du" % (name, slab.stride, number * size * slab.stride + step) ~ (" + later" if rolled else "") %}{% else %}{% set at = "%s_mine + %du" % (name, number * size + step * slab.stride) ~ (" + later * %du" % slab.stride if rolled else "") %}{% endif %}
+{% macro load(name, slab, size, number) %}
+{% if slab.steps_adjacent %}{% set at = "%s_mine * %du + %du + step * %du" % (name, slab.stride, number * size * slab.stride, matrices.steps) %}{% else %}{% set at = "%s_mine + %du + step * %du" % (name, number * size, matrices.steps * slab.stride) %}{% endif %}
 {{ matrix.load(name, name ~ "_slab", at, slab.stride, steps_adjacent=slab.steps_adjacent) }}{% endmacro %}
 alias sum_t = vec4<f32>;
 # for name, _, slab, _, _ in operands
@@ -142,14 +142,10 @@ fn main(
 {{ fetch(name, operand, slab, count, is_partial) }}
         # endfor
         workgroupBarrier();
-        # if rolled
-        for (var later = 0u; later < {{ operands[0][2].depth }}u + opaque_zero(); later += {{ matrices.steps }}u) {
-        # endif
-        # for step in range(0, matrices.steps if rolled else operands[0][2].depth, matrices.steps)
-        {
+        for (var step = 0u; step < {{ operands[0][2].depth // matrices.steps }}u + opaque_zero(); step++) {
             # for name, _, slab, _, _ in operands
             # for number in range(block)
-            let {{ name }}{{ number }} = {{ load(name, slab, matrices.rows if name == "a" else matrices.columns, number, step) }};
+            let {{ name }}{{ number }} = {{ load(name, slab, matrices.rows if name == "a" else matrices.columns, number) }};
             # endfor
             # endfor
             # for row in range(block)
@@ -158,10 +154,6 @@ fn main(
             # endfor
             # endfor
         }
-        # endfor
-        # if rolled
-        }
-        # endif
         workgroupBarrier();
     }
     # if tap_digits

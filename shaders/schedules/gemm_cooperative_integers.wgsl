@@ -21,7 +21,7 @@
     # endfor
     # endfor
 {% endmacro %}
-{% macro load(name, size, number, step) %}{{ matrix.load(name, name ~ "_slab", "%s_mine * %du + %du" % (name, 4 * stride, 4 * number * size * stride + step), 4 * stride, steps_adjacent=true) }}{% endmacro %}
+{% macro load(name, size, number) %}{{ matrix.load(name, name ~ "_slab", "%s_mine * %du + %du + step * %du" % (name, 4 * stride, 4 * number * size * stride, matrices.steps), 4 * stride, steps_adjacent=true) }}{% endmacro %}
 alias sum_t = vec4<i32>;
 # set matrix_size = matrices.rows * matrices.columns
 # for name, _, tile, _ in operands
@@ -88,11 +88,10 @@ fn main(
         # endfor
         # endfor
         workgroupBarrier();
-        # for step in range(0, 4 * words_per_slab, matrices.steps)
-        {
+        for (var step = 0u; step < {{ 4 * words_per_slab // matrices.steps }}u + opaque_zero(); step++) {
             # for name, _, _, _ in operands
             # for number in range(block)
-            let {{ name }}{{ number }} = {{ load(name, matrices.rows if name == "a" else matrices.columns, number, step) }};
+            let {{ name }}{{ number }} = {{ load(name, matrices.rows if name == "a" else matrices.columns, number) }};
             # endfor
             # endfor
             # for row in range(block)
@@ -101,7 +100,6 @@ fn main(
             # endfor
             # endfor
         }
-        # endfor
         workgroupBarrier();
     }
     # for name, _, tile, _ in operands

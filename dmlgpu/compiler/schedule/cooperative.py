@@ -186,7 +186,7 @@ def _reason(numbers: str, matrices: Matrices, parts: int) -> str:
 
 
 def _integer_steps(step: Contract, target: Target) -> ScheduledSteps:
-    """Return the kernel of a product of 8-bit integers on matrix units, and the one that adds up parts of its sums."""
+    """Return the kernel of a product of 8-bit integers on matrix units, and the one that sums its parts."""
     product, units, packed = step.product, units_of(step, target), packed_operands(step.product)
     assert units is not None and packed is not None
     shape = Shape.of(product.space)

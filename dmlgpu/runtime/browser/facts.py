@@ -115,11 +115,11 @@ def units_of(info: AdapterInfo) -> Matrices | None:
 
 
 def _units_of(info: AdapterInfo, name: str) -> Matrices | None:
-    sizes = [info.limits.get(f"{name}-{size}", 0) for size in _MATRIX]
-    if SUBGROUP_MATRIX not in info.features or "shader-f16" not in info.features or not all(sizes):
+    rows, columns, steps = (info.limits.get(f"{name}-{size}", 0) for size in _MATRIX)
+    if not {SUBGROUP_MATRIX, "shader-f16"} <= set(info.features) or not rows:
         return None
-    turns = info.vendor.lower() != "nvidia"
-    return Matrices(*sizes, lanes=info.limits[_LANES], dialect=MatrixDialect.TINT, turns=turns)
+    lanes, turns = info.limits[_LANES], info.vendor.lower() != "nvidia"
+    return Matrices(rows, columns, steps, lanes=lanes, dialect=MatrixDialect.TINT, turns=turns)
 
 
 def _matrix_limits(listed: object, vendor: str) -> dict[str, int]:

@@ -139,6 +139,11 @@ class ScheduledCooperativeIntegers(IntegerProduct, KernelStep):
     template = "schedules/gemm_cooperative_integers"
 
     @property
+    def tile(self) -> tuple[int, int]:
+        """Rows and columns of a workgroup's tile."""
+        return tile_of(self.matrices)
+
+    @property
     def is_unsigned(self) -> bool:
         """False: all matrices are of signed integers."""
         return False

@@ -11,7 +11,6 @@ from dmlgpu.compiler.schedule.steps.cooperative import (
     ScheduledCooperative,
     ScheduledCooperativeAttend,
     ScheduledCooperativeIntegers,
-    tile_of,
 )
 from dmlgpu.compiler.schedule.steps.products import OperandLayout
 from dmlgpu.compiler.wgsl import templates
@@ -44,8 +43,6 @@ def _cooperative(step: ScheduledCooperative, writer: ShaderWriter, values: dict[
             ("b", step.b, b_slab, columns, step.edges[1]),
         ),
         "is_partial_step": step.edges[2],
-        # Between checks of indices, compilers hold the matrices of all steps in registers at once, which have not room.
-        "rolled": writer.target.policies.checked and a_slab.depth > step.matrices.steps,
     }
     text = writer.epilogue(step.epilogue, DataType.FLOAT32)
     for name, source, slab in (("a", step.a, a_slab), ("b", step.b, b_slab)):
@@ -63,7 +60,7 @@ def _cooperative(step: ScheduledCooperative, writer: ShaderWriter, values: dict[
 def _cooperative_integers(step: ScheduledCooperativeIntegers, writer: ShaderWriter, values: dict[str, Any]) -> str:
     space, matrices = step.space, step.matrices
     counts = {"a": math.prod(space.rows), "b": math.prod(space.columns)}
-    tile = dict(zip("ab", tile_of(matrices), strict=True))
+    tile = dict(zip("ab", step.tile, strict=True))
     values |= {
         "across": -(-counts["b"] // tile["b"]),
         "down": -(-counts["a"] // tile["a"]),
