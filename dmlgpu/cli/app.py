@@ -480,6 +480,14 @@ def export(
     half: Annotated[
         bool, typer.Option("--half", help="Compute in float16 if the browser supports shader-f16.")
     ] = False,
+    matrices: Annotated[
+        str,
+        typer.Option(
+            "--matrices",
+            metavar="MxNxK",
+            help="Multiply float16 on matrix units of this size, such as 16x16x16, which the browser must have.",
+        ),
+    ] = "",
     without: Without = None,
 ) -> None:
     """Export a model to a web page that runs it with WebGPU.
@@ -499,15 +507,16 @@ def export(
       dmlgpu export graphs.py:network -o folder --weights filter=filter.npy
       dmlgpu export --suite quick -o conformance
     """
-    options = verb("export").Options(tuple(shapes or ()), tuple(weights or ()), schedules, half, tuple(without or ()))
+    several = tuple(shapes or ()), tuple(weights or ())
+    options = verb("export").Options(*several, schedules, half, tuple(without or ()), matrices)
     if (what is None) == (suite is None):
         raise typer.BadParameter("give either what to export or --suite")
     if suite is None:
         if pattern:
             raise typer.BadParameter("-k needs --suite")
         verb("export").export_model(what, output, options)
-    elif shapes or weights or half or without:
-        raise typer.BadParameter("--shape, --weights, --half and --without cannot be combined with --suite")
+    elif shapes or weights or half or without or matrices:
+        raise typer.BadParameter("--shape, --weights, --half, --matrices and --without cannot be combined with --suite")
     else:
         verb("export").export_suite(suite, tuple(pattern or ()), output, schedules)
 

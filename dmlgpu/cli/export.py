@@ -32,6 +32,7 @@ class Options:
         schedules: ``gpu`` or ``cpu``.
         half_precision: Use float16 arithmetic.
         without: Disabled passes of the graph compiler.
+        matrices: Size of the matrices of products.
     """
 
     shapes: tuple[str, ...] = ()
@@ -39,6 +40,7 @@ class Options:
     schedules: str = "gpu"
     half_precision: bool = False
     without: tuple[str, ...] = ()
+    matrices: str = ""
 
 
 def export_model(what: str, folder: Path, options: Options) -> None:
@@ -72,7 +74,7 @@ def export_model(what: str, folder: Path, options: Options) -> None:
 
 
 def _written(what: str, folder: Path, options: Options) -> export.Exported:
-    schedules, half = options.schedules, options.half_precision
+    schedules, half, matrices = options.schedules, options.half_precision, options.matrices
     if what == DEMO:
         from dmlgpu.demo.palette import NAMES, palette_graph  # noqa: PLC0415 - needs Pillow, other exports do not
 
@@ -84,15 +86,18 @@ def _written(what: str, folder: Path, options: Options) -> export.Exported:
             half_precision=half,
             disabled_passes=options.without,
             schedules=schedules,
+            matrices=matrices,
         )
     if what.lower().endswith(".onnx"):
         _reject(options, what, "weights", "without")
         frontend()
         shapes = dict(map(parse_sizes, options.shapes))
-        return export.write_onnx(Path(what), folder, shapes, half_precision=half, schedules=schedules)
+        return export.write_onnx(
+            Path(what), folder, shapes, half_precision=half, schedules=schedules, matrices=matrices
+        )
     model = _MODEL.fullmatch(what)
     if model is not None:
-        _reject(options, what, "shapes", "weights", "without", "half_precision")
+        _reject(options, what, "shapes", "weights", "without", "half_precision", "matrices")
         return export.write_dxdispatch(model["file"], folder, model["name"], schedules=schedules)
     _reject(options, what, "shapes")
     subjects = find_subjects(what)
@@ -106,6 +111,7 @@ def _written(what: str, folder: Path, options: Options) -> export.Exported:
         half_precision=half or subjects[0].half_precision,
         disabled_passes=options.without,
         schedules=schedules,
+        matrices=matrices,
     )
 
 
@@ -134,10 +140,10 @@ def _parse_dimension(text: str) -> int | tuple[int, ...]:
 
 def _reject(options: Options, what: str, *names: str) -> None:
     """Reject options that do not apply to the exported subject."""
-    flags = {"shapes": "shape", "weights": "weights", "without": "without", "half_precision": "half"}
+    flags = {"shapes": "shape", "half_precision": "half"}
     for name in names:
         if getattr(options, name):
-            raise InvalidArgument(f"export: --{flags[name]} does not apply to {what}")
+            raise InvalidArgument(f"export: --{flags.get(name, name)} does not apply to {what}")
 
 
 def export_suite(profile: str, patterns: Sequence[str], folder: Path, schedules: str) -> None:

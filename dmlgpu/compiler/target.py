@@ -204,7 +204,8 @@ class MatrixDialect(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Matrices:
-    """Matrix units of an adapter: the lanes of a subgroup multiply float16 matrices, and sum in float32.
+    """Matrix units of an adapter: the lanes of a subgroup multiply float16 matrices, and sum in float32; or matrices of
+    signed 8-bit integers, and sum in 32 bits.
 
     Attributes:
         rows, columns, steps: Size of the matrices: ``rows`` x ``steps`` by ``steps`` x ``columns``.
@@ -213,6 +214,7 @@ class Matrices:
         dialect: How WGSL names the operations.
         turns: Whether kernels transpose operands on their way to workgroup memory if steps are not adjacent there,
             because loads of matrices would do it element by element.
+        integers: Matrix units for integers; None if there are none that are faster than ordinary products.
     """
 
     rows: int = 16
@@ -222,16 +224,17 @@ class Matrices:
     lanes: int = 64
     dialect: MatrixDialect = MatrixDialect.NAGA
     turns: bool = True
+    integers: Matrices | None = None
 
     @property
     def size(self) -> str:
         """The size of the matrices, as Vulkan and Dawn write it: M x N x K."""
         return f"{self.rows} x {self.columns} x {self.steps}"
 
-    @property
-    def divide_slabs(self) -> bool:
-        """Whether the least slab of steps in workgroup memory, and units of four columns, are whole matrices."""
-        return 16 % self.steps == 0 and self.columns % 4 == 0
+    def divide_slabs(self, steps: int) -> bool:
+        """Return whether the least slab in workgroup memory, of a number of steps, and units of four columns are whole
+        matrices."""
+        return steps % self.steps == 0 and self.columns % 4 == 0
 
 
 MIN_LANES = 4

@@ -21,7 +21,7 @@ from dmlgpu.compiler.graph.description import GraphDesc, InputEdge, OperatorNode
 from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.graph.resolve import check_nodes, resolve
 from dmlgpu.compiler.program import Program
-from dmlgpu.compiler.target import SCHEDULES, AdapterInfo, Policies, Target
+from dmlgpu.compiler.target import SCHEDULES, AdapterInfo, Matrices, MatrixDialect, Policies, Target
 from dmlgpu.runtime.rendered import check_limits
 from dmlgpu.tensors.session import LEAVES_OUTPUT_UNTOUCHED
 
@@ -90,6 +90,16 @@ MAX_COMBINATIONS: Final = 64
 
 Array: TypeAlias = NDArray[Any]
 
+MATRICES: Final = {
+    units.size.replace(" ", ""): units
+    for units in (
+        Matrices(16, 16, 16, dialect=MatrixDialect.TINT),
+        Matrices(8, 16, 16, dialect=MatrixDialect.TINT),
+        Matrices(8, 8, 8, dialect=MatrixDialect.TINT),
+    )
+}
+"""Matrix units of browsers' GPUs by size, for subgroups of at most 64 lanes."""
+
 WEB: Final = AdapterInfo("WebGPU's default limits", "Browser", "unknown", "", "")
 """Adapter named in messages about exported programs."""
 
@@ -103,19 +113,25 @@ class ExportChoices:
         half_precision: Whether to use float16 arithmetic, which needs ``shader-f16``.
         without: Disabled passes.
         shares_kernels: Whether sizes are parameters of kernels, which programs of different sizes then share.
+        matrices: Size of the matrices that products of float16 use, such as ``16x16x16``; empty to use none.
 
     Raises:
-        InvalidArgument: If ``schedules`` is unknown.
+        InvalidArgument: If ``schedules`` or ``matrices`` is unknown, or matrices are not for ``gpu``.
     """
 
     schedules: str = "gpu"
     half_precision: bool = False
     without: tuple[str, ...] = ()
     shares_kernels: bool = False
+    matrices: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.schedules, str) or self.schedules not in SCHEDULES:
             raise InvalidArgument(f"export: schedules must be gpu or cpu, got {shown(self.schedules)}")
+        if self.matrices and (self.matrices not in MATRICES or self.schedules != "gpu"):
+            raise InvalidArgument(
+                f"export: matrices must be {' or '.join(MATRICES)}, with schedules gpu, got {shown(self.matrices)}"
+            )
 
     @property
     def target(self) -> Target:
@@ -127,13 +143,15 @@ class ExportChoices:
             SCHEDULES[self.schedules],
             features,
             multiplies_words=False,
+            matrices=MATRICES[self.matrices] if self.matrices else None,
             policies=Policies(specialized=is_specialized),
         )
 
     def provenance(self, **of: Any) -> dict[str, Any]:
         """Return the options recorded in a folder."""
         passes = {"without": list(self.without)} if self.without else {}
-        return {"dmlgpu": __version__, **of, "schedules": self.schedules, **passes}
+        matrices = {"matrices": self.matrices} if self.matrices else {}
+        return {"dmlgpu": __version__, **of, "schedules": self.schedules, **matrices, **passes}
 
 
 def compile_for_web(graph: GraphDesc, choice: ExportChoices) -> tuple[Network, Program]:

@@ -19,7 +19,11 @@ from dmlgpu.compiler.program import Program, RenderedKernel, Slot, uniform_bytes
 
 _WORKGROUP: Final = re.compile(r"@workgroup_size\(([\d, ]+)\)")
 _ENABLED: Final = re.compile(r"^enable (\w+);", re.MULTILINE)
-_FEATURES: Final = {"f16": "shader-f16", "subgroups": "subgroups"}
+_FEATURES: Final = {
+    "f16": "shader-f16",
+    "subgroups": "subgroups",
+    "chromium_experimental_subgroup_matrix": "chromium-experimental-subgroup-matrix",
+}
 """WebGPU features by WGSL extension."""
 
 UPLOAD_ALIGNMENT = 16

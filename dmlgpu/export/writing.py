@@ -41,6 +41,7 @@ def write(
     schedules: str = "gpu",
     half_precision: bool = False,
     disabled_passes: Collection[str] = (),
+    matrices: str = "",
 ) -> Exported:
     """Export a graph to a folder that runs in a web page, without Python (docs/export.md).
 
@@ -55,6 +56,9 @@ def write(
         schedules: Family of schedules, ``"gpu"`` (default) or ``"cpu"``.
         half_precision: Use float16 arithmetic, which needs the browser feature ``shader-f16``. Defaults to False.
         disabled_passes: Names of passes of the graph compiler to disable (``dmlgpu.compiler.graph.passes.PASSES``).
+        matrices: Size of the matrices that products of float16 use, ``"16x16x16"``, ``"8x16x16"`` or ``"8x8x8"``: the
+            browser must list it, and have the feature ``chromium-experimental-subgroup-matrix``. Empty (default) uses
+            none.
 
     Returns:
         An Exported with files, kernels and sizes.
@@ -70,7 +74,7 @@ def write(
     described = _described(graph, sizes)
     if weights is not None and not isinstance(weights, Mapping):
         raise InvalidArgument(f"write: weights must be a mapping from names to arrays, got {shown(weights)}")
-    choice = _choice("write", schedules, half_precision, disabled_passes)
+    choice = _choice("write", schedules, half_precision, disabled_passes, matrices)
     choice = replace(choice, shares_kernels=len(described) > 1)
     inputs = coercion.argument("write", "inputs", _NAMES, inputs)
     outputs = coercion.argument("write", "outputs", _NAMES, outputs)
@@ -88,6 +92,7 @@ def write_onnx(
     *,
     schedules: str = "gpu",
     half_precision: bool = False,
+    matrices: str = "",
 ) -> Exported:
     """Export an ONNX model to a folder that runs in a web page, for one or several input shapes.
 
@@ -95,7 +100,7 @@ def write_onnx(
 
     Args:
         source: Path of a file, its bytes, or a model of the package ``onnx``.
-        folder, schedules, half_precision: As for ``write``.
+        folder, schedules, half_precision, matrices: As for ``write``.
         shapes: Shapes by input name, for all inputs with free dimensions: a size per dimension, or several, as in
             ``{"image": (1, 3, 48, range(160, 641, 32))}``. Dimensions with the same symbol have the same size. The
             folder takes all combinations, at most 64.
@@ -112,7 +117,7 @@ def write_onnx(
     from dmlgpu.export.models import exportable_models  # noqa: PLC0415  onnx is an extra
 
     target = path_argument("write_onnx", folder)
-    choice = _choice("write_onnx", schedules, half_precision, ())
+    choice = _choice("write_onnx", schedules, half_precision, (), matrices)
     return write_folder(exportable_models(source, shapes, choice, _provenance(source)), target)
 
 
@@ -176,11 +181,14 @@ def _described(graph: object, sizes: object) -> list[GraphDesc]:
     return [build(outputs, sizes=chosen) for chosen in combined("write", several)]
 
 
-def _choice(caller: str, schedules: object, half_precision: object, disabled_passes: object) -> ExportChoices:
+def _choice(
+    caller: str, schedules: object, half_precision: object, disabled_passes: object, matrices: object
+) -> ExportChoices:
     return ExportChoices(
         coercion.argument(caller, "schedules", coercion.text, schedules),
         coercion.argument(caller, "half_precision", coercion.boolean, half_precision),
         coercion.argument(caller, "disabled_passes", _PASSES, disabled_passes),
+        matrices=coercion.argument(caller, "matrices", coercion.text, matrices),
     )
 
 

@@ -82,8 +82,8 @@
         }
         # endfor
 {% endmacro %}
-{% macro load(name, slab, size, number, step) %}
-{% if slab.steps_adjacent %}{% set at = "%s_mine * %du + %du" % (name, slab.stride, number * size * slab.stride + step) %}{% else %}{% set at = "%s_mine + %du" % (name, number * size + step * slab.stride) %}{% endif %}
+{% macro load(name, slab, size, number) %}
+{% if slab.steps_adjacent %}{% set at = "%s_mine * %du + %du + step * %du" % (name, slab.stride, number * size * slab.stride, matrices.steps) %}{% else %}{% set at = "%s_mine + %du + step * %du" % (name, number * size, matrices.steps * slab.stride) %}{% endif %}
 {{ matrix.load(name, name ~ "_slab", at, slab.stride, steps_adjacent=slab.steps_adjacent) }}{% endmacro %}
 alias sum_t = vec4<f32>;
 # for name, _, slab, _, _ in operands
@@ -142,11 +142,10 @@ fn main(
 {{ fetch(name, operand, slab, count, is_partial) }}
         # endfor
         workgroupBarrier();
-        # for step in range(0, operands[0][2].depth, matrices.steps)
-        {
+        for (var step = 0u; step < {{ operands[0][2].depth // matrices.steps }}u + opaque_zero(); step++) {
             # for name, _, slab, _, _ in operands
             # for number in range(block)
-            let {{ name }}{{ number }} = {{ load(name, slab, matrices.rows if name == "a" else matrices.columns, number, step) }};
+            let {{ name }}{{ number }} = {{ load(name, slab, matrices.rows if name == "a" else matrices.columns, number) }};
             # endfor
             # endfor
             # for row in range(block)
@@ -155,7 +154,6 @@ fn main(
             # endfor
             # endfor
         }
-        # endfor
         workgroupBarrier();
     }
     # if tap_digits

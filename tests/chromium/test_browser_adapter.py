@@ -16,10 +16,12 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import DeviceRemoved, ShaderError
 from dmlgpu.compiler.program import KernelSource, Program, RenderedKernel
 from dmlgpu.compiler.stages import compile_operator
+from dmlgpu.compiler.target import Matrices, MatrixDialect
 from dmlgpu.conformance.running.outcome import Status
 from dmlgpu.conformance.suites.driver.suite import DriverSuite
 from dmlgpu.runtime.browser import frames
 from dmlgpu.runtime.browser.backend import BrowserBackend
+from dmlgpu.runtime.browser.facts import units_of
 from dmlgpu.runtime.browser.lending import VARIABLE
 from dmlgpu.runtime.browser.link import wait_for_pages
 from dmlgpu.runtime.browser.server import PageServer
@@ -52,6 +54,50 @@ def test_a_page_is_an_adapter(browser):
     (total,) = dmlgpu.evaluate(ADD, [a, b], device=device)
     assert np.array_equal(total, a + b)
     device.remove()
+
+
+LISTING = """
+const has = Object.getOwnPropertyDescriptor(GPUAdapter.prototype, 'features').get;
+const asked = GPUAdapter.prototype.requestDevice;
+const units = {componentType: 'f16', resultComponentType: 'f32', M: 16, N: 16, K: 16};
+Object.defineProperties(GPUAdapter.prototype, {
+    features: {get() {
+        return new Set([...has.call(this), 'shader-f16', 'chromium-experimental-subgroup-matrix']);
+    }},
+    requestDevice: {value({requiredFeatures, ...more}) {
+        window.asked = requiredFeatures;
+        return asked.call(this, {requiredFeatures: requiredFeatures.filter(name => has.call(this).has(name)), ...more});
+    }},
+});
+Object.defineProperties(GPUAdapterInfo.prototype, Object.fromEntries(Object.entries({
+    vendor: 'nvidia', architecture: 'hopper', description: '', device: '', isFallbackAdapter: false,
+    subgroupMatrixConfigs: [units], subgroupMaxSize: 32,
+}).map(([name, value]) => [name, {get: () => value}])));
+"""
+"""Lists matrix units that the adapter lacks: none of SwiftShader are, and Chromium takes no other CPU adapter."""
+
+
+def test_matrix_units_that_the_browser_lists_are_measured(page, monkeypatch):
+    """These products do not compile, so ordinary ones take their place."""
+    with PageServer() as server:
+        lending = page.context.browser.new_page()
+        lending.add_init_script(LISTING)
+        lending.goto(server.address)
+        (info,) = wait_for_pages(server.borrowing, 1, 60)
+        units = Matrices(lanes=32, dialect=MatrixDialect.TINT, turns=False)
+        assert (info.kind, units_of(info)) == ("unknown", units)
+        monkeypatch.setenv(VARIABLE, server.borrowing)
+        texts = []
+        backend = BrowserBackend(info, server.borrowing, 1, tell=lambda _, wgsl: texts.extend(wgsl))
+        assert [("subgroup_matrix_left<f16, 16, 16>" in text) for text in texts] == [True]
+        assert backend.target.matrices is None
+        assert {"subgroups", "chromium-experimental-subgroup-matrix"} <= set(lending.evaluate("window.asked"))
+        backend.close()
+        monkeypatch.setenv("DMLGPU_MATRICES", "always")
+        backend = BrowserBackend(info, server.borrowing, 1)
+        assert backend.target.matrices == units
+        backend.close()
+        lending.close()
 
 
 def test_long_buffers_go_there_and_back(browser, monkeypatch):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,6 +16,7 @@ from dmlgpu import TensorDesc, descs
 from dmlgpu.catalog.enums import DataType, MatrixTransform, TensorFlags
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.compiler.program import Program, RenderedKernel
+from dmlgpu.compiler.schedule import cooperative as cooperative_products
 from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import SOFTWARE_FLOAT16, Matrices, MatrixDialect, Profile, Target
 from dmlgpu.compiler.wgsl import matrices as writers
@@ -26,9 +26,11 @@ from dmlgpu.runtime.wgpu.measured import seconds_of
 from dmlgpu.runtime.wgpu.native import NATIVE
 from tests.gpu import descriptions
 from tests.gpu.gpu_programs import with_text
+from tests.gpu.test_packed_products import PRODUCTS as INTEGERS
+from tests.gpu.test_packed_products import product as product_of_integers
 
 F16 = DataType.FLOAT16
-UNITS = Matrices(4, 16, 8, block=2, lanes=32)
+UNITS = Matrices(4, 16, 8, block=2, lanes=32, integers=Matrices(4, 16, 8, block=2, lanes=32))
 """Sizes that differ, so that none can stand in for another."""
 
 FUNCTIONS = """
@@ -51,14 +53,21 @@ fn store_rows(sums_place: u32, first: u32) {
 """
 """Matrices of sums as places in private memory, of the operands as places in their slabs."""
 
+INTEGER_FUNCTIONS = FUNCTIONS.replace("f32", "i32").replace(
+    "a_slab[a + A_PLACE] * b_slab[b + B_PLACE]",
+    "extractBits(a_slab[(a + A_PLACE) / 4u], (a + A_PLACE) % 4u * 8u, 8u)"
+    " * extractBits(b_slab[(b + B_PLACE) / 4u], (b + B_PLACE) % 4u * 8u, 8u)",
+)
+"""The same of integers, four to a word of the slabs; places count integers."""
+
 
 class Emulated(MatrixWriter):
     """Calls of ``FUNCTIONS``."""
 
     extensions = ()
 
-    def __init__(self, units: Matrices):
-        super().__init__(units)
+    def __init__(self, units: Matrices, of_integers: bool = False):
+        super().__init__(units, of_integers)
         self._sums = itertools.count(0, 16)
 
     def zero(self) -> str:
@@ -82,19 +91,18 @@ class Emulated(MatrixWriter):
 
 def emulated(kernel: RenderedKernel) -> RenderedKernel:
     """The kernel with the functions, and float32 in place of float16."""
-    wgsl = kernel.wgsl
+    wgsl, of_integers = kernel.wgsl, "integers" in kernel.label
     for pattern, replacement in (
-        (r"enable f16;\n", ""),
+        *([] if of_integers else [(r"enable f16;\n", ""), (r"\bf16\b", "f32")]),
         (
             r"@builtin\(subgroup_id\) subgroup: u32,\n",
             r"\g<0>@builtin(subgroup_invocation_id) l: u32, @builtin(subgroup_size) s: u32,",
         ),
         (r"    let number = group", "    lane = l; lanes = s;\n\\g<0>"),
-        (r"\bf16\b", "f32"),
     ):
         wgsl, count = re.subn(pattern, replacement, wgsl)
         assert count, pattern
-    functions = FUNCTIONS
+    functions = INTEGER_FUNCTIONS if of_integers else FUNCTIONS
     for name in "ab":
         (place,) = set(re.findall(rf"/\* {name}: (.*?) \*/", wgsl))
         functions = functions.replace(f"{name.upper()}_PLACE", place)
@@ -245,32 +253,78 @@ def _convolved(images: np.ndarray, taps: np.ndarray, windows: Windows) -> np.nda
     return np.concatenate([np.einsum("nchwij,ocij->nohw", *part) for part in parts], 1)
 
 
+@pytest.mark.parametrize("tile", [(2, 1), (1, 1), (1, 2)], ids=str)
+@pytest.mark.parametrize("name", INTEGERS)
+def test_products_of_integers_are_exact(
+    backend: GpuBackend, target: Target, name: str, tile: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In tiles of several blocks, and in parts."""
+    desc, inputs, expected = product_of_integers(name)
+    monkeypatch.setattr(cooperative_products, "_fastest", lambda *_: tile)
+    own = replace(target, name=str(tile)).with_overrides(schedule="cooperative")
+    assert "cooperative integers" in compile_operator(desc, own).kernels[0].label
+    (result,) = descriptions.run_desc(backend, desc, inputs, own)
+    np.testing.assert_array_equal(result, expected)
+
+
+def test_convolutions_of_integers_are_exact(backend: GpuBackend, target: Target) -> None:
+    """Padding stands for the zero point."""
+    rng = np.random.default_rng(6)
+    images, taps = rng.integers(0, 256, (2, 8, 9, 7)).astype(np.uint8), rng.integers(-128, 128, (16, 8, 3, 3))
+    expected = np.einsum("nchwij,ocij->nohw", _seen(images.astype(np.int64) - 130, 3, 1), taps)
+    zero = np.array([[[[130]]]], np.uint8)
+    desc = descs.ConvolutionInteger(
+        input_tensor=TensorDesc(DataType.UINT8, images.shape),
+        input_zero_point_tensor=TensorDesc(DataType.UINT8, zero.shape),
+        filter_tensor=TensorDesc(DataType.INT8, taps.shape),
+        output_tensor=TensorDesc(DataType.INT32, expected.shape),
+        strides=(1, 1),
+        dilations=(1, 1),
+        start_padding=(1, 1),
+        end_padding=(1, 1),
+        group_count=1,
+    )
+    own = target.with_overrides(schedule="cooperative")
+    assert "cooperative integers" in compile_operator(desc, own).kernels[-1].label
+    (result,) = descriptions.run_desc(backend, desc, [images, zero, taps.astype(np.int8)], own)
+    np.testing.assert_array_equal(result, expected)
+
+
+def _seen(images: np.ndarray, side: int, padding: int) -> np.ndarray:
+    """What windows see of padded images."""
+    padded = np.pad(images, ((0, 0), (0, 0), *((padding,) * 2,) * 2))
+    return np.lib.stride_tricks.sliding_window_view(padded, (side, side), (2, 3))
+
+
 @pytest.fixture
 def product(target: Target) -> RenderedKernel:
     """The product that adapters are measured by."""
     return cooperative.rendered_product(UNITS)
 
 
-@pytest.mark.parametrize(("own", "facts"), [(1.0, {"equal", "faster"}), (2.0, {"equal"})])
+@pytest.mark.parametrize("own", [1.0, 2.0])
+@pytest.mark.parametrize("of_integers", [False, True])
 def test_right_products_are_usable_if_they_are_faster(
-    backend: GpuBackend, product: RenderedKernel, own: float, facts: set[str], monkeypatch: pytest.MonkeyPatch
+    backend: GpuBackend, target: Target, of_integers: bool, own: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seconds: Mapping[str, float] = {"gemm shared": 1.5, "gemm cooperative": own}
+    seconds = {"matrix_multiply_integer packed" if of_integers else "gemm shared": 1.5}
+    product = cooperative.rendered_product(UNITS, of_integers=of_integers)
     labels: list[str] = []
-    monkeypatch.setattr(cooperative, "matrix_units", lambda adapter: Matrices())
+    monkeypatch.setattr(cooperative, "matrix_units", lambda adapter: UNITS)
     monkeypatch.setattr(cooperative, "rendered_product", _renderer(product, cooperative.rendered_product, labels))
-    monkeypatch.setattr(cooperative, "seconds_of", lambda *_, **__: seconds[labels.pop(0)])
+    monkeypatch.setattr(cooperative, "seconds_of", lambda *_, **__: seconds.get(labels.pop(0), own))
     monkeypatch.setattr(NATIVE, "create_unchecked_module", lambda *_, **__: None)
-    assert cooperative.measure(backend.wgpu_device) == facts
+    measure = cooperative.measure_integers if of_integers else cooperative.measure
+    assert measure(backend.wgpu_device) == ({"equal", "faster"} if own < 1.5 else {"equal"})
 
 
 def _renderer(product: RenderedKernel, rendered: object, labels: list[str]) -> object:
     """``rendered_product`` with an emulated product to check, which notes the kernels that are timed."""
 
-    def render(units: Matrices | None, *sizes: tuple[int, int, int]) -> RenderedKernel:
+    def render(units: Matrices | None, *sizes: tuple[int, int, int], of_integers: bool) -> RenderedKernel:
         if not sizes:
             return product
-        kernel = rendered(units, *sizes)  # type: ignore[operator]
+        kernel = rendered(units, *sizes, of_integers=of_integers)  # type: ignore[operator]
         labels.append(kernel.label.removesuffix(" x4"))
         return kernel
 
@@ -307,6 +361,6 @@ def test_wrong_products_are_not(
     assert right in product.wgsl
     monkeypatch.setattr(cooperative, "matrix_units", lambda adapter: Matrices())
     monkeypatch.setattr(
-        cooperative, "rendered_product", lambda *_: with_text(product, product.wgsl.replace(right, wrong))
+        cooperative, "rendered_product", lambda *_, **__: with_text(product, product.wgsl.replace(right, wrong))
     )
     assert cooperative.measure(backend.wgpu_device) == frozenset()

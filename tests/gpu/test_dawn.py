@@ -20,7 +20,7 @@ from gpu_programs import add, program
 from dmlgpu import Device, Kernel, ops
 from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidArgument, InvalidState, OutOfMemory, ShaderError
 from dmlgpu.compiler.program import KernelSource, RenderedKernel
-from dmlgpu.compiler.target import Matrices, MatrixDialect, Profile
+from dmlgpu.compiler.target import Profile
 from dmlgpu.conformance.cases.registry import case_by_name, case_names
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter, with_labels
 from dmlgpu.conformance.running.runner import run_case
@@ -200,22 +200,6 @@ def test_wrapped_devices_must_be_synchronized() -> None:
     device = Device.from_wgpu(synchronized)
     assert device.adapter.backend == INFO.backend
     np.testing.assert_allclose(ops.add(X, X, device=device), 2 * X)
-
-
-INTEL = {"component_type": "f16", "m": 8, "n": 16, "k": 16, "min_subgroup_size": 16, "max_subgroup_size": 16}
-LAVAPIPE = {"component_type": "f16", "m": 8, "n": 8, "k": 8, "min_subgroup_size": 8, "max_subgroup_size": 8}
-
-
-def test_matrix_units_are_the_largest_of_float16() -> None:
-    from dmlgpu.runtime.wgpu.dawn import configured_units
-
-    of_halves, of_floats = ({**INTEL, "result_component_type": kind} for kind in ("f16", "f32"))
-    of_integers = {**INTEL, "component_type": "i8", "k": 32, "result_component_type": "i32"}
-    small = {**LAVAPIPE, "result_component_type": "f32"}
-    units = configured_units([of_halves, small, of_floats, of_integers], 0x8086)
-    assert units == Matrices(8, 16, 16, lanes=16, dialect=MatrixDialect.TINT)
-    assert configured_units([small], 0x10DE) == Matrices(8, 8, 8, lanes=8, dialect=MatrixDialect.TINT, turns=False)
-    assert configured_units([of_halves, of_integers], 0x8086) is None
 
 
 SCRIPT = """

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from dmlgpu import TensorDesc, descs
+from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.target import Division
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.compiler.wgsl.library import declarations
@@ -26,6 +28,7 @@ from dmlgpu.conformance.accuracy.functions import (
     true_values,
 )
 from dmlgpu.runtime.wgpu import GpuBackend, division
+from tests.gpu.descriptions import run_desc
 
 INF, NAN = np.inf, np.nan
 PI = float(np.float32(np.pi))
@@ -351,6 +354,15 @@ def test_subnormal_results_everywhere(backend: GpuBackend, function: str, places
 def test_the_logarithm_of_subnormals_everywhere(backend: GpuBackend) -> None:
     numbers = np.array([MIN, SUBNORMAL, 1.1754942e-38, 3e-42], np.float32)
     np.testing.assert_allclose(evaluate(backend, "log_f32", numbers), np.log(numbers.astype(np.float64)), rtol=2e-7)
+
+
+def test_angles_of_subnormals_everywhere(backend: GpuBackend) -> None:
+    """Of the adapter's own division, which may divide 0 by 0."""
+    y, x = np.array([(MIN, MIN), (MIN, -MIN), (SUBNORMAL, 2e-40), (-1e-38, -3e-40)], np.float32).T
+    tensor = TensorDesc(DataType.FLOAT32, y.shape)
+    desc = descs.ElementWiseAtanYx(a_tensor=tensor, b_tensor=tensor, output_tensor=tensor)
+    (angles,) = run_desc(backend, desc, [y, x], backend.target)
+    np.testing.assert_allclose(angles, np.arctan2(y.astype(np.float64), x.astype(np.float64)), rtol=2e-7)
 
 
 # ---- huge angles: x; sine, cosine and tangent to 16 digits, from arithmetic with 400 bits

@@ -1,4 +1,4 @@
-"""Products of float16 on real matrix units, by Dawn: those of a GPU, or of llvmpipe from Mesa 26.1 on.
+"""Products of float16 and integers on real matrix units, by Dawn: those of a GPU, or of llvmpipe from Mesa 26.1 on.
 
 ``scripts/test --all`` unpacks such a Mesa and runs this module on it. To run it on a driver of your own, name its
 manifest: ``VK_DRIVER_FILES=/path/icd.json pytest tests/gpu/test_matrix_units.py``.
@@ -17,19 +17,23 @@ from numpy.typing import NDArray
 from dmlgpu import Device, TensorDesc, descs, ops
 from dmlgpu.catalog.enums import DataType, MatrixTransform
 from dmlgpu.catalog.operator_desc import OperatorDesc
-from dmlgpu.compiler.program import RenderedKernel
+from dmlgpu.compiler.program import Program, RenderedKernel
 from dmlgpu.compiler.schedule import cooperative as cooperative_products
 from dmlgpu.compiler.schedule import cooperative_attention
 from dmlgpu.compiler.stages import compile_operator
-from dmlgpu.compiler.target import MatrixDialect, Target
+from dmlgpu.compiler.target import Matrices, MatrixDialect, Target
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
 from dmlgpu.conformance.running.runner import run_case
+from dmlgpu.runtime.browser import matrices as page_matrices
 from dmlgpu.runtime.wgpu import GpuBackend, cooperative, dawn_adapters, measured
 from dmlgpu.runtime.wgpu.adapter import wgpu_adapter
 from dmlgpu.runtime.wgpu.context import matrix_support
-from dmlgpu.runtime.wgpu.probes import MATRICES
+from dmlgpu.runtime.wgpu.measured import Probe
+from dmlgpu.runtime.wgpu.probes import INTEGER_MATRICES, MATRICES
 from tests.gpu.descriptions import run_desc
 from tests.gpu.gpu_programs import with_text
+from tests.gpu.test_packed_products import PRODUCTS as INTEGERS
+from tests.gpu.test_packed_products import product as product_of_integers
 
 INFO = next((info for info in dawn_adapters() if cooperative.matrix_units(wgpu_adapter(info)) is not None), None)
 if INFO is None:
@@ -121,10 +125,29 @@ def test_products_are_those_of_numpy(
     np.testing.assert_array_equal(result, np.maximum(expected, 0).astype(np.float16))
 
 
-@pytest.mark.parametrize(("stem", "count"), [("gemm", 4), ("convolution", 3), ("gru", 1), ("lstm", 1), ("rnn", 1)])
+@pytest.mark.parametrize("name", INTEGERS)
+def test_products_of_integers_are_exact(backend: GpuBackend, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each in tiles of one block and of several, or in parts."""
+    tile = [(1, 1), (2, 1), (1, 2)][list(INTEGERS).index(name) % 3]
+    monkeypatch.setattr(cooperative_products, "_fastest", lambda *_: tile)
+    desc, inputs, expected = product_of_integers(name)
+    target = replace(backend.target, name=str(tile)).with_overrides(schedule="cooperative")
+    assert uses_matrices(desc, target)
+    (result,) = run_desc(backend, desc, inputs, target)
+    np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize(
+    ("stem", "count"),
+    [
+        *[("gemm", 4), ("convolution", 3), ("gru", 1), ("lstm", 1), ("rnn", 1)],
+        *[("matrix_multiply_integer", 2), ("matrix_multiply_integer_to_float", 2), ("convolution_integer", 2)],
+        *[("quantized_linear_matrix_multiply", 2), ("quantized_linear_convolution", 2)],
+    ],
+)
 def test_cases(device: Device, stem: str, count: int) -> None:
     """Cases of products, with all their epilogues, whose kernels use matrix units."""
-    names = [name for name in OPERATOR_CASES[stem].names("standard") if "-float16-" in name]
+    names = [name for name in OPERATOR_CASES[stem].names("standard") if "-float16-" in name or "int8-" in name]
     chosen = [name for name in names if uses_matrices(case_by_name(name).desc, device.backend.target)]
     assert chosen
     for name in chosen[:count]:
@@ -210,30 +233,56 @@ def test_attention_uses_them_by_itself(
 
 def test_the_measurement_finds_them_right(backend: GpuBackend) -> None:
     assert cooperative.EQUAL in cooperative.measure(backend.wgpu_device)
+    assert cooperative.EQUAL in cooperative.measure_integers(backend.wgpu_device)
     units = backend.target.matrices
-    assert units is not None
-    used = f"{units.rows} x {units.columns} x {units.steps}, float16 with float32 sums"
+    assert units is not None and units.integers is not None
+    used = f"{units.size}, float16 with float32 sums; {units.integers.size}, int8 with int32 sums"
     assert matrix_support(wgpu_adapter(backend.info), backend.info) == used
 
 
+@pytest.mark.parametrize("of_integers", [False, True])
+def test_the_measurement_through_an_executor_finds_them_right(
+    backend: GpuBackend, of_integers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That of pages, which WebGPU executors of this process run as well."""
+    units = backend.target.matrices
+    assert units is not None
+    timed: list[Matrices | None] = []
+    monkeypatch.setattr(page_matrices, "_are_faster", lambda backend, units, _: timed.append(units) or True)
+    before = backend.allocated
+    assert page_matrices.are_usable(backend, units, of_integers=of_integers)
+    assert timed == [units] and backend.allocated == before
+    render = page_matrices.product_program
+
+    def wrong(*args: Any, **options: Any) -> Program:
+        program = render(*args, **options)
+        (kernel,) = program.kernels
+        return replace(program, kernels=(with_text(kernel, kernel.wgsl.replace("true, ", "false, ")),))
+
+    monkeypatch.setattr(page_matrices, "product_program", wrong)
+    assert not page_matrices.are_usable(backend, units, of_integers=of_integers)
+
+
+@pytest.mark.parametrize("probe", [MATRICES, INTEGER_MATRICES], ids=lambda probe: probe.name)
 @pytest.mark.parametrize(
-    ("text", "replacement", "failure"),
+    ("change", "failure"),
     [
-        ("true, ", "false, ", ""),  # another layout
-        (OPERATION, "multiply", "unresolved call target 'multiply'"),
+        (("true, ", "false, "), ""),  # another layout
+        ((OPERATION, "multiply"), "unresolved call target 'multiply'"),
     ],
 )
 def test_the_measurement_finds_faults(
-    backend: GpuBackend, text: str, replacement: str, failure: str, monkeypatch: pytest.MonkeyPatch
+    backend: GpuBackend, probe: Probe, change: tuple[str, str], failure: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Kernels that compute something else, and that do not compile."""
+    text, replacement = change
     units = backend.target.matrices
     assert units is not None
-    product = cooperative.rendered_product(units)
+    product = cooperative.rendered_product(units, of_integers=probe is INTEGER_MATRICES)
     assert text in product.wgsl
     wrong: RenderedKernel = with_text(product, product.wgsl.replace(text, replacement))
-    monkeypatch.setattr(cooperative, "rendered_product", lambda *_: wrong)
+    monkeypatch.setattr(cooperative, "rendered_product", lambda *_, **__: wrong)
     monkeypatch.setattr(measured, "CACHED", {})
     monkeypatch.setattr(measured, "FAILURES", {})
-    assert MATRICES.measured(backend.wgpu_device, backend.info) == frozenset()
-    assert (failure in MATRICES.failure(backend.info)) if failure else MATRICES.failure(backend.info) == ""
+    assert probe.measured(backend.wgpu_device, backend.info) == frozenset()
+    assert (failure in probe.failure(backend.info)) if failure else probe.failure(backend.info) == ""

@@ -1,4 +1,4 @@
-"""Products of float16 by cooperative matrices, on adapters with matrix units (``Target.matrices``).
+"""Products of float16 and 8-bit integers by cooperative matrices, on adapters with matrix units (``Target.matrices``).
 
 An adapter has them if they compute the same as the ordinary product, and faster (``runtime.wgpu.cooperative``).
 Sums are of float32, of products that float32 holds exactly. Other products keep the schedules of ``gemm_choice``.
@@ -9,6 +9,10 @@ first, with channels innermost, if they lie otherwise: little work compared with
 
 Elementwise operands are computed on the way to workgroup memory too. Products by columns that are dequantized in blocks
 sum over blocks and their elements; a slab has elements of one block.
+
+Integers are signed ones in words of four steps; zero points and other signs are corrected by sums of rows and columns
+(``packed_products``). Rows and columns that are quantized in blocks are no such products: each block has scales of its
+own, and WGSL does not tell which elements of a matrix of sums an invocation has.
 """
 
 from __future__ import annotations
@@ -35,16 +39,27 @@ from dmlgpu.compiler.schedule.gemm_choice import (
 )
 from dmlgpu.compiler.schedule.launch import Launch, fold
 from dmlgpu.compiler.schedule.operands import ProductOperands, flat, in_parts, pack_output, packed, packs
+from dmlgpu.compiler.schedule.packed_products import packed_operands
 from dmlgpu.compiler.schedule.registry import Condition, at_least, no, only_if
 from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
-from dmlgpu.compiler.schedule.steps.cooperative import PADDING, SUBGROUPS, ScheduledCooperative, Slab, tile_of
+from dmlgpu.compiler.schedule.steps.cooperative import (
+    PADDING,
+    SUBGROUPS,
+    ScheduledCooperative,
+    ScheduledCooperativeIntegers,
+    Slab,
+    tile_of,
+)
 from dmlgpu.compiler.schedule.steps.products import Operand, OperandLayout, ProductSchedule, ProductTile
 from dmlgpu.compiler.sizes import decided, is_symbolic
 from dmlgpu.compiler.target import Matrices, Target
 
 DEPTHS = (32, 16)
 """Numbers of steps that may be in workgroup memory, best first: multiples of the steps of all matrices."""
+
+INTEGER_DEPTHS = (64, 32)
+"""The same of integers, which take as many bytes."""
 
 NAME = "cooperative"
 """Name of the schedule."""
@@ -54,14 +69,28 @@ CHANNEL = 2
 
 _CHOICE = ProductChoice(ProductSchedule.SHARED, ProductTile(8, 2, 16, 16, 16))
 _FLOAT16_BYTES, _FLOAT32_BYTES = 2, 4
+_NO_ROOM = "workgroup memory is too small"
+
+
+def units_of(step: Contract, target: Target) -> Matrices | None:
+    """Return the matrix units of an adapter for the sums of a product."""
+    is_of_integers = target.matrices and step.product.accumulator is DataType.INT32
+    return target.matrices.integers if target.matrices and is_of_integers else target.matrices
 
 
 def fits_matrix_units(step: Contract, target: Target) -> Condition:
-    """Return whether an adapter has matrix units, and a product is of float16."""
-    product, matrices = step.product, target.matrices
+    """Return whether an adapter has matrix units, and a product is of float16 or 8-bit integers."""
+    product, matrices = step.product, units_of(step, target)
     if matrices is None:
         return no("the adapter has no usable matrix units")
     room = at_least(target.max_workgroup_invocations, SUBGROUPS * matrices.lanes, "invocations of a workgroup")
+    if product.accumulator is DataType.INT32:
+        return (
+            room
+            and only_if(packed_operands(product) is not None, "its operands are not 8-bit integers")
+            and only_if(target.multiplies_words, "the adapter multiplies no words of four integers")
+            and only_if(_integer_memory(matrices, INTEGER_DEPTHS[-1]) <= target.max_workgroup_storage, _NO_ROOM)
+        )
     is_float = only_if(product.accumulator is DataType.FLOAT32, "its sums are not float32")
     by_taps = _by_taps(product)
     are_halves = only_if(
@@ -80,7 +109,7 @@ def fits_matrix_units(step: Contract, target: Target) -> Condition:
         room
         and is_float
         and only_if(not target.keeps_digits, "float16 loses digits, which the device forbids")
-        and only_if(_memory(matrices, DEPTHS[-1]) <= target.max_workgroup_storage, "workgroup memory is too small")
+        and only_if(_memory(matrices, DEPTHS[-1]) <= target.max_workgroup_storage, _NO_ROOM)
         and are_halves
         and are_plain
         and in_units
@@ -89,27 +118,33 @@ def fits_matrix_units(step: Contract, target: Target) -> Condition:
 
 def fills_matrices(step: Contract, target: Target) -> Condition:
     """Return whether a product has rows and columns for the smallest tile, and steps for a slab."""
-    assert target.matrices is not None
+    matrices = units_of(step, target)
+    assert matrices is not None
     shape = Shape.of(step.product.space)
     rows, columns = (
         min(size // 2, least)
-        for size, least in zip(tile_of(target.matrices), tile_of(replace(target.matrices, block=1)), strict=True)
+        for size, least in zip(tile_of(matrices), tile_of(replace(matrices, block=1)), strict=True)
     )
+    is_of_integers = step.product.accumulator is DataType.INT32
+    inner = shape.inner if is_of_integers else _by_taps(step.product).space.inner[-1]
     return (
         at_least(shape.rows, rows, "rows")
         and at_least(shape.columns, columns, "columns")
-        and at_least(_by_taps(step.product).space.inner[-1], DEPTHS[-1], "products per sum")
+        and at_least(inner, INTEGER_DEPTHS[-1] if is_of_integers else DEPTHS[-1], "products per sum")
     )
 
 
 def cooperative_steps(step: Contract, target: Target) -> ScheduledSteps | Condition:
     """Return the kernel of a product on matrix units, and the one that copies a filter before."""
     assert target.matrices is not None
+    if step.product.accumulator is DataType.INT32:
+        return _integer_steps(step, target)
     product = _by_taps(step.product)
     space, shape = product.space, Shape.of(product.space)
     taps = math.prod(space.inner[:-1])
     whole_taps = taps if len(space.inner) > 1 else 0
-    block, parts = decided(_fastest, target, whole_taps, shape.batch, shape.rows, shape.columns, shape.inner)
+    size = shape.batch, shape.rows, shape.columns, shape.inner
+    block, parts = decided(_fastest, target, target.matrices, whole_taps, *size)
     matrices = replace(target.matrices, block=block)
     rows, columns = tile_of(matrices)
     a, before_a = product.operand(True, target)
@@ -124,7 +159,6 @@ def cooperative_steps(step: Contract, target: Target) -> ScheduledSteps | Condit
     epilogue, output = pack_output(epilogue, output)
     total = shape.batch * -(-shape.rows // rows) * -(-shape.columns // columns) * parts
     launch = Launch(SUBGROUPS * matrices.lanes, 1, fold(total, target), total)
-    size = f"{matrices.rows} x {matrices.columns} x {matrices.steps}"
     kernel = ScheduledCooperative(
         f"{NAME}{' split' if parts > 1 else ''}",
         launch,
@@ -138,10 +172,56 @@ def cooperative_steps(step: Contract, target: Target) -> ScheduledSteps | Condit
         (_is_partial(shape.rows, rows), _is_partial(shape.columns, columns), _is_partial(space.inner[-1], depth)),
         parts,
         share,
-        reason=f"the adapter multiplies matrices of float16, {size}: tiles of {rows} x {columns} by four subgroups"
-        + (f", sums in {parts} parts" if parts > 1 else ""),
+        reason=_reason("float16", matrices, parts),
     )
     return before_a + before_b + ScheduledSteps((kernel,)) + merged
+
+
+def _reason(numbers: str, matrices: Matrices, parts: int) -> str:
+    rows, columns = tile_of(matrices)
+    text = (
+        f"the adapter multiplies matrices of {numbers}, {matrices.size}: tiles of {rows} x {columns} by four subgroups"
+    )
+    return text + (f", sums in {parts} parts" if parts > 1 else "")
+
+
+def _integer_steps(step: Contract, target: Target) -> ScheduledSteps:
+    """Return the kernel of a product of 8-bit integers on matrix units, and the one that sums its parts."""
+    product, units, packed = step.product, units_of(step, target), packed_operands(step.product)
+    assert units is not None and packed is not None
+    shape = Shape.of(product.space)
+    block, parts = decided(_fastest, target, units, 0, shape.batch, shape.rows, shape.columns, shape.inner)
+    matrices = replace(units, block=block)
+    rows, columns = tile_of(matrices)
+    words = next(
+        depth // UNIT for depth in INTEGER_DEPTHS if _integer_memory(matrices, depth) <= target.max_workgroup_storage
+    )
+    all_words = -(-shape.inner // UNIT)
+    share = _share((all_words,), parts, words)
+    parts = -(-all_words // share)
+    epilogue, output, merged = step.epilogue, step.output, ScheduledSteps()
+    if parts > 1:
+        epilogue, output, merge = in_parts(step, parts)
+        merged = schedule_step(merge, target).because(f"combines the {parts} parts of each sum")
+    epilogue, output = pack_output(epilogue, output)
+    total = shape.batch * -(-shape.rows // rows) * -(-shape.columns // columns) * parts
+    kernel = ScheduledCooperativeIntegers(
+        f"{NAME} integers{' split' if parts > 1 else ''}",
+        Launch(SUBGROUPS * matrices.lanes, 1, fold(total, target), total),
+        output,
+        product.space,
+        packed.a,
+        packed.b,
+        packed.numbers["a_integers"],
+        packed.numbers["b_integers"],
+        epilogue,
+        matrices,
+        words,
+        parts,
+        share,
+        reason=_reason("int8", matrices, parts),
+    )
+    return ScheduledSteps((kernel,)) + merged
 
 
 def _share(inner: Sizes, parts: int, depth: int) -> int:
@@ -151,18 +231,18 @@ def _share(inner: Sizes, parts: int, depth: int) -> int:
     return inner[0] if parts == 1 else -(-inner[0] // (parts * depth)) * depth
 
 
-def _fastest(target: Target, taps: int, *size: int) -> tuple[int, int]:
+def _fastest(target: Target, units: Matrices, taps: int, *size: int) -> tuple[int, int]:
     """Return the block of matrices of a subgroup, and the number of parts of each sum, with the least estimated time:
     the largest tile without parts, unless others are clearly faster and the schedule is not requested by name.
 
     Args:
         target: The compile target.
+        units: Its matrix units that multiply.
         taps: Taps of windows, or blocks of integers, of which a part has whole ones; 0 if sums are over one dimension.
         size: Batch, rows, columns and inner size of the product.
     """
-    assert target.matrices is not None
     if target.overrides.schedule.endswith(NAME):
-        return target.matrices.block, 1
+        return units.block, 1
     card, (batch, rows, columns, inner) = card_of(target), size
     most = max(1, min(inner // MIN_STEPS, taps or MAX_PARTS))
 
@@ -173,9 +253,9 @@ def _fastest(target: Target, taps: int, *size: int) -> tuple[int, int]:
         estimated: float = cost_of(works, card)
         return estimated
 
-    best, least = (target.matrices.block, 1), cost(target.matrices, 1)
-    for block in (target.matrices.block >> halving for halving in range(target.matrices.block.bit_length())):
-        matrices = replace(target.matrices, block=block)
+    best, least = (units.block, 1), cost(units, 1)
+    for block in (units.block >> halving for halving in range(units.block.bit_length())):
+        matrices = replace(units, block=block)
         high, wide = tile_of(matrices)
         groups = batch * -(-rows // high) * -(-columns // wide)
         for parts in sorted({1, *(max(1, min(times * card.cores // groups, most)) for times in (1, FILLED))}):
@@ -294,6 +374,12 @@ def _memory(matrices: Matrices, depth: int) -> int:
     """Return the most bytes of workgroup memory that slabs of some steps and the sums take."""
     slabs = sum(max(own * (depth + PADDING), depth * (own + PADDING)) for own in tile_of(matrices))
     return slabs * _FLOAT16_BYTES + SUBGROUPS * matrices.rows * matrices.columns * _FLOAT32_BYTES
+
+
+def _integer_memory(matrices: Matrices, depth: int) -> int:
+    """Return the bytes of workgroup memory that slabs of some steps of integers, their sums and the results take."""
+    slabs = sum(own * (depth + 2 * PADDING + _FLOAT32_BYTES) for own in tile_of(matrices))
+    return slabs + SUBGROUPS * matrices.rows * matrices.columns * _FLOAT32_BYTES
 
 
 def _is_partial(size: int, whole: int) -> bool:

@@ -3,6 +3,7 @@
 | operation | naga | Tint, the draft of the standard |
 |---|---|---|
 | types of a, b and sums | ``coop_mat16x16<f16, A>``, B, C | ``subgroup_matrix_left<f16, 16, 16>``, right, result |
+| integers | | ``i8`` in arrays of ``i32``, with indices and strides in bytes; sums of ``i32`` |
 | load of rows | ``coopLoadT`` | ``subgroupMatrixLoad(.., false, ..)`` |
 | load of columns | ``coopLoad`` | ``subgroupMatrixLoad(.., true, ..)`` |
 | multiply and add | ``coopMultiplyAdd`` | ``subgroupMatrixMultiplyAccumulate`` |
@@ -24,13 +25,15 @@ class MatrixWriter(ABC):
 
     Args:
         matrices: Matrix units of the adapter.
+        of_integers: Whether they multiply 8-bit integers.
     """
 
     extensions: tuple[str, ...]
     """WGSL extensions to enable."""
 
-    def __init__(self, matrices: Matrices):
+    def __init__(self, matrices: Matrices, of_integers: bool = False):
         self._matrices = matrices
+        self._element, self._sum = ("i8", "i32") if of_integers else (use("f16"), "f32")
         for extension in self.extensions:
             use(extension)
 
@@ -80,11 +83,11 @@ class _Naga(MatrixWriter):
         return f"coop_mat{self._matrices.columns}x{self._matrices.rows}<{role}>"
 
     def zero(self) -> str:
-        return f"{self._type('f32, C')}()"
+        return f"{self._type(f'{self._sum}, C')}()"
 
     def _load(self, name: str, slab: str, index: str, stride: int, *, row_major: bool) -> str:
         function = "coopLoadT" if row_major else "coopLoad"
-        matrix = self._type(f"{use('f16')}, {name.upper()}")
+        matrix = self._type(f"{self._element}, {name.upper()}")
         return f"{function}<{matrix}>(&{slab}[{index}], {stride}u)"
 
     def multiply_add(self, a: str, b: str, sums: str) -> str:
@@ -94,7 +97,7 @@ class _Naga(MatrixWriter):
         return f"coopStoreT({sums}, &{array}[{index}], {stride or self._matrices.columns}u)"
 
     def load_sums(self, array: str, index: str, stride: int) -> str:
-        return f"coopLoadT<{self._type('f32, C')}>(&{array}[{index}], {stride}u)"
+        return f"coopLoadT<{self._type(f'{self._sum}, C')}>(&{array}[{index}], {stride}u)"
 
 
 class _Tint(MatrixWriter):
@@ -102,7 +105,7 @@ class _Tint(MatrixWriter):
 
     @property
     def _sums(self) -> str:
-        return f"subgroup_matrix_result<f32, {self._matrices.columns}, {self._matrices.rows}>"
+        return f"subgroup_matrix_result<{self._sum}, {self._matrices.columns}, {self._matrices.rows}>"
 
     def zero(self) -> str:
         return f"{self._sums}()"
@@ -112,7 +115,7 @@ class _Tint(MatrixWriter):
         side, columns, rows = (
             ("left", units.steps, units.rows) if name == "a" else ("right", units.columns, units.steps)
         )
-        matrix = f"subgroup_matrix_{side}<{use('f16')}, {columns}, {rows}>"
+        matrix = f"subgroup_matrix_{side}<{self._element}, {columns}, {rows}>"
         return f"subgroupMatrixLoad<{matrix}>(&{slab}, {index}, {str(not row_major).lower()}, {stride}u)"
 
     def multiply_add(self, a: str, b: str, sums: str) -> str:

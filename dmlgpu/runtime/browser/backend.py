@@ -18,10 +18,11 @@ from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidArgument, OutOf
 from dmlgpu.common.memory import check_budget
 from dmlgpu.compiler import aliasing
 from dmlgpu.compiler.program import Program, RenderedKernel, uniform_bytes
-from dmlgpu.compiler.target import AdapterInfo
+from dmlgpu.compiler.target import COOPERATIVE, AdapterInfo
 from dmlgpu.runtime.browser import facts, frames
 from dmlgpu.runtime.browser.executable import BrowserExecutable, PageBuffer, PagePipelines, PageShader, PageWork
 from dmlgpu.runtime.browser.link import Link
+from dmlgpu.runtime.browser.matrices import with_matrix_units
 from dmlgpu.runtime.executor import Reading, Resources, Timing
 from dmlgpu.runtime.rendered import RenderedBackend, Tell, bound_range, check_binding_sizes, kernels_of
 from dmlgpu.runtime.specialization import Specializer
@@ -113,6 +114,8 @@ class BrowserBackend(RenderedBackend):
         self._unanswered: dict[int, Future[Any]] = {}
         self._allocated = 0
         self.pipelines = PagePipelines(self._link, str(info), lambda request: self._dropped.append(["forget", request]))
+        if not {COOPERATIVE, "shader-f16"} & set(disabled_features):
+            self.target = with_matrix_units(self, facts.units_of(info))
 
     @property
     def pipeline_cache(self) -> Cache[Any, Any]:

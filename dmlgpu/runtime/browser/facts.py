@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler.quirks import with_quirks
-from dmlgpu.compiler.target import AdapterInfo, Policies, Profile, Target
+from dmlgpu.compiler.target import AdapterInfo, Matrices, MatrixDialect, Policies, Profile, Target
+from dmlgpu.runtime.matrix_products import configured_units
 
 BACKEND: Final = "Browser"
 """The backend of pages' adapters."""
@@ -16,8 +18,14 @@ BACKEND: Final = "Browser"
 PACKED_PRODUCTS: Final = "packed_4x8_integer_dot_product"
 """WGSL language feature of products of packed 8-bit integers."""
 
-FEATURES: Final = ("shader-f16", "timestamp-query", PACKED_PRODUCTS)
+SUBGROUP_MATRIX: Final = "chromium-experimental-subgroup-matrix"
+"""Feature of matrix units, which pages report if they also have subgroups."""
+
+FEATURES: Final = ("shader-f16", "timestamp-query", PACKED_PRODUCTS, SUBGROUP_MATRIX)
 """Features that are used if the page's adapter, or the browser's WGSL, has them."""
+
+_MATRIX: Final = {"rows": "M", "columns": "N", "steps": "K"}
+_LANES: Final = "max-subgroup-size"
 
 # Per limit of WebGPU its name as wgpu writes it, the least and the most that is believed.
 _LIMITS: Final = {
@@ -52,7 +60,7 @@ def adapter_info(facts: object, index: int) -> AdapterInfo:
 
     Args:
         facts: Report of the page: ``vendor``, ``architecture``, ``device``, ``description``, ``browser`` (its user
-            agent), ``fallback``, ``features`` (also those of WGSL) and ``limits``, as WebGPU names them.
+            agent), ``fallback``, ``features`` (also those of WGSL), ``limits`` and ``matrices``, as WebGPU names them.
         index: 1-based index of the page on the server.
 
     Raises:
@@ -73,7 +81,7 @@ def adapter_info(facts: object, index: int) -> AdapterInfo:
         vendor=vendor,
         driver=driver,
         features=tuple(feature for feature in FEATURES if feature in names),
-        limits=_limits(facts.get("limits")),
+        limits=_limits(facts.get("limits")) | _matrix_limits(facts.get("matrices"), vendor),
     )
 
 
@@ -98,6 +106,42 @@ def target_of(
         policies=Policies(deterministic, precise),
     )
     return with_quirks(target)
+
+
+def units_of(info: AdapterInfo) -> Matrices | None:
+    """Return the matrix units that a page reported; None if it has none."""
+    units = _units_of(info, "matrix")
+    return units and replace(units, integers=_units_of(info, "integer-matrix"))
+
+
+def _units_of(info: AdapterInfo, name: str) -> Matrices | None:
+    rows, columns, steps = (info.limits.get(f"{name}-{size}", 0) for size in _MATRIX)
+    if not {SUBGROUP_MATRIX, "shader-f16"} <= set(info.features) or not rows:
+        return None
+    lanes, turns = info.limits[_LANES], info.vendor.lower() != "nvidia"
+    return Matrices(rows, columns, steps, lanes=lanes, dialect=MatrixDialect.TINT, turns=turns)
+
+
+def _matrix_limits(listed: object, vendor: str) -> dict[str, int]:
+    """Return the sizes of matrices that kernels use, among those that a page lists; ones that are beyond all reason do
+    not count."""
+    configurations = [
+        {
+            "component_type": each.get("componentType"),
+            "result_component_type": each.get("resultComponentType"),
+            **{name.lower(): each[name] for name in _MATRIX.values()},
+            "max_subgroup_size": each["lanes"],
+        }
+        for each in (listed if isinstance(listed, list) else [])
+        if isinstance(each, Mapping)
+        and all(type(each.get(name)) is int and 4 <= each[name] <= 128 for name in (*_MATRIX.values(), "lanes"))
+    ]
+    units = configured_units(configurations, turns=vendor.lower() != "nvidia")
+    limits: dict[str, int] = {}
+    for name, matrices in (("matrix", units), ("integer-matrix", units and units.integers)):
+        if matrices is not None:
+            limits |= {f"{name}-{size}": getattr(matrices, size) for size in _MATRIX} | {_LANES: matrices.lanes}
+    return limits
 
 
 def _limits(limits: object) -> dict[str, int]:

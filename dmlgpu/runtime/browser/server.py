@@ -347,7 +347,7 @@ def _bounded(facts: object) -> dict[str, Any]:
     assert isinstance(facts, Mapping)
     texts = ("vendor", "architecture", "device", "description", "browser")
     bounded: dict[str, Any] = {name: str(facts.get(name, ""))[:500] for name in texts}
-    return {**bounded, **{name: facts.get(name) for name in ("fallback", "features", "limits")}}
+    return {**bounded, **{name: facts.get(name) for name in ("fallback", "features", "limits", "matrices")}}
 
 
 def _shown(query: str) -> dict[str, str | int]:

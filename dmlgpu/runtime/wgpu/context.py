@@ -18,6 +18,7 @@ from dmlgpu.runtime.wgpu import cooperative, forks, probes
 from dmlgpu.runtime.wgpu.adapter import dawn_adapters, describe, target_of, wgpu_adapter
 from dmlgpu.runtime.wgpu.errors import reason_of
 from dmlgpu.runtime.wgpu.libraries import dawn, features_of, library_of
+from dmlgpu.runtime.wgpu.measured import Probe
 from dmlgpu.runtime.wgpu.waiting import without_signals
 
 NO_DEVICE: Final = "the driver cannot create a device"
@@ -217,15 +218,25 @@ def matrix_support(adapter: Any, info: AdapterInfo) -> str:
     except RuntimeError as error:
         reason = f"{library.name} rejects it: {reason_of(error)}"
         return "; ".join(filter(None, (f"{COOPERATIVE} is not used, because {reason}", _units_of_dawn(info))))
-    facts = probe.facts(info, cooperative.NEEDED, device) or ()
+    unused = _why_unused(probe, info, device)
+    used = f"{units.size}, float16 with float32 sums"
+    if unused is None and units.integers is not None:
+        why_not = _why_unused(probes.INTEGER_MATRICES, info, device)
+        integers = f"{units.integers.size}, int8 with int32 sums"
+        used += f"; {integers}" + (f" is not used, because {why_not}" if why_not else "")
     library.destroy(device)
+    return f"{COOPERATIVE} is not used, because {unused}" if unused else used
+
+
+def _why_unused(probe: Probe, info: AdapterInfo, device: wgpu.GPUDevice) -> str | None:
+    """Return why kernels do not use the matrices of a probe; None if they do."""
+    facts = probe.facts(info, cooperative.NEEDED, device) or ()
     if cooperative.FASTER in facts:
-        return f"{units.size}, float16 with float32 sums"
+        return None
     if failure := probe.failure(info):
-        return f"{COOPERATIVE} is not used, because its products do not compile: {failure}"
+        return f"its products do not compile: {failure}"
     is_slower = cooperative.EQUAL in facts
-    reason = "its products are slower than ordinary ones" if is_slower else "its products differ from NumPy's"
-    return f"{COOPERATIVE} is not used, because {reason}"
+    return "its products are slower than ordinary ones" if is_slower else "its products differ from NumPy's"
 
 
 def _units_of_dawn(info: AdapterInfo) -> str:

@@ -2,9 +2,7 @@
 
 wgpu-native 29 lists the feature but does not enable it. Every new device requests it, in case a version enables it.
 Dawn enables it, and reports the sizes of the matrices (``Library.matrix_units``).
-WGSL does not specify how an adapter's matrix units compute. So products are compared with NumPy's, once per adapter and
-driver: of integers whose sums fit float32 but not float16, and of random numbers. Some drivers emulate matrix units, so
-products are timed as well. CPU adapters always emulate them.
+Products by cooperative matrices are compared and timed (``matrix_products``) once per adapter and driver.
 """
 
 from __future__ import annotations
@@ -16,7 +14,8 @@ import numpy as np
 import wgpu
 from numpy.typing import NDArray
 
-from dmlgpu.compiler.target import COOPERATIVE, Float16Conversions, Matrices, Policies, Profile, Target
+from dmlgpu.compiler.target import COOPERATIVE, Matrices
+from dmlgpu.runtime.matrix_products import ENOUGH, TIMED_SIZES, is_right, product_program, samples, sum_type
 from dmlgpu.runtime.wgpu.libraries import features_of, library_of
 from dmlgpu.runtime.wgpu.measured import contents_after, seconds_of
 
@@ -31,11 +30,6 @@ FASTER: Final = "faster"
 
 NEEDED: Final = frozenset({COOPERATIVE, "shader-f16", "subgroup"})
 """Features that products by cooperative matrices need."""
-
-_ROWS, _INNER, _COLUMNS = 128, 64, 128
-_LARGEST = 60
-_TIMED_SIZES = (256, 1024)
-_ENOUGH = 5e-3
 
 
 def request_device(adapter: Any, features: Collection[str], disabled: Collection[str]) -> wgpu.GPUDevice:
@@ -73,89 +67,68 @@ def measure(device: wgpu.GPUDevice) -> frozenset[str]:
     Raises:
         GPUError: If the driver rejects the kernel.
     """
-    matrices, rng = matrix_units(device.adapter), np.random.default_rng(1)
+    return _facts(device, of_integers=False)
+
+
+def measure_integers(device: wgpu.GPUDevice) -> frozenset[str]:
+    """Return the same of products of int8; that none is wrong if the matrix units multiply only float16.
+
+    Raises:
+        GPUError: If the driver rejects the kernel.
+    """
+    matrices = matrix_units(device.adapter)
+    return frozenset({EQUAL}) if matrices is None or matrices.integers is None else _facts(device, of_integers=True)
+
+
+def _facts(device: wgpu.GPUDevice, *, of_integers: bool) -> frozenset[str]:
+    matrices = matrix_units(device.adapter)
     assert matrices is not None
-    shapes = (_ROWS, _INNER), (_INNER, _COLUMNS)
-    integers = [rng.integers(-_LARGEST, _LARGEST + 1, shape).astype(np.float16) for shape in shapes]
-    floats = [rng.standard_normal(shape).astype(np.float16) for shape in shapes]
-    kernel = rendered_product(matrices)
-    if not all(_is_right(device, kernel, a, b) for a, b in (integers, floats)):
+    kernel = rendered_product(matrices, of_integers=of_integers)
+    if not all(is_right(a, b, _result(device, kernel, a, b)) for a, b in samples(of_integers=of_integers)):
         return frozenset()
-    return frozenset({EQUAL, FASTER} if _is_faster(device, matrices) else {EQUAL})
+    return frozenset({EQUAL, FASTER} if _is_faster(device, matrices, of_integers) else {EQUAL})
 
 
-def _is_right(device: wgpu.GPUDevice, kernel: RenderedKernel, a: NDArray[Any], b: NDArray[Any]) -> bool:
-    """Return whether a kernel computes a product within the tolerance of its arithmetic: products are exact in float32,
-    each addition has an error of an ULP of the sum of magnitudes, and results are rounded to float16."""
+def _result(device: wgpu.GPUDevice, kernel: RenderedKernel, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    """Return the product that a kernel computes."""
     arrays = _operands(kernel, a, b)
     module = library_of(device).create_module(device, kernel.label, kernel.wgsl)
     words = contents_after(device, module, arrays, workgroups=kernel.grid)
     output = [slot.role.value for slot in kernel.slots].index("output")
-    result = words[output].view(np.float16).reshape(len(a), -1).astype(np.float64)
-    wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
-    exact, magnitude = wide_a @ wide_b, np.abs(wide_a) @ np.abs(wide_b)
-    if np.array_equal(a, np.round(a)):
-        return np.array_equal(result, exact.astype(np.float16).astype(np.float64))
-    error = a.shape[1] * np.finfo(np.float32).eps * magnitude + np.spacing(np.abs(exact).astype(np.float16)) / 2
-    return bool(np.all(np.abs(result - exact) <= error))
+    return words[output].view(sum_type(a)).reshape(len(a), -1)
 
 
-def _is_faster(device: wgpu.GPUDevice, matrices: Matrices) -> bool:
+def _is_faster(device: wgpu.GPUDevice, matrices: Matrices, of_integers: bool) -> bool:
     """Return whether a product by cooperative matrices takes less time than an ordinary one, of a size that fills a GPU
     unless an adapter needs long for a small one."""
-    for size in _TIMED_SIZES:
-        a = b = np.ones((size, size), np.float16)
-        kernels = [rendered_product(units, (size, size, size)) for units in (None, matrices)]
+    for size in TIMED_SIZES:
+        a = b = np.ones((size, size), np.int8 if of_integers else np.float16)
+        kernels = [rendered_product(units, (size,) * 3, of_integers=of_integers) for units in (None, matrices)]
         ordinary, own = (
             seconds_of(
                 device,
                 library_of(device).create_unchecked_module(device, kernel.label, kernel.wgsl, bounds_loops=False),
                 _operands(kernel, a, b),
                 workgroups=kernel.grid,
-                enough=_ENOUGH,
+                enough=ENOUGH,
             )
             for kernel in kernels
         )
-        if ordinary > _ENOUGH:
+        if ordinary > ENOUGH:
             break
     return own < ordinary
 
 
 def _operands(kernel: RenderedKernel, a: NDArray[Any], b: NDArray[Any]) -> list[NDArray[Any]]:
     """Return the contents of the buffers of a product's kernel."""
-    from dmlgpu.compiler.program import parameter_bytes  # noqa: PLC0415 - see ``rendered_product``
+    from dmlgpu.compiler.program import parameter_bytes  # noqa: PLC0415 - adapters are listed without the compiler
 
-    output = np.zeros((len(a), b.shape[1]), np.float16)
-    tensors = [(a, b)[slot.index] if slot.role.value == "input" else output for slot in kernel.slots]
+    output = np.zeros((len(a), b.shape[1]), sum_type(a))
+    tensors = [output if slot.role.value != "input" else b if slot.index else a for slot in kernel.slots]
     return [*tensors, np.frombuffer(parameter_bytes((0,) * len(kernel.slots)), np.uint32)]
 
 
-def rendered_product(
-    matrices: Matrices | None, sizes: tuple[int, int, int] = (_ROWS, _INNER, _COLUMNS)
-) -> RenderedKernel:
-    """Return the kernel of a product.
-
-    Args:
-        matrices: Matrix units that multiply; None for an ordinary product.
-        sizes: Rows, products per sum, columns.
-    """
-    # Only for the measurement: adapters are listed without the compiler.
-    from dmlgpu.catalog import descs  # noqa: PLC0415
-    from dmlgpu.catalog.enums import DataType  # noqa: PLC0415
-    from dmlgpu.catalog.tensor_desc import TensorDesc  # noqa: PLC0415
-    from dmlgpu.compiler.stages import compile_operator  # noqa: PLC0415
-
-    rows, inner, columns = sizes
-    a, b, output = (
-        TensorDesc(DataType.FLOAT16, (1, 1, *shape)) for shape in ((rows, inner), (inner, columns), (rows, columns))
-    )
-    target = Target(
-        "measured",
-        Profile.DISCRETE,
-        NEEDED - {"shader-f16"},
-        float16=Float16Conversions(decodes=True),
-        policies=Policies(checked=False),
-        matrices=matrices,
-    ).with_overrides(schedule="cooperative" if matrices else "shared")
-    (kernel,) = compile_operator(descs.Gemm(a_tensor=a, b_tensor=b, output_tensor=output), target).kernels
+def rendered_product(*args: Any, of_integers: bool = False) -> RenderedKernel:
+    """Return the kernel of ``product_program``."""
+    (kernel,) = product_program(*args, of_integers=of_integers).kernels
     return kernel

@@ -22,7 +22,7 @@ import re
 import sys
 import tempfile
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -32,7 +32,8 @@ from wgpudawn.backends.dawn import _api, _helpers, extras
 from wgpudawn.backends.dawn._ffi import ffi, lib, lib_version_info
 
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.compiler.target import COOPERATIVE, Matrices, MatrixDialect
+from dmlgpu.compiler.target import COOPERATIVE, Matrices
+from dmlgpu.runtime.matrix_products import configured_units
 from dmlgpu.runtime.wgpu.library import NVIDIA, Library, without_cycle
 
 SYNCHRONIZED: Final = "implicit-device-synchronization"
@@ -50,31 +51,6 @@ _PREFIX = "enable subgroups; diagnostic(off, subgroup_uniformity); "
 whose branches are uniform for reasons that it does not see."""
 
 _WARNING = re.compile(rb"Warning: (?:max\w+ artificially reduced from |vkCreateInstance).*\n(?:(?:    at .*\n)+\n?)?")
-
-
-def configured_units(configurations: Iterable[Mapping[str, Any]], vendor_id: int) -> Matrices | None:
-    """Return the matrix units among the subgroup matrices of an adapter that kernels use: the largest that multiply
-    float16 and sum in float32; None if there are none.
-
-    Args:
-        configurations: Sizes ``m``, ``n`` and ``k``, types and subgroup sizes.
-        vendor_id: PCI vendor of the adapter.
-    """
-    types = {"component_type": "f16", "result_component_type": "f32"}
-    units = (
-        Matrices(
-            each["m"],
-            each["n"],
-            each["k"],
-            lanes=each["max_subgroup_size"],
-            dialect=MatrixDialect.TINT,
-            turns=vendor_id != NVIDIA,
-        )
-        for each in configurations
-        if types.items() <= each.items()
-    )
-    usable = (each for each in units if each.divide_slabs)
-    return max(usable, key=lambda each: each.rows * each.columns * each.steps, default=None)
 
 
 class DawnError(wgpu.GPUError, wgpudawn.GPUError):
@@ -155,9 +131,11 @@ class Dawn(Library):
 
     def matrix_units(self, adapter: Any) -> Matrices | None:
         configurations = extras.get_adapter_properties(adapter).get("subgroup_matrix_configs") or ()
-        units = configured_units(configurations, adapter.info["vendor_id"])
+        units = configured_units(configurations, turns=adapter.info["vendor_id"] != NVIDIA)
+        if units is None or adapter.info["adapter_type"] != "CPU":
+            return units
         # llvmpipe unrolls every operation: blocks of 4 x 4 matrices would compile 15 times as long.
-        return replace(units, block=1) if units and adapter.info["adapter_type"] == "CPU" else units
+        return replace(units, block=1, integers=units.integers and replace(units.integers, block=1))
 
     def request_device(self, adapter: Any, features: Collection[str]) -> Any:
         names = {_NAMES.get(feature, feature) for feature in features} - {"immediates"}

@@ -39,6 +39,12 @@ def _with_matrices(target: Target, facts: Collection[str]) -> Target:
     return replace(target, profile=Profile.DISCRETE) if target.profile is Profile.CPU else target
 
 
+def _with_integer_matrices(target: Target, facts: Collection[str]) -> Target:
+    if target.matrices is None or cooperative.FASTER in facts:
+        return target
+    return replace(target, matrices=replace(target.matrices, integers=None))
+
+
 def _without(feature: str, target: Target) -> Target:
     return replace(target, features=target.features - {feature})
 
@@ -105,8 +111,17 @@ MATRICES: Final = Probe(
     avoided={cooperative.EQUAL: "matrix units (products are wrong)"},
 )
 
-PROBES: Final = (DIVISION, FLOAT16, CHECKS, SUBGROUPS, MATRICES)
-"""All probes, in the order in which they decide: matrices need subgroups."""
+INTEGER_MATRICES: Final = replace(
+    MATRICES,
+    name="integer-matrices",
+    measure=cooperative.measure_integers,
+    decide=_with_integer_matrices,
+    avoided={cooperative.EQUAL: "matrix units for integers (products are wrong)"},
+)
+
+PROBES: Final = (DIVISION, FLOAT16, CHECKS, SUBGROUPS, MATRICES, INTEGER_MATRICES)
+"""All probes, in the order in which they decide: matrices need subgroups, and those of
+integers are used with those of float16."""
 
 
 def with_facts(info: AdapterInfo, target: Target, device: wgpu.GPUDevice | None = None) -> Target:

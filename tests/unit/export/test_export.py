@@ -116,9 +116,22 @@ def test_half_precision_requires_the_feature(tmp_path):
     assert export.write(desc, tmp_path / "b", half_precision=True).features == ("shader-f16",)
 
 
+def test_matrix_units_require_their_features(tmp_path):
+    half = TensorDesc(DataType.FLOAT16, (1, 1, 64, 64))
+    desc = descs.Gemm(a_tensor=half, b_tensor=half, output_tensor=half)
+    assert export.write(desc, tmp_path / "a").features == ()
+    features = ("chromium-experimental-subgroup-matrix", "shader-f16", "subgroups")
+    assert export.write(desc, tmp_path / "b", matrices="16x16x16").features == features
+    document = program(tmp_path / "b")
+    assert "subgroup_matrix_left<f16, 16, 16>" in document["shaders"][0]["code"]
+    assert document["made"]["matrices"] == "16x16x16"
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"matrices": "2x2x2"}, "matrices must be 16x16x16 or 8x16x16 or 8x8x8, with schedules gpu, got '2x2x2'"),
+        ({"matrices": "8x8x8", "schedules": "cpu"}, "matrices must be .*, with schedules gpu, got '8x8x8'"),
         ({"weights": {"c": np.zeros(2, np.float32)}}, "weights must be of the inputs a, b, got 'c'"),
         ({"weights": {"b": np.zeros(3, np.float32)}}, r"weights of 'b' must be an array of float32 with shape \(2,\)"),
         ({"weights": {"b": np.zeros(2)}}, "weights of 'b' must be .* got float64"),
@@ -360,7 +373,7 @@ def test_the_command_writes_models(tmp_path):
         ((), "give either what to export or --suite"),
         (("gemm", "--suite", "quick"), "give either what to export or --suite"),
         (("gemm", "-k", "relu"), "-k needs --suite"),
-        (("--suite", "quick", "--half"), "--half and --without cannot be combined with --suite"),
+        (("--suite", "quick", "--half"), "--half, --matrices and --without cannot be combined with --suite"),
         (("--suite", "fast"), "profile must be one of quick, standard, full, got 'fast'"),
         (("--suite", "quick", "-k", "80x20000"), "all cases that match '80x20000' need Python; use dmlgpu test"),
     ],

@@ -9,6 +9,7 @@ from typing import ClassVar
 from dmlgpu.compiler.plan import Body, Source, Space
 from dmlgpu.compiler.rewrites.packing import UNIT
 from dmlgpu.compiler.schedule.steps.base import KernelStep
+from dmlgpu.compiler.schedule.steps.packed_products import IntegerProduct, PackedOperand
 from dmlgpu.compiler.schedule.steps.products import Operand, OperandLayout
 from dmlgpu.compiler.target import Matrices
 
@@ -105,6 +106,47 @@ class ScheduledCooperative(KernelStep):
     share: int
 
     template = "schedules/gemm_cooperative"
+
+
+@dataclass(frozen=True)
+class ScheduledCooperativeIntegers(IntegerProduct, KernelStep):
+    """A product of 8-bit integers with sums of 32 bits.
+
+    Attributes:
+        space: in elements.
+        a, b: the operands, as those of ``ScheduledPackedContract``.
+        epilogue, output, matrices: as in ``ScheduledCooperative``.
+        words_per_slab: words of each row and column in workgroup memory.
+        parts, share: number of parts of each sum, and the words of each.
+        across, subgroups, padding: as in ``ScheduledCooperative``; the padding is in words.
+    """
+
+    across: ClassVar[int] = ACROSS
+    subgroups: ClassVar[int] = SUBGROUPS
+    padding: ClassVar[int] = PADDING // 2
+
+    space: Space
+    a: Operand
+    b: Operand
+    a_integers: PackedOperand
+    b_integers: PackedOperand
+    epilogue: Body
+    matrices: Matrices
+    words_per_slab: int
+    parts: int
+    share: int
+
+    template = "schedules/gemm_cooperative_integers"
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """Rows and columns of a workgroup's tile."""
+        return tile_of(self.matrices)
+
+    @property
+    def is_unsigned(self) -> bool:
+        """False: all matrices are of signed integers."""
+        return False
 
 
 @dataclass(frozen=True)

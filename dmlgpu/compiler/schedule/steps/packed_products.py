@@ -6,7 +6,7 @@ import functools
 import math
 from dataclasses import dataclass
 
-from dmlgpu.compiler.plan import Source
+from dmlgpu.compiler.plan import Source, Space
 from dmlgpu.compiler.rewrites.packing import UNIT
 from dmlgpu.compiler.schedule.steps.products import Operand, ScheduledContract
 from dmlgpu.compiler.schedule.steps.quantized import QuantizedColumns
@@ -26,22 +26,18 @@ class PackedOperand:
     zero_point: Source | None
 
 
-@dataclass(frozen=True)
-class ScheduledPackedContract(ScheduledContract):
-    """Sums of products of 8-bit integers: words of four along the inner dimension in workgroup memory and in registers,
-    multiplied by ``dot4I8Packed`` or ``dot4U8Packed``.
-
-    Sources of both operands are bits: words of four elements (ALONG, ACROSS), or single elements. The depth of the
-    tile, ``share`` and ``whole`` count words; ``chunk`` is 0.
+class IntegerProduct:
+    """Base of kernels that multiply 8-bit integers in words of four steps.
 
     Attributes:
         a_integers, b_integers: the numbers that the bits of the operands stand for.
     """
 
-    a_integers: PackedOperand = PackedOperand(True, None)
-    b_integers: PackedOperand = PackedOperand(True, None)
-
-    kind = "contract"
+    space: Space
+    a: Operand
+    b: Operand
+    a_integers: PackedOperand
+    b_integers: PackedOperand
 
     @property
     def words(self) -> int:
@@ -66,6 +62,27 @@ class ScheduledPackedContract(ScheduledContract):
     def operands(self) -> tuple[tuple[str, Operand, PackedOperand], ...]:
         """Return name, operand and integers of both operands."""
         return ("a", self.a, self.a_integers), ("b", self.b, self.b_integers)
+
+    @property
+    def summed(self) -> list[str]:
+        """Names of the operands whose integers are summed to correct the products."""
+        others = (("a", self.b_integers), ("b", self.a_integers))
+        return [name for name, other in others if self.is_shifted(other)]
+
+
+@dataclass(frozen=True)
+class ScheduledPackedContract(IntegerProduct, ScheduledContract):
+    """Sums of products of 8-bit integers: words of four along the inner dimension in workgroup memory and in registers,
+    multiplied by ``dot4I8Packed`` or ``dot4U8Packed``.
+
+    Sources of both operands are bits: words of four elements (ALONG, ACROSS), or single elements. The depth of the
+    tile, ``share`` and ``whole`` count words; ``chunk`` is 0.
+    """
+
+    a_integers: PackedOperand = PackedOperand(True, None)
+    b_integers: PackedOperand = PackedOperand(True, None)
+
+    kind = "contract"
 
 
 @dataclass(frozen=True, kw_only=True)

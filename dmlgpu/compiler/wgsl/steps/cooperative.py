@@ -7,10 +7,15 @@ from typing import Any
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.rewrites.packing import UNIT
-from dmlgpu.compiler.schedule.steps.cooperative import ScheduledCooperative, ScheduledCooperativeAttend
+from dmlgpu.compiler.schedule.steps.cooperative import (
+    ScheduledCooperative,
+    ScheduledCooperativeAttend,
+    ScheduledCooperativeIntegers,
+)
 from dmlgpu.compiler.schedule.steps.products import OperandLayout
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.compiler.wgsl.matrices import WRITERS
+from dmlgpu.compiler.wgsl.steps.packed_products import integer_operands
 from dmlgpu.compiler.wgsl.steps.products import attention, keep, operand, operand_values, output_digits, spread
 from dmlgpu.compiler.wgsl.writer import ShaderWriter, special
 
@@ -49,6 +54,32 @@ def _cooperative(step: ScheduledCooperative, writer: ShaderWriter, values: dict[
         else:
             text += operand(writer, name, source, UNIT, transposes=False)
     return text + keep(step.output, values, 1)
+
+
+@special.register
+def _cooperative_integers(step: ScheduledCooperativeIntegers, writer: ShaderWriter, values: dict[str, Any]) -> str:
+    space, matrices = step.space, step.matrices
+    counts = {"a": math.prod(space.rows), "b": math.prod(space.columns)}
+    tile = dict(zip("ab", step.tile, strict=True))
+    values |= {
+        "across": -(-counts["b"] // tile["b"]),
+        "down": -(-counts["a"] // tile["a"]),
+        "rows": counts["a"],
+        "columns": counts["b"],
+        "batches": math.prod(space.batch),
+        "digits": output_digits(space, step.output.lanes, parts=step.parts),
+        "block": matrices.block,
+        "subgroups": step.subgroups,
+        "side": step.across,
+        "stride": step.words_per_slab + step.padding,
+        "inner": step.words,
+        "matrix": WRITERS[matrices.dialect](matrices, of_integers=True),
+        "operands": [
+            (name, operand.fetch.inner_fastest, tile[name], counts[name]) for name, operand, _ in step.operands()
+        ],
+    }
+    text = writer.epilogue(step.epilogue, DataType.INT32)
+    return text + integer_operands(step, writer, values) + keep(step.output, values, 1)
 
 
 @special.register

@@ -8,6 +8,7 @@ from typing import Any
 from dmlgpu.compiler.plan import PlanTensor
 from dmlgpu.compiler.rewrites.packing import UNIT
 from dmlgpu.compiler.schedule.steps.packed_products import (
+    IntegerProduct,
     PackedOperand,
     ScheduledBlockContract,
     ScheduledPackedContract,
@@ -25,29 +26,35 @@ _TAILS = {1: "0xff", 2: "0xffff", 3: "0xffffff"}
 
 @special.register
 def _packed(step: ScheduledPackedContract, writer: ShaderWriter, values: dict[str, Any]) -> str:
-    tile, steps = step.tile, math.prod(step.space.inner)
+    tile = step.tile
     text = tiled(step, writer, values)
-    integers = {name: integers for name, _, integers in step.operands()}
     values |= {
         "dot_t": vector(Scalar.U32 if step.is_unsigned else Scalar.I32, UNIT),
         "inner": (step.words,),
-        "steps": steps,
-        "tail": next((bits for rest, bits in _TAILS.items() if steps % UNIT == rest), ""),
-        "last_step": steps - 1,
-        "last_word": step.words - 1,
         "operands": tuple(
             (name, Fetch(1, operand.fetch.inner_fastest), units)
             for (name, operand, _), units in zip(
                 step.operands(), (tile.down * tile.rows // UNIT, tile.across * tile.units), strict=True
             )
         ),
-        "middles": {name: step.middle(each) for name, each in integers.items()},
-        "summed": [name for name, other in (("a", "b"), ("b", "a")) if step.is_shifted(integers[other])],
+    }
+    return text + integer_operands(step, writer, values) + keep(step.output, values)
+
+
+def integer_operands(step: IntegerProduct, writer: ShaderWriter, values: dict[str, Any]) -> str:
+    """Return the accessors of words and zero points of both operands, and add the values that templates of products of
+    integers need."""
+    steps = math.prod(step.space.inner)
+    values |= {
+        "steps": steps,
+        "tail": next((bits for rest, bits in _TAILS.items() if steps % UNIT == rest), ""),
+        "last_step": steps - 1,
+        "last_word": step.words - 1,
+        "middles": {name: step.middle(integers) for name, _, integers in step.operands()},
+        "summed": step.summed,
         "padded": step.b.layout is OperandLayout.SEEN and step.b_integers.zero_point is not None,
     }
-    for operand in step.operands():
-        text += _operand(step, operand, values, writer)
-    return text + keep(step.output, values)
+    return "".join(_operand(step, operand, values, writer) for operand in step.operands())
 
 
 @special.register
@@ -96,7 +103,7 @@ def _words_in_blocks(
 
 
 def _operand(
-    step: ScheduledPackedContract,
+    step: IntegerProduct,
     named: tuple[str, Operand, PackedOperand],
     values: dict[str, Any],
     writer: ShaderWriter,

@@ -5,7 +5,8 @@ const MAX_QUESTIONS = 16;
 const decoder = new TextDecoder();
 
 // Ask for a device with all that the adapter has of these.
-const FEATURES = ['shader-f16', 'timestamp-query'];
+const MATRICES = 'chromium-experimental-subgroup-matrix';
+const FEATURES = ['shader-f16', 'timestamp-query', 'subgroups', MATRICES];
 const LANGUAGE_FEATURES = ['packed_4x8_integer_dot_product'];
 const LIMITS = [
     'maxStorageBuffersPerShaderStage', 'maxStorageBufferBindingSize', 'maxBufferSize',
@@ -28,7 +29,14 @@ export async function describe() {
             ...LANGUAGE_FEATURES.filter(name => navigator.gpu.wgslLanguageFeatures?.has(name)),
         ],
         limits: Object.fromEntries(TOLD.map(name => [name, adapter.limits[name]])),
+        matrices: adapter.features.has(MATRICES) ? matricesOf(adapter.info) : [],
     };
+}
+
+// The matrices that subgroups multiply. Chromium and the draft of the standard differ in one name.
+function matricesOf({subgroupMatrixConfigs, subgroupMaxSize}) {
+    return Array.from(subgroupMatrixConfigs ?? [], ({componentType, resultComponentType, resultType, M, N, K}) => (
+        {componentType, resultComponentType: resultComponentType ?? resultType, M, N, K, lanes: subgroupMaxSize}));
 }
 
 export class Executor {

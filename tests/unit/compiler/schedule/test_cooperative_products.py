@@ -12,12 +12,13 @@ import pytest
 
 from dmlgpu import Graph, TensorDesc, descs
 from dmlgpu.catalog.enums import DataType, MatrixTransform, QuantizationType
+from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.graph.compiler import compile_network
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.program import Checks
 from dmlgpu.compiler.schedule import schedule
-from dmlgpu.compiler.schedule.steps.cooperative import ScheduledCooperative
+from dmlgpu.compiler.schedule.steps.cooperative import ScheduledCooperative, ScheduledCooperativeIntegers
 from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import COOPERATIVE, AdapterInfo, Matrices, MatrixDialect, Policies, Profile, Target
 from dmlgpu.ops import directml as functions
@@ -46,7 +47,7 @@ def gemm(rows: int, inner: int, columns: int, data_type: DataType = F16) -> desc
     return descs.Gemm(a_tensor=a, b_tensor=b, output_tensor=output)
 
 
-def schedules(desc: descs.Gemm, target: Target) -> list[type]:
+def schedules(desc: OperatorDesc, target: Target) -> list[type]:
     return [type(step) for step in schedule(operators.lower(desc), target).steps]
 
 
@@ -68,6 +69,41 @@ def schedules(desc: descs.Gemm, target: Target) -> list[type]:
 def test_other_products_keep_their_schedules(desc: descs.Gemm, target: Target) -> None:
     assert schedules(gemm(128, 32, 128), GPU) == [ScheduledCooperative]
     assert ScheduledCooperative not in schedules(desc, target)
+
+
+def integer_product(rows: int, inner: int, columns: int) -> descs.MatrixMultiplyInteger:
+    a, b = (TensorDesc(DataType.INT8, (1, 1, *sizes)) for sizes in ((rows, inner), (inner, columns)))
+    output = TensorDesc(DataType.INT32, (1, 1, rows, columns))
+    return descs.MatrixMultiplyInteger(a_tensor=a, b_tensor=b, output_tensor=output)
+
+
+INTEGERS = replace(GPU, matrices=Matrices(integers=Matrices(steps=32)))
+
+
+@pytest.mark.parametrize(
+    ("desc", "target"),
+    [
+        (integer_product(128, 64, 128), GPU),
+        (integer_product(128, 64, 128), replace(INTEGERS, profile=Profile.CPU)),
+        (integer_product(128, 64, 128), replace(INTEGERS, multiplies_words=False)),
+        (integer_product(128, 64, 128), replace(INTEGERS, max_workgroup_storage=16384)),
+        (integer_product(128, 64, 128), replace(INTEGERS, max_workgroup_invocations=128)),
+        (integer_product(128, 31, 128), INTEGERS),  # less than a slab, or than the smallest tile
+        (integer_product(31, 64, 128), INTEGERS),
+    ],
+)
+def test_other_products_of_integers_keep_their_schedules(desc: descs.MatrixMultiplyInteger, target: Target) -> None:
+    assert schedules(integer_product(128, 64, 128), INTEGERS.with_policies(precise=True)) == [
+        ScheduledCooperativeIntegers
+    ]
+    assert ScheduledCooperativeIntegers not in schedules(desc, target)
+
+
+def test_long_sums_of_integers_are_split() -> None:
+    split, merge = schedule(operators.lower(integer_product(64, 8192, 64)), INTEGERS).steps
+    assert isinstance(split, ScheduledCooperativeIntegers) and merge.label == "sum of parts"
+    assert split.parts > 1 and split.share % split.words_per_slab == 0
+    assert (split.parts - 1) * split.share < 2048 <= split.parts * split.share
 
 
 @pytest.mark.parametrize("sizes", [(127, 24, 129), (64, 16, 64), (1000, 31, 77)])
@@ -341,6 +377,27 @@ def test_the_reason_why_products_are_not_used_is_described(
     used = "16 x 16 x 16, float16 with float32 sums"
     expected = f"cooperative-matrix is not used, because {reason}" if reason else used
     assert matrix_support(_Adapter(set(cooperative.NEEDED)), CARD) == expected
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        ({"equal", "faster"}, ""),
+        ({"equal"}, " is not used, because its products are slower than ordinary ones"),
+    ],
+)
+def test_matrix_units_for_integers_are_described(facts: set[str], reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DMLGPU_CACHE", "off")
+    library = _Dawn(Matrices(integers=Matrices(steps=32)))
+    monkeypatch.setattr(library, "destroy", lambda device: None, raising=False)
+    monkeypatch.setattr(context, "library_of", lambda thing: library)
+    monkeypatch.setattr(cooperative, "library_of", lambda thing: library)
+    known = {("matrices", str(CARD)): frozenset({"equal", "faster"}), ("integer-matrices", str(CARD)): frozenset(facts)}
+    monkeypatch.setattr(measured, "CACHED", known)
+    monkeypatch.setattr(cooperative, "request_features", lambda adapter, features: object())
+    assert matrix_support(_Adapter(set(cooperative.NEEDED)), CARD) == (
+        f"16 x 16 x 16, float16 with float32 sums; 16 x 16 x 32, int8 with int32 sums{reason}"
+    )
 
 
 def test_matrix_units_of_cpu_adapters_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:

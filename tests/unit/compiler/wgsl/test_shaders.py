@@ -346,6 +346,7 @@ def test_every_file_is_rendered_by_some_operator(texts):
         cooperative_attention.attention(),
     )
     matrix_units = [compiler.compile_operator(desc, cooperative.GPU) for desc in multiplied]
+    matrix_units.append(compiler.compile_operator(cooperative.integer_product(128, 64, 128), cooperative.INTEGERS))
     few_rows = compiler.compile_operator(attention_of_few_rows(), Target("GPU", Profile.DISCRETE))
     network = resolve(attention_of_quantized_caches(DataType.FLOAT32, 4))
     blocks = compile_network(network, Target("GPU", Profile.DISCRETE)).program

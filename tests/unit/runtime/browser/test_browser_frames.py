@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 import pytest
 
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler.program import KernelSource, RenderedKernel
-from dmlgpu.compiler.target import Profile
+from dmlgpu.compiler.target import Matrices, MatrixDialect, Profile
 from dmlgpu.runtime.browser import frames
 from dmlgpu.runtime.browser.backend import _stamps
 from dmlgpu.runtime.browser.executable import compile_error
-from dmlgpu.runtime.browser.facts import adapter_info, plain, target_of
+from dmlgpu.runtime.browser.facts import adapter_info, plain, target_of, units_of
 from dmlgpu.runtime.executor import Timing
 
 LIMITS = {
@@ -96,6 +97,39 @@ def test_limits_and_features_become_the_targets():
     assert not target.has("shader-f16")
     assert not target.has("immediates")
     assert not target.multiplies_words
+
+
+NVIDIA = {
+    **FACTS,
+    "vendor": "nvidia",
+    "features": ["shader-f16", "chromium-experimental-subgroup-matrix"],
+    "matrices": [
+        {"componentType": "f16", "resultComponentType": "f16", "M": 16, "N": 16, "K": 16, "lanes": 32},
+        {"componentType": "f16", "resultComponentType": "f32", "M": 16, "N": 8, "K": 8, "lanes": 32},
+        {"componentType": "f16", "resultComponentType": "f32", "M": 16, "N": 16, "K": 16, "lanes": 32},
+        {"componentType": "i8", "resultComponentType": "i32", "M": 16, "N": 16, "K": 32, "lanes": 32},
+    ],
+}
+
+
+def test_matrix_units_are_those_that_the_browser_lists():
+    integers = Matrices(16, 16, 32, lanes=32, dialect=MatrixDialect.TINT, turns=False)
+    assert units_of(adapter_info(NVIDIA, 1)) == replace(integers, steps=16, integers=integers)
+    assert units_of(adapter_info({**NVIDIA, "matrices": NVIDIA["matrices"][:3]}, 1)).integers is None
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"features": ["shader-f16"]},
+        {"features": ["chromium-experimental-subgroup-matrix"]},
+        {"matrices": NVIDIA["matrices"][:1]},
+        {"matrices": "f16"},
+        {"matrices": [None, {**NVIDIA["matrices"][2], "M": 1 << 20}, {**NVIDIA["matrices"][2], "N": "16"}]},
+    ],
+)
+def test_other_pages_have_no_matrix_units(changed):
+    assert units_of(adapter_info({**NVIDIA, **changed}, 1)) is None
 
 
 def test_products_of_words_need_the_language_feature():

@@ -24,7 +24,17 @@ from dmlgpu.compiler.target import (
 from dmlgpu.compiler.tuned_files import identity
 from dmlgpu.runtime.wgpu import cooperative, measured
 from dmlgpu.runtime.wgpu.measured import Probe
-from dmlgpu.runtime.wgpu.probes import CHECKS, DIVISION, FLOAT16, MATRICES, PROBES, SUBGROUPS, avoided, with_facts
+from dmlgpu.runtime.wgpu.probes import (
+    CHECKS,
+    DIVISION,
+    FLOAT16,
+    INTEGER_MATRICES,
+    MATRICES,
+    PROBES,
+    SUBGROUPS,
+    avoided,
+    with_facts,
+)
 
 FEATURES = ("shader-f16", "subgroup")
 CARD = AdapterInfo("Card", "Vulkan", "discrete", "maker", "driver 1", FEATURES)
@@ -39,6 +49,7 @@ READERS: dict[str, Callable[[Target], object]] = {
     "bounds": lambda target: target.policies.checked,
     "subgroups": lambda target: target.features,
     "matrices": lambda target: target.features,
+    "integer-matrices": lambda target: target.matrices,
 }
 
 of_every_probe = pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe.name)
@@ -100,6 +111,19 @@ def test_matrix_units_need_subgroups(subgroups: set[str], matrices: set[str], ex
     assert value_of(MATRICES, matrices, CARD, target) == expected
     assert (with_facts(CARD, target).matrices is None) == (COOPERATIVE not in expected)
     assert value_of(MATRICES, matrices, CARD, replace(TARGET, features=frozenset({COOPERATIVE}))) == set()
+
+
+@pytest.mark.parametrize(
+    ("facts", "is_used"), [({"equal", "faster"}, True), ({"equal"}, False), ((), False), (None, True)]
+)
+def test_matrix_units_for_integers_are_measured_by_themselves(facts: set[str] | None, is_used: bool) -> None:
+    value_of(SUBGROUPS, {"full"})
+    value_of(MATRICES, {"equal", "faster"})
+    if facts is not None:
+        value_of(INTEGER_MATRICES, facts)
+    units = Matrices(integers=Matrices(steps=32))
+    target = with_facts(CARD, replace(TARGET, features=cooperative.NEEDED, matrices=units))
+    assert target.matrices == (units if is_used else Matrices())
 
 
 def test_fields_of_unmeasured_facts_keep_their_values() -> None:
@@ -172,7 +196,7 @@ def test_the_environment_and_the_kind_of_adapter_decide_on_matrix_units(
         assert with_facts(info, target).profile is (Profile.DISCRETE if is_used else Profile.CPU)
 
 
-@pytest.mark.parametrize("probe", [CHECKS, SUBGROUPS, MATRICES], ids=lambda probe: probe.name)
+@pytest.mark.parametrize("probe", [CHECKS, SUBGROUPS, MATRICES, INTEGER_MATRICES], ids=lambda probe: probe.name)
 def test_auto_measures(probe: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(probe.variable, "auto")
     assert probe.facts(CARD, cooperative.NEEDED) is None
