@@ -6,7 +6,7 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 
-from dmlgpu.bench.specs import Sizes, sizes_text
+from dmlgpu.bench.specs import sizes_text
 from dmlgpu.bench.workload import Workload
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
@@ -25,7 +25,7 @@ from dmlgpu.conformance.cases.layouts import TensorLayout
 from dmlgpu.conformance.cases.operator_cases import OperatorCases
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
 from dmlgpu.conformance.report.model import family_of
-from dmlgpu.conformance.samples import SAMPLES, OperatorSample, TensorMaker, folded
+from dmlgpu.conformance.samples import SAMPLES, OperatorSample, Sizes, TensorMaker, folded
 
 ELEMENTS: Sizes = {"elements": 1 << 22}
 """Default size of maps."""

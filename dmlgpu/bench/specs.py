@@ -9,11 +9,13 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument, ModelError
-from dmlgpu.conformance.samples import Sizes
+
+if TYPE_CHECKING:  # it loads all samples
+    from dmlgpu.conformance.samples import Sizes
 
 _NUMBER = re.compile(r"(?P<digits>[1-9][0-9]{0,11})(?P<unit>[KMG]?)")
 _NAMES = re.compile(r"[a-z][a-z_]*(=[a-z][a-z_]*)*")

@@ -21,11 +21,11 @@ from dmlgpu.cli.devices import choose_adapter
 from dmlgpu.cli.tables import BenchProgress, duration
 from dmlgpu.common.errors import InvalidArgument, InvalidState, counted
 from dmlgpu.common.files import is_gguf, whole_file
-from dmlgpu.frontends import dxdispatch
-from dmlgpu.frontends.dxdispatch import OnnxOptions, TimingOptions
 from dmlgpu.runtime.device import Device
 
 if TYPE_CHECKING:
+    from dmlgpu.frontends import dxdispatch
+    from dmlgpu.frontends.dxdispatch import OnnxOptions, TimingOptions
     from dmlgpu.frontends.onnx.checking import Divergence, ModelCheck
     from dmlgpu.frontends.onnx.segments import Segment
     from dmlgpu.frontends.onnx.session import CompileProgress, Session
@@ -78,6 +78,8 @@ def run(
     if model.suffix.lower() == ".onnx" and dispatch == DispatchOptions():
         run_onnx(model, output_dir, adapter, onnx, precise=precise)
         return
+    from dmlgpu.frontends import dxdispatch  # noqa: PLC0415 - other verbs need only the front end for ONNX
+
     loaded = dxdispatch.load(model, allow_paths=allow_paths, onnx=dispatch.onnx)
     device = Device(choose_adapter(adapter), precise=precise)
     print(f"Running on '{device.adapter}'", flush=True)
@@ -389,6 +391,13 @@ def read_array(option: str, text: str) -> tuple[str, Array]:
 T = TypeVar("T")
 
 
+def _default(name: str) -> Any:
+    """Return default options of DxDispatch."""
+    from dmlgpu.frontends import dxdispatch  # noqa: PLC0415 - as in ``run``
+
+    return getattr(dxdispatch, name)()
+
+
 @dataclass(frozen=True)
 class DispatchOptions:
     """DxDispatch's options.
@@ -400,9 +409,9 @@ class DispatchOptions:
         print_bindings: Whether to print the bindings of ONNX models.
     """
 
-    timing: TimingOptions = field(default_factory=TimingOptions)
+    timing: TimingOptions = field(default_factory=lambda: _default("TimingOptions"))
     verbosity: int = 0
-    onnx: OnnxOptions = field(default_factory=OnnxOptions)
+    onnx: OnnxOptions = field(default_factory=lambda: _default("OnnxOptions"))
     print_bindings: bool = False
 
 
@@ -414,6 +423,8 @@ def onnx_options(
     Raises:
         InvalidArgument: If a text is malformed.
     """
+    from dmlgpu.frontends.dxdispatch import OnnxOptions  # noqa: PLC0415 - as in ``run``
+
     return OnnxOptions(
         _pairs("onnx_free_dim_name_override", names, _size),
         _pairs("onnx_free_dim_denotation_override", denotations, _size),

@@ -156,9 +156,9 @@ def run(
       dmlgpu run model.onnx --inputs 'pictures/*.png' --adapters all --outputs results
     """
     module = verb("run")
-    timing = module.TimingOptions(
-        dispatch_iterations, dispatch_repeat, milliseconds_to_run, dispatch_interval, warmup_samples
-    )
+    from dmlgpu.frontends.dxdispatch import TimingOptions  # noqa: PLC0415 - slow to import
+
+    timing = TimingOptions(dispatch_iterations, dispatch_repeat, milliseconds_to_run, dispatch_interval, warmup_samples)
     overrides = module.onnx_options(name_overrides, denotation_overrides, binding_shapes)
     dispatching = module.DispatchOptions(timing, timing_verbosity, overrides, print_onnx_bindings)
     onnx = {"inputs": tuple(inputs or ()), "check": check, "profile": profile, "profile_json": profile_json}

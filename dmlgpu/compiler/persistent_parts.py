@@ -106,13 +106,15 @@ def filled_parts(program: Program) -> list[FilledParts]:
     for index, indices in enumerate(touched):
         if indices:
             kernels.setdefault(root(indices[0]), []).append(index)
+    members: dict[int, list[PersistentPart]] = {}
+    for number, member in enumerate(parts):
+        members.setdefault(root(number), []).append(member)
     filled = []
     for group, indices in kernels.items():
-        members = tuple(part for index, part in enumerate(parts) if root(index) == group)
         inputs = sorted(
             {slot.index for index in indices for slot in program.initialization[index].slots if slot.role is Role.INPUT}
         )
-        filled.append(FilledParts(members, tuple(indices), tuple(inputs)))
+        filled.append(FilledParts(tuple(members[group]), tuple(indices), tuple(inputs)))
     first: dict[int, int] = {}
     for index, each in enumerate(filled):
         for source in each.inputs:

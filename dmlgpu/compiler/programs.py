@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dmlgpu.catalog.operator_desc import OperatorDesc
+from dmlgpu.common.collection import collection_paused
 from dmlgpu.common.timings import Timings
 from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.program import Program
@@ -72,7 +73,8 @@ def of_sized(sized: SizedNetwork, target: Target, disabled: Collection[str] = ()
     if target.policies.specialized:
         return of_network(sized.network, target, disabled)
     start = time.perf_counter()
-    program = sized.recorded.program(sized.values, target, disabled, records=False)
+    with collection_paused():
+        program = sized.recorded.program(sized.values, target, disabled, records=False)
     if program is not None:
         return replace(program, timings=Timings(planning=time.perf_counter() - start))
 
@@ -101,7 +103,8 @@ def _found_or_made(key: str, make: Callable[[], Program]) -> Program:
     program = None if files is None else files.load(key)
     if program is not None:
         return replace(program, timings=Timings(planning=time.perf_counter() - start))
-    program = make()
+    with collection_paused():
+        program = make()
     rendering = program.timings.rendering
     program = replace(program, timings=Timings(time.perf_counter() - start - rendering, rendering))
     if files is not None:

@@ -55,11 +55,16 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     # endif
     let part = {{ div("rest", batches) }};
     let batch = {{ mod("rest", batches) }};
+    // Drivers compile a loop faster than copies of its body.
+    var queries: array<sum_t, {{ tile.rows * tile.dots }}>;
+    for (var place = 0u; place < {{ tile.rows * tile.dots }}u + opaque_zero(); place++) {
+        let query = query_start(batch, min(row + place / {{ tile.dots }}u, {{ rows - 1 }}u));
+        queries[place] = query_step(query, place % {{ tile.dots }}u * 4u);
+    }
     # for row in range(tile.rows)
     let place{{ row }} = min(row + {{ row }}u, {{ rows - 1 }}u);
-    let query{{ row }} = query_start(batch, place{{ row }});
     # for unit in range(tile.dots)
-    let q{{ row }}_{{ unit }} = query_step(query{{ row }}, {{ unit * 4 }}u);
+    let q{{ row }}_{{ unit }} = queries[{{ row * tile.dots + unit }}];
     # endfor
     # if causal
     let visible{{ row }} = visible_load(visible_place(batch, place{{ row }}));
@@ -107,12 +112,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         # endfor
         # endfor
     }
-    # for row in range(tile.rows)
-    # for unit in range(tile.units)
-    keep(part, batch, row + {{ row }}u, {{ unit }}u, total{{ row }}_{{ unit }}{{ " / mass" ~ row if parts == 1 }});
-    # endfor
-    # if parts > 1
-    keep(part, batch, row + {{ row }}u, {{ units }}u, sum_t(top{{ row }}, mass{{ row }}, 0.0, 0.0));
-    # endif
-    # endfor
+    # set stored = tile.units + (parts > 1)
+    var results = array<sum_t, {{ tile.rows * stored }}>({% for row in range(tile.rows) %}{{ ", " if row }}{% for unit in range(tile.units) %}{{ ", " if unit }}total{{ row }}_{{ unit }}{{ " / mass" ~ row if parts == 1 }}{% endfor %}{{ ", sum_t(top%d, mass%d, 0.0, 0.0)" % (row, row) if parts > 1 }}{% endfor %});
+    for (var place = 0u; place < {{ tile.rows * stored }}u + opaque_zero(); place++) {
+        keep(part, batch, row + place / {{ stored }}u, place % {{ stored }}u, results[place]);
+    }
 }

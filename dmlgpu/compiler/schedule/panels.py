@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
-from dmlgpu.compiler.plan import Map, PlanTensor, Source, View, apply
+from dmlgpu.compiler.plan import Body, Contract, Map, PlanTensor, RegisterValue, Source, View, apply
 from dmlgpu.compiler.rewrites.packing import UNIT, PackedTensor, in_pairs, pack_source, pack_tensor, packs_source
-from dmlgpu.compiler.rewrites.sources import CONVERT, identity
+from dmlgpu.compiler.rewrites.sources import CONVERT, identity, leaves, nodes
 from dmlgpu.compiler.schedule.gemm_choice import longest
 from dmlgpu.compiler.schedule.launch import Launch, fold
 from dmlgpu.compiler.schedule.operands import pack_output
@@ -59,6 +59,10 @@ def panel_steps(problem: QuantizedProduct) -> ScheduledSteps:
     words = block // columns.in_word
     while words % 2 == 0 and own * PANEL * sums * words * columns.in_word > most_products:
         words //= 2
+    after = ScheduledSteps()
+    if target.policies.varying and own > 1 and (parts := _without_operands(step)) is not None:
+        step, rest = parts
+        after = schedule_step(rest, target).because("products of all epilogues share a kernel, which compiles slowly")
     panels, laid_out = _laid_out(columns, len(space.batch), target)
     tile = ProductTile(own, PANEL * sums // UNIT, LANES)
     groups = -(-rows // own) * -(-space.columns[0] // (PANEL * LANES)) * math.prod(space.batch)
@@ -78,7 +82,29 @@ def panel_steps(problem: QuantizedProduct) -> ScheduledSteps:
         reason=f"{rows} rows by columns in blocks of {block} integers of {columns.bits} bits on a CPU adapter: each "
         f"invocation dequantizes {PANEL * sums} adjacent columns in registers",
     )
-    return laid_out.as_initialization + ScheduledSteps((kernel,))
+    return laid_out.as_initialization + ScheduledSteps((kernel,)) + after
+
+
+def _without_operands(step: Contract) -> tuple[Contract, Map] | None:
+    """Return a product whose epilogue reads no tensors, and a map of the rest of its epilogue; None if it reads none,
+    or nothing of it can be computed without them."""
+    alone: Source = step.epilogue
+    path: list[Body] = []
+    while isinstance(alone, Body) and any(leaves(alone)):
+        path.append(alone)
+        inner = [child for child in alone.children if any(isinstance(node, RegisterValue) for node in nodes(child))]
+        if len(inner) != 1:
+            return None
+        (alone,) = inner
+    if not path or not isinstance(alone, Body):
+        return None
+    products = PlanTensor.temporary("products", alone.data_type, step.output.sizes)
+    rest: Source = products
+    before: Source = alone
+    for body in reversed(path):
+        rest, before = body.over([rest if child is before else child for child in body.children]), body
+    assert isinstance(rest, Body)
+    return replace(step, epilogue=alone, output=products), Map("epilogue", rest, step.output)
 
 
 def _laid_out(columns: QuantizedColumns, lead: int, target: Target) -> tuple[QuantizedPanels, ScheduledSteps]:

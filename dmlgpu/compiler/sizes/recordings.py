@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
+from dmlgpu.common.collection import collection_paused
 from dmlgpu.common.errors import DmlError
 from dmlgpu.compiler.sizes.symbols import Recording
 
@@ -118,7 +119,8 @@ class Recordings(Generic[Recorded]):
     def attempt(self, record: Callable[[], Result]) -> Result | None:
         """Return what a function records; None if it fails, which is counted."""
         try:
-            return record()
+            with collection_paused():
+                return record()
         except Exception as error:  # what cannot be computed on symbols, or at all: with numbers, it says what
             count_failure(error)
             self._unused += 1

@@ -540,7 +540,7 @@ def _arithmetic(function: Callable[[Any, Any], Any], is_reflected: bool) -> Call
     is_commutative = function in (operator.add, operator.mul)
 
     def compute(self: Symbol, other: Any) -> Any:
-        if not isinstance(other, numbers.Real):
+        if type(other) is not int and not isinstance(other, numbers.Real):  # which is slower
             return NotImplemented
         if self.recording.is_over:
             return function(other, hint_of(self)) if is_reflected else function(hint_of(self), other)
@@ -559,7 +559,7 @@ def _arithmetic(function: Callable[[Any, Any], Any], is_reflected: bool) -> Call
 
 def _comparison(function: Callable[[Any, Any], bool]) -> Callable[[Any, Any], Any]:
     def compare(self: Symbol, other: Any) -> Any:
-        if not isinstance(other, numbers.Real):
+        if type(other) is not int and not isinstance(other, numbers.Real):  # which is slower
             return NotImplemented
         if self.recording.is_over:
             return function(hint_of(self), other)

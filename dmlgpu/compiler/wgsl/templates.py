@@ -289,6 +289,7 @@ def environment() -> jinja2.Environment:
         loader=jinja2.FunctionLoader(_load),
         undefined=jinja2.StrictUndefined,
         autoescape=False,
+        optimized=False,  # folding constants takes longer than it saves in templates that are rendered a few times
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,

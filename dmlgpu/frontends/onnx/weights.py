@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 from weakref import WeakSet, WeakValueDictionary
 
@@ -22,8 +22,38 @@ from dmlgpu.tensors.session import OwnedBuffer, PersistentBuffers, session_of
 _MAX_IN_FLIGHT = 8 << 20
 """Bytes of uploads after which loading waits: drivers free their copies when the device has read them."""
 
+_MAX_BATCH = 4 << 20
+"""Bytes of uploads of a batch: a write to the device submits the work before it."""
+
 _PIECE = 4 << 20
 """Maximum bytes of an upload."""
+
+
+class _Batch:
+    """Fills of parts whose weights are uploaded, which share a submission.
+
+    Attributes:
+        uploads: Weights on the device that are needed, by input.
+        fills: The fills, by the content of the parts.
+    """
+
+    def __init__(self) -> None:
+        self.uploads: dict[int, OwnedBuffer] = {}
+        self.fills: dict[Hashable, Callable[[], None]] = {}
+        self._bytes = 0
+
+    def add(self, key: Hashable, fill: Callable[[], None], size: int) -> None:
+        """Add a fill that reads uploads of some bytes."""
+        self.fills[key] = fill
+        self._bytes += size
+        if self._bytes > _MAX_BATCH:
+            self.run()
+
+    def run(self) -> None:
+        """Run all fills."""
+        for fill in self.fills.values():
+            fill()
+        self.fills, self._bytes = {}, 0
 
 
 class Weights:
@@ -52,7 +82,9 @@ class Weights:
         """Return the bytes of an array in memory order."""
         array, data_type = self._arrays[key]
         shape = array.shape or (1,)
-        return TensorDesc(data_type, shape).encode(as_held(array, data_type).reshape(shape))
+        held, desc = as_held(array, data_type).reshape(shape), TensorDesc(data_type, shape)
+        is_whole = data_type.bits >= 8 and held.nbytes == desc.byte_size
+        return held.reshape(-1).view(np.uint8) if is_whole else desc.encode(held)
 
     def initialize(self, prepared: Prepared, program: Program | None, keys: Sequence[int | None]) -> None:
         """Fill the persistent resource of a graph, a part at a time. Graphs share parts of equal content.
@@ -72,13 +104,14 @@ class Weights:
             return
         filled = filled_parts(program)
         last_use = {source: index for index, group in enumerate(filled) for source in group.inputs}
-        uploads: dict[int, OwnedBuffer] = {}
         buffers: dict[PersistentPart, OwnedBuffer] = {}
+        batch = _Batch()
         for index, group in enumerate(filled):
-            buffers |= self._filled(prepared, program, group, keys, uploads)
+            buffers |= self._filled(prepared, program, group, keys, batch)
             for source in group.inputs:
                 if last_use[source] == index:
-                    uploads.pop(source, None)
+                    batch.uploads.pop(source, None)
+        batch.run()
         prepared.persistent = PersistentBuffers(buffers)
 
     def _filled(
@@ -87,11 +120,12 @@ class Weights:
         program: Program,
         group: FilledParts,
         keys: Sequence[int | None],
-        uploads: dict[int, OwnedBuffer],
+        batch: _Batch,
     ) -> dict[PersistentPart, OwnedBuffer]:
-        """Return the memory of parts, filled now or for another graph; ``uploads`` are weights on the device, by input,
-        to which those of the parts are added."""
+        """Return the memory of parts, filled by a batch or for another graph."""
         key = group.key(program, keys)
+        if key in batch.fills:
+            batch.run()
         lasting = [part for part in group.parts if part.is_lasting]
         shared = {part: self._parts.get((key, number)) for number, part in enumerate(lasting)}
         present = {part: buffer for part, buffer in shared.items() if buffer is not None}
@@ -100,19 +134,24 @@ class Weights:
         for source in group.inputs:
             weight = keys[source]
             assert weight is not None
-            if source not in uploads:
-                uploads[source] = self._upload(weight)
+            if source not in batch.uploads:
+                batch.uploads[source] = self._upload(weight)
+        own = {source: batch.uploads[source] for source in group.inputs}
         copied = group.copied_input(program)
         if copied is not None:
-            filled = dict.fromkeys(group.parts, uploads[copied])
+            filled = dict.fromkeys(group.parts, own[copied])
         else:
             session = session_of(self._device)
             filled = {part: OwnedBuffer(session.state, part.size, "weight") for part in group.parts}
-            upload = [uploads.get(source) if source in group.inputs else None for source in range(len(keys))]
-            places = [None if buffer is None else (buffer.memory, 0) for buffer in upload]
-            session.fill(prepared, places, PersistentBuffers(filled), group.kernels)
-        for number, part in enumerate(lasting):
-            self._parts[key, number] = filled[part]
+
+        def fill() -> None:
+            if copied is None:
+                places = [(own[source].memory, 0) if source in own else None for source in range(len(keys))]
+                session.fill(prepared, places, PersistentBuffers(filled), group.kernels)
+            for number, part in enumerate(lasting):
+                self._parts[key, number] = filled[part]
+
+        batch.add(key, fill, sum(buffer.size for buffer in own.values()))
         return {part: filled[part] for part in lasting}
 
     def _upload(self, key: int) -> OwnedBuffer:

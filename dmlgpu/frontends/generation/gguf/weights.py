@@ -88,13 +88,13 @@ class PackedWeight:
 
 def _half(blocks: Bytes, at: int) -> Floats:
     """Return the float16 at a byte of each block, {count, 1}."""
-    return np.ascontiguousarray(blocks[:, at : at + 2]).view("<f2").astype(np.float32)
+    return blocks.view("<f2")[:, at // 2, None].astype(np.float32)
 
 
 def _fields(raw: Bytes, bits: int) -> Bytes:
     """Return the fields of bytes, the lowest of all bytes first: {..., bytes} to {..., 8 / bits, bytes}."""
-    shifts = np.arange(0, 8, bits, dtype=np.uint8)[:, None]
-    return (raw[..., None, :] >> shifts) & np.uint8((1 << bits) - 1)
+    raw = np.ascontiguousarray(raw)
+    return np.stack([raw >> np.uint8(shift) & np.uint8((1 << bits) - 1) for shift in range(0, 8, bits)], axis=-2)
 
 
 def _flat(codes: Bytes) -> Bytes:
@@ -344,9 +344,11 @@ def _deferred(
 def _packed_codes(packing: Packing, dtype: np.dtype[Any], blocks: Bytes) -> Bytes:
     codes = packing.codes(blocks)
     if packing.lows is not None:
-        grouped = codes.reshape(len(blocks), -1, packing.block)
-        codes = np.where(_is_constant(packing, dtype, blocks)[..., None], np.uint8(0), grouped).reshape(codes.shape)
-    return codes if packing.bits == 8 else codes[:, ::2] | codes[:, 1::2] << _NIBBLE
+        codes.reshape(len(blocks), -1, packing.block)[_is_constant(packing, dtype, blocks)] = 0
+    if packing.bits == 8:
+        return codes
+    pairs = codes.view("<u2")
+    return (pairs | pairs >> np.uint16(_NIBBLE)).astype(np.uint8)
 
 
 def _is_constant(packing: Packing, dtype: np.dtype[Any], blocks: Bytes) -> NDArray[np.bool_]:

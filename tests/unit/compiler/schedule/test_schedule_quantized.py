@@ -125,3 +125,25 @@ def test_without_subgroups_invocations_read_rows_themselves():
     assert (kernel.sharing, kernel.a.lanes) == (1, 4)
     (kernel,) = steps(dataclasses.replace(GPU, features=frozenset()))
     assert kernel.sharing == 1
+
+
+def kernels(target, rows, *, is_added):
+    """Return the kernels of a product with columns in panels, to which a tensor may be added."""
+    graph = Graph()
+    x, residual = graph.input((rows, 256)), graph.input((rows, 128))
+    q, s = graph.input((128, 256), U4, owned=True), graph.input((128, 8), owned=True)
+    weights = functions.dequantize(q, (s,), quantization_type=QuantizationType.SCALE)
+    product = functions.gemm(x, weights, trans_b=MatrixTransform.TRANSPOSE)
+    desc = graph.desc([product + residual if is_added else product])
+    return compile_network(resolve(desc), target).program.kernels
+
+
+def test_many_rows_that_vary_have_one_kernel_for_all_epilogues():
+    (plain,) = kernels(CPU.varying, 32, is_added=False)
+    product, added = kernels(CPU.varying, 32, is_added=True)
+    assert product.wgsl == plain.wgsl and "panels" not in added.label
+
+
+@pytest.mark.parametrize(("target", "rows"), [(CPU, 32), (CPU.varying, 1)])
+def test_other_products_compute_epilogues_in_registers(target, rows):
+    assert len(kernels(target, rows, is_added=True)) == 1
