@@ -86,7 +86,7 @@ def write_transformers(
     writer.add_context_length(config.max_position_embeddings)
     writer.add_block_count(config.num_hidden_layers)
     writer.add_embedding_length(config.hidden_size)
-    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_feed_forward_length(getattr(config, "intermediate_size_mlp", config.intermediate_size))
     _add_experts(writer, config)
     writer.add_head_count(config.num_attention_heads)
     writer.add_head_count_kv(config.num_key_value_heads)
@@ -113,7 +113,7 @@ def write_transformers(
         if arch.startswith("gemma") and name.endswith("norm.weight"):
             array = array + 1
         if ".experts." in name or name.endswith("sinks"):
-            for tensor, part in expert_tensors(name, array, interleaved=arch == "gpt-oss"):
+            for tensor, part in expert_tensors(name, array, arch=arch):
                 if experts is not GGMLQuantizationType.F32 and tensor.endswith("_exps.weight"):
                     writer.add_tensor(tensor, gguf.quants.quantize(part, experts), raw_dtype=experts)
                 else:
@@ -132,6 +132,8 @@ def _add_experts(writer: gguf.GGUFWriter, config: Any) -> None:
     if count:
         writer.add_expert_count(count)
         writer.add_expert_used_count(config.num_experts_per_tok)
+    if hasattr(config, "intermediate_size_mlp"):  # experts and other perceptrons have names of their own in Llama 4
+        writer.add_expert_feed_forward_length(config.intermediate_size)
     for name, add in (
         ("moe_intermediate_size", writer.add_expert_feed_forward_length),
         ("shared_expert_intermediate_size", writer.add_expert_shared_feed_forward_length),
@@ -140,28 +142,27 @@ def _add_experts(writer: gguf.GGUFWriter, config: Any) -> None:
             add(getattr(config, name))
 
 
-def expert_tensors(
-    name: str, array: NDArray[np.float32], *, interleaved: bool
-) -> Iterator[tuple[str, NDArray[np.float32]]]:
+def expert_tensors(name: str, array: NDArray[np.float32], *, arch: str) -> Iterator[tuple[str, NDArray[np.float32]]]:
     """Return tensors of a file for the experts' matrices and biases, or the sinks, of a layer.
 
     Args:
         name: Name in transformers.
         array: Elements.
-        interleaved: Whether rows of gates and of the other factors alternate, in transposed matrices, as in GPT-OSS.
+        arch: Architecture. Matrices of GPT-OSS and Llama 4 are transposed; in those of GPT-OSS, rows of gates and of
+            the other factors alternate.
     """
     prefix, last = f"blk.{name.split('.')[2]}", name.rpartition(".")[2]
     if last == "sinks":
         yield f"{prefix}.attn_sinks.weight", array
         return
     kind = "bias" if last.endswith("_bias") else "weight"
-    if interleaved and kind == "weight":
+    if arch in ("gpt-oss", "llama4") and kind == "weight":
         array = np.ascontiguousarray(array.swapaxes(1, 2))
     if last.startswith("down"):
         yield f"{prefix}.ffn_down_exps.{kind}", array
         return
     half = array.shape[1] // 2
-    parts = (array[:, ::2], array[:, 1::2]) if interleaved else (array[:, :half], array[:, half:])
+    parts = (array[:, ::2], array[:, 1::2]) if arch == "gpt-oss" else (array[:, :half], array[:, half:])
     for part, values in zip(("gate", "up"), parts, strict=True):
         yield f"{prefix}.ffn_{part}_exps.{kind}", np.ascontiguousarray(values)
 

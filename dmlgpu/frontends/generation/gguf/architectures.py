@@ -17,8 +17,12 @@ from dmlgpu.frontends.onnx.tensor_proto import DeferredArray
 _MAX_LAYERS = 1024
 _MAX_CONTEXT = 1 << 24
 _MAX_EXPERTS = 1 << 12
-_SOFTMAX, _SOFTMAX_OF_SELECTED = 1, 3
-"""Values of ``expert_gating_func``: weights of experts by a softmax over all of them, or over those selected."""
+_SOFTMAX, _SIGMOID, _SOFTMAX_OF_SELECTED = 1, 2, 3
+"""Values of ``expert_gating_func``: weights of experts by a softmax over all of them, by sigmoids, or by a softmax over
+those selected."""
+
+_LARGEST_LLAMA4 = 128
+"""Number of experts of the only Llama 4 that does not normalize heads."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,9 @@ class Architecture:
         middle_norm: Normalization between attention and perceptron.
         normalizes_after: Whether layers normalize only the results of attention and perceptron, not their inputs.
         plain_period: Period of layers without rotary embedding; 0 if all layers have one.
+        chunk: Default number of positions of a chunk, to which layers with a rotary embedding limit attention instead
+            of to a sliding window; other layers scale queries by their position. 0 for windows.
+        weighs_inputs: As of Experts.
     """
 
     interleaved: bool = False
@@ -55,10 +62,15 @@ class Architecture:
     middle_norm: str = "ffn_norm"
     normalizes_after: bool = False
     plain_period: int = 0
+    chunk: int = 0
+    weighs_inputs: bool = False
 
 
 ARCHITECTURES: Mapping[str, Architecture] = {
     "llama": Architecture(interleaved=True),
+    "llama4": Architecture(
+        interleaved=True, plain_period=4, window_period=4, chunk=8192, weighs_inputs=True, normalizes_experts=False
+    ),
     "qwen2": Architecture(),
     "qwen3": Architecture(),
     "qwen2moe": Architecture(normalizes_experts=False),
@@ -141,6 +153,24 @@ class Rotary:
 
 
 @dataclass(frozen=True)
+class Temperature:
+    """Factors of queries by position: 1 + scale * log(1 + floor((position + 1) / length)).
+
+    Attributes:
+        length: Positions that have the same factor.
+        scale: Scale of the logarithm.
+    """
+
+    length: int
+    scale: float
+
+    def table(self, positions: int) -> NDArray[np.float64]:
+        """Return the factors {positions, 1}."""
+        counts = np.arange(1, positions + 1)[:, None] // self.length
+        return np.asarray(1 + self.scale * np.log1p(counts))
+
+
+@dataclass(frozen=True)
 class Experts:
     """A mixture of experts in place of a perceptron.
 
@@ -149,6 +179,7 @@ class Experts:
         inner, shared_inner: Size of the gated product of an expert, and of the one that all tokens use.
         normalizes: Whether the weights of the selected experts are divided by their sum.
         scale: Factor of the weights.
+        weighs_inputs: Whether the weights are sigmoids, and factors of the inputs of the experts, not of their results.
     """
 
     count: int
@@ -157,6 +188,7 @@ class Experts:
     shared_inner: int
     normalizes: bool
     scale: float
+    weighs_inputs: bool
 
 
 @dataclass(frozen=True)
@@ -172,9 +204,12 @@ class NetworkConfig:
         epsilon: Epsilon of normalizations.
         scale: Scale of attention.
         softcaps: Soft caps of attention and of logits; 0 for none.
-        windows: Sliding window of each layer; 0 for none.
+        windows: Sliding window, or chunk, of each layer; 0 for none.
         rotary, local_rotary: Rotary embedding, and that of layers with a window.
         experts: The mixture of experts; None if there is none.
+        rotated: Whether each layer has a rotary embedding.
+        normalizes_heads: Whether layers with one normalize queries and keys per head without weights.
+        temperature: Factors of queries in layers without one; None for none.
         embedding_scale, residual_scale, logit_scale: Factors of embeddings and of the results of attention and
             perceptrons, and divisor of logits.
     """
@@ -196,6 +231,9 @@ class NetworkConfig:
     rotary: Rotary
     local_rotary: Rotary
     experts: Experts | None
+    rotated: tuple[bool, ...]
+    normalizes_heads: bool
+    temperature: Temperature | None
     embedding_scale: float
     residual_scale: float
     logit_scale: float
@@ -250,6 +288,8 @@ def network_config(file: GgufFile, context: int | None = None) -> NetworkConfig:
         file.number(f"{name}.{key}_logit_softcapping", default)
         for key, default in zip(("attn", "final"), traits.softcaps, strict=True)
     ]
+    experts, windows = _experts(file, name, traits), _windows(file, name, traits, layers)
+    period = 0 if traits.chunk and not any(windows) else traits.plain_period
     return NetworkConfig(
         name,
         traits,
@@ -264,10 +304,13 @@ def network_config(file: GgufFile, context: int | None = None) -> NetworkConfig:
         file.number(f"{name}.attention.layer_norm_rms_epsilon"),
         file.number(f"{name}.attention.scale", 0.0) or 1 / math.sqrt(hidden / heads if is_wide else head_size),
         (caps[0], caps[1]),
-        _windows(file, name, traits, layers),
+        windows,
         rotary,
         Rotary(rotary.size, base) if traits.local_base else replace(rotary, base=base),
-        _experts(file, name, traits),
+        experts,
+        tuple(not period or bool((layer + 1) % period) for layer in range(layers)),
+        bool(traits.chunk) and (experts is None or experts.count != _LARGEST_LLAMA4),
+        _temperature(file, name, traits),
         *(file.number(f"{name}.{part}_scale", 1.0) for part in ("embedding", "residual", "logit")),
     )
 
@@ -277,9 +320,13 @@ def _experts(file: GgufFile, name: str, traits: Architecture) -> Experts | None:
     count = file.integer(f"{name}.expert_count", 0, low=0, high=_MAX_EXPERTS)
     if not count:
         return None
-    gating = file.integer(f"{name}.expert_gating_func", _SOFTMAX)
-    if gating not in (_SOFTMAX, _SOFTMAX_OF_SELECTED):
-        raise NotSupported(f"model {file.name!r}: {name}.expert_gating_func must be {_SOFTMAX} (softmax), got {gating}")
+    allowed = (_SIGMOID,) if traits.weighs_inputs else (_SOFTMAX, _SOFTMAX_OF_SELECTED)
+    gating = file.integer(f"{name}.expert_gating_func", allowed[0])
+    if gating not in allowed:
+        kind = "sigmoid" if traits.weighs_inputs else "softmax"
+        raise NotSupported(
+            f"model {file.name!r}: {name}.expert_gating_func must be {allowed[0]} ({kind}), got {gating}"
+        )
     inner = file.integer(f"{name}.expert_feed_forward_length", file.integer(f"{name}.feed_forward_length"))
     return Experts(
         count,
@@ -288,12 +335,21 @@ def _experts(file: GgufFile, name: str, traits: Architecture) -> Experts | None:
         file.integer(f"{name}.expert_shared_feed_forward_length", inner),
         gating == _SOFTMAX_OF_SELECTED or file.flag(f"{name}.expert_weights_norm", traits.normalizes_experts),
         file.number(f"{name}.expert_weights_scale", 1.0),
+        traits.weighs_inputs,
     )
 
 
+def _temperature(file: GgufFile, name: str, traits: Architecture) -> Temperature | None:
+    """Return the factors of queries; None if the architecture has none."""
+    if not traits.chunk:
+        return None
+    length = file.integer(f"{name}.attention.temperature_length", traits.chunk)
+    return Temperature(length, file.number(f"{name}.attention.temperature_scale", 0.1))
+
+
 def _windows(file: GgufFile, name: str, traits: Architecture, layers: int) -> tuple[int, ...]:
-    """Return the sliding window of each layer; 0 for none."""
-    window = file.integer(f"{name}.attention.sliding_window", 0, low=0)
+    """Return the sliding window or the chunk of each layer; 0 for none."""
+    window = file.integer(f"{name}.attention.sliding_window", traits.chunk, low=0)
     pattern = file.metadata.get(f"{name}.attention.sliding_window_pattern", traits.window_period)
     if isinstance(pattern, np.ndarray):
         if len(pattern) < layers:

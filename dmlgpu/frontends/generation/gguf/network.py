@@ -69,6 +69,12 @@ class NetworkWriter:
         self.nodes.append(helper.make_node(operator, inputs, outputs, name=outputs[0], domain=domain, **attributes))
         return outputs[0]
 
+    def node_once(self, operator: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
+        """Add a node with one output unless it is there, and return the output's name."""
+        if not any(node.name == output for node in self.nodes):
+            self.node(operator, inputs, output, **attributes)
+        return output
+
     def weight(self, name: str, array: NDArray[Any] | DeferredArray) -> str:
         """Add an initializer unless it is there, and return its name."""
         self.weights.setdefault(name, OnnxValue.of_weight(array))
@@ -81,6 +87,10 @@ class NetworkWriter:
     def scalar(self, number: float) -> str:
         """Return the name of a scalar of the activations' type."""
         return self.weight(f"scalar {number!r}", np.array(number, self.dtype))
+
+    def ones(self, size: int) -> str:
+        """Return the name of a vector of ones."""
+        return self.weight(f"ones {size}", np.ones(size, self.dtype))
 
     # ---- tensors of the file
 
@@ -183,7 +193,10 @@ class NetworkWriter:
 
     def normalized(self, x: str, name: str, size: int, output: str) -> str:
         """Divide rows by the root of their mean square, and scale them."""
-        weight = self.vector(f"{name}.weight", size)
+        return self.normalized_by(x, self.vector(f"{name}.weight", size), output)
+
+    def normalized_by(self, x: str, weight: str, output: str) -> str:
+        """Divide rows by the root of their mean square, and scale them by a vector."""
         epsilon = self.config.epsilon
         return self.node("SimplifiedLayerNormalization", [x, weight], output, epsilon=epsilon, axis=-1, stash_type=1)
 
@@ -202,16 +215,16 @@ class NetworkWriter:
         )
         return output, total
 
-    def normalized_heads(self, x: str, name: str, heads: int) -> str:
-        """Normalize each head, or all of them together, if the file has a weight for this."""
-        tensor = self.file.tensors.get(f"{name}.weight")
-        if tensor is None:
-            return x
-        size = self.config.head_size
-        if tensor.shape == (heads * size,):
+    def normalized_heads(self, x: str, name: str, heads: int, *, is_normalized: bool = False) -> str:
+        """Normalize each head, or all of them together, if the file has a weight for this, or each without one."""
+        tensor, size = self.file.tensors.get(f"{name}.weight"), self.config.head_size
+        if tensor is not None and tensor.shape == (heads * size,):
             return self.normalized(x, name, heads * size, f"{name}.output")
+        if tensor is None and not is_normalized:
+            return x
+        weight = self.ones(size) if tensor is None else self.vector(f"{name}.weight", size)
         by_head = self.node("Reshape", [x, self.integers(0, 0, heads, size)], f"{name}.heads")
-        normalized = self.normalized(by_head, name, size, f"{name}.normalized")
+        normalized = self.normalized_by(by_head, weight, f"{name}.normalized")
         return self.node("Reshape", [normalized, self.integers(0, 0, heads * size)], f"{name}.output")
 
     def tables(self, rotary: Rotary, name: str) -> list[str]:
@@ -222,6 +235,7 @@ class NetworkWriter:
     def attention(self, layer: int, x: str) -> str:
         """Return attention of a layer, before the sum with its input."""
         config, prefix, name = self.config, f"blk.{layer}", f"layers.{layer}.attention"
+        is_rotated = config.rotated[layer]
         widths = [heads * config.head_size for heads in (config.heads, config.kv_heads, config.kv_heads)]
         if self.has(f"{prefix}.attn_qkv.weight"):
             parts = [self.product(x, f"{prefix}.attn_qkv", sum(widths), config.hidden, f"{name}.qkv"), "", ""]
@@ -230,33 +244,57 @@ class NetworkWriter:
                 self.product(x, f"{prefix}.attn_{part}", width, config.hidden, f"{name}.{part}")
                 for part, width in zip("qkv", widths, strict=True)
             ]
-            parts[0] = self.normalized_heads(parts[0], f"{prefix}.attn_q_norm", config.heads)
-            parts[1] = self.normalized_heads(parts[1], f"{prefix}.attn_k_norm", config.kv_heads)
+            # A rotation keeps the norm of a head, so norms that follow it in the model may come first.
+            is_normalized = config.normalizes_heads and is_rotated
+            for index, (part, heads) in enumerate((("q", config.heads), ("k", config.kv_heads))):
+                norm = f"{prefix}.attn_{part}_norm"
+                parts[index] = self.normalized_heads(parts[index], norm, heads, is_normalized=is_normalized)
+            parts[0] = parts[0] if is_rotated else self.tempered(parts[0], f"{name}.tempered")
         window = config.windows[layer]
-        period = config.traits.plain_period
-        is_rotated = not period or bool((layer + 1) % period)
         is_local = bool(window) and config.local_rotary != config.rotary
         tables = self.tables(config.local_rotary, ".local") if is_local else self.tables(config.rotary, "")
         if not is_rotated:
             tables = ["", ""]
         caches = [f"past_key_values.{layer}.{part}" for part in ("key", "value")]
         has_sinks = self.has(f"{prefix}.attn_sinks.weight")
-        sinks = ["", "", self.vector(f"{prefix}.attn_sinks.weight", config.heads)] if has_sinks else []
+        sinks = self.vector(f"{prefix}.attn_sinks.weight", config.heads) if has_sinks else ""
+        chunk = self.chunk_bias(window) if config.traits.chunk and 0 < window < config.context_length else ""
         attended = self.node_of(
             "GroupQueryAttention",
-            [*parts, *caches, "seqlens_k", "total_sequence_length", *tables, *sinks],
+            [*parts, *caches, "seqlens_k", "total_sequence_length", *tables, "", chunk, sinks],
             [name, f"present.{layer}.key", f"present.{layer}.value"],
             _CONTRIBUTED,
             num_heads=config.heads,
             kv_num_heads=config.kv_heads,
             scale=config.scale,
             softcap=config.softcaps[0],
-            local_window_size=window or -1,
+            local_window_size=-1 if config.traits.chunk else window or -1,
             do_rotary=int(is_rotated),
             rotary_interleaved=int(config.traits.interleaved),
         )
         result = self.product(attended, f"{prefix}.attn_output", config.hidden, widths[0], f"{name}.output")
         return self.after(result, layer, "post_attention_norm")
+
+    def tempered(self, query: str, output: str) -> str:
+        """Scale queries by the temperature of their positions."""
+        temperature, positions = self.config.temperature, self.config.context_length
+        if temperature is None or positions < temperature.length:
+            return query
+        table = self.weight("temperature", temperature.table(positions).astype(self.dtype))
+        factors = self.node_once("Gather", [table, "position_ids"], "temperature.factors")
+        return self.node("Mul", [query, factors], output)
+
+    def chunk_bias(self, chunk: int) -> str:
+        """Return the bias {batch, 1, new, total} that hides the positions of earlier chunks: 0 or -inf."""
+        size = self.weight(f"integer {chunk}", np.array(chunk, np.int64))
+        zero, one = (self.weight(f"integer {number}", np.array(number, np.int64)) for number in (0, 1))
+        width = self.node_once("Cast", ["total_sequence_length"], "chunk.width", to=TensorProto.INT64)
+        slots = self.node_once("Range", [zero, width, one], "chunk.slots")
+        slots = self.node_once("Div", [slots, size], "chunk.of_slots")
+        chunks = self.node_once("Div", ["position_ids", size], "chunk.of_positions")
+        chunks = self.node_once("Unsqueeze", [chunks, self.integers(1, 3)], "chunk.of_rows")
+        is_same = self.node_once("Equal", [chunks, slots], "chunk.is_same")
+        return self.node_once("Where", [is_same, self.scalar(0.0), self.scalar(-np.inf)], "chunk.bias")
 
     def after(self, x: str, layer: int, name: str) -> str:
         """Normalize a result of a layer before it is added, if the file has a weight for this, and scale it."""
@@ -355,8 +393,14 @@ class NetworkWriter:
         config, element = self.config, self.element
         rows: list[str | int] = ["batch", config.kv_heads, "past", config.head_size]
         caches = [(layer, part) for layer in range(config.layers) for part in ("key", "value")]
+        read = {name for node in self.nodes for name in node.input}
         inputs = [
             helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", "new"]),
+            *(
+                helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "new"])
+                for name in ("position_ids",)
+                if name in read
+            ),
             helper.make_tensor_value_info("attention_mask", TensorProto.INT64, ["batch", "total"]),
             *(helper.make_tensor_value_info(f"past_key_values.{n}.{part}", element, rows) for n, part in caches),
         ]

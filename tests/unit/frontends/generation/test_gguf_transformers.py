@@ -106,6 +106,21 @@ MIXTURES = {
         },
         {**WINDOW, "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 64},
     ),
+    "llama4": Case(
+        "Llama4Text",
+        "llama4",
+        {
+            "intermediate_size_mlp": 80,
+            "num_hidden_layers": 4,
+            "num_local_experts": 4,
+            "num_experts_per_tok": 2,
+            "interleave_moe_layer_step": 2,
+            "attention_chunk_size": 8,
+            "floor_scale": 16,
+            "attn_scale": 0.5,
+        },
+        {"attention.sliding_window": 8, "attention.temperature_length": 16, "attention.temperature_scale": 0.5},
+    ),
 }
 """Mixtures of experts."""
 GRANITE = {"embedding_multiplier": 3.0, "residual_multiplier": 0.5, "attention_multiplier": 0.2, "logits_scaling": 4.0}
@@ -260,8 +275,10 @@ def logits_of(language: LanguageModel, tokens: NDArray[np.int64]) -> NDArray[np.
     session = Session(read(language.network, external=language.weights), as_device("test", "numpy"))
     config, mask = language.config, (np.arange(64) < tokens.size).astype(np.int64)[None]
     cache = np.zeros((1, config.kv_heads, 64, config.head_size), np.float32)
-    caches = {info.name: cache for info in session.inputs if "past" in info.name}
-    return session.run({"input_ids": tokens, "attention_mask": mask, **caches}, ["logits"])["logits"]
+    inputs: dict[str, NDArray[Any]] = {info.name: cache for info in session.inputs if "past" in info.name}
+    if any(info.name == "position_ids" for info in session.inputs):
+        inputs["position_ids"] = np.arange(tokens.size)[None]
+    return session.run({"input_ids": tokens, "attention_mask": mask, **inputs}, ["logits"])["logits"]
 
 
 @pytest.mark.parametrize("name", ROTARIES)
