@@ -18,6 +18,7 @@ from dmlgpu.common.errors import ModelError, NotSupported
 from dmlgpu.frontends.generation.gguf.architectures import NetworkConfig, Rotary
 from dmlgpu.frontends.generation.gguf.experts import mixture
 from dmlgpu.frontends.generation.gguf.files import GgufFile, GgufTensor
+from dmlgpu.frontends.generation.gguf.state_space import short_convolution, state_space
 from dmlgpu.frontends.generation.gguf.weights import (
     PACKINGS,
     PackedWeight,
@@ -26,6 +27,7 @@ from dmlgpu.frontends.generation.gguf.weights import (
     floats,
     packed,
 )
+from dmlgpu.frontends.generation.language_model import NEW_LENGTH, PAST_LENGTH
 from dmlgpu.frontends.onnx.operators import DMLGPU
 from dmlgpu.frontends.onnx.tensor_proto import ELEMENT_TYPES, DeferredArray
 from dmlgpu.frontends.onnx.values import OnnxValue
@@ -47,6 +49,7 @@ class NetworkWriter:
         nodes: Nodes.
         weights: Initializers by name.
         used: Names of tensors of the file that the network reads.
+        states: ONNX's number of the type, and shape, of the states of layers, by the last part of their names.
     """
 
     file: GgufFile
@@ -55,6 +58,7 @@ class NetworkWriter:
     nodes: list[NodeProto] = field(default_factory=list)
     weights: dict[str, OnnxValue] = field(default_factory=dict)
     used: set[str] = field(default_factory=lambda: set(_ROTARY_TENSORS))
+    states: dict[str, tuple[int, list[str | int]]] = field(default_factory=dict)
 
     # ---- nodes and weights
 
@@ -99,31 +103,32 @@ class NetworkWriter:
         return name in self.file.tensors
 
     def tensor(self, name: str, *shape: int) -> GgufTensor:
-        """Return a tensor of the file.
+        """Return a tensor of the file; some norms of Falcon-H1 have names without ``.weight``.
 
         Raises:
             ModelError: If it is missing or has another shape.
             NotSupported: If its elements are stored in an unsupported way.
         """
-        tensor = self.file.tensors.get(name)
+        tensor = self.file.tensors.get(name) or self.file.tensors.get(name.removesuffix(".weight"))
         if tensor is None:
             raise ModelError(self.file.name, f"tensor {name!r} with shape {list(shape)} is missing")
         if tensor.shape != shape:
             raise ModelError(self.file.name, f"tensor {tensor} must have shape {list(shape)}")
         check_supported(tensor, self.file.name)
-        self.used.add(name)
+        self.used.add(tensor.name)
         return tensor
 
-    def vector(self, name: str, size: int) -> str:
-        """Return the name of a vector of floats.
+    def vector(self, name: str, *shape: int, flat: bool = False) -> str:
+        """Return the name of a vector or a small array of floats, optionally as a vector.
 
         Raises:
             NotSupported: If it is quantized.
         """
-        tensor = self.tensor(name, size)
+        tensor = self.tensor(name, *shape)
         if tensor.kind in PACKINGS:
             raise NotSupported(f"model {self.file.name!r}: tensor {tensor} must not be quantized")
-        return self.weight(name, np.asarray(floats(tensor, self.dtype)))
+        array = np.asarray(floats(tensor, self.dtype), self.dtype)
+        return self.weight(name, array.reshape(-1) if flat else array)
 
     def packed(self, weight: PackedWeight, name: str) -> list[str]:
         """Return the names of codes and scales."""
@@ -202,7 +207,7 @@ class NetworkWriter:
 
     def added(self, x: str, skip: str, name: str, output: str) -> tuple[str, str]:
         """Return the input of the next part of the network, which is the normalized sum of two tensors, and the sum."""
-        if self.config.traits.normalizes_after and name != "output_norm":
+        if self.config.traits.normalizes_after and name != self.config.traits.last_norm:
             total = self.node("Add", [x, skip], f"{output}.sum")
             return total, total
         weight, total = self.vector(f"{name}.weight", self.config.hidden), f"{output}.sum"
@@ -306,6 +311,11 @@ class NetworkWriter:
     def perceptron(self, layer: int, x: str, inner: int, suffix: str = "") -> str:
         """Return the gated product of a layer, whose tensors have names with a suffix."""
         config, prefix, name = self.config, f"blk.{layer}", f"layers.{layer}.mlp{suffix}"
+        if self.config.traits.squares_relu:
+            up = self.product(x, f"{prefix}.ffn_up{suffix}", inner, config.hidden, f"{name}.up")
+            active = self.node("Relu", [up], f"{name}.active")
+            gated = self.node("Mul", [active, active], f"{name}.squared")
+            return self.product(gated, f"{prefix}.ffn_down{suffix}", config.hidden, inner, f"{name}.down")
         if self.has(f"{prefix}.ffn_gate{suffix}.weight"):
             gate, up = (
                 self.product(x, f"{prefix}.ffn_{part}{suffix}", inner, config.hidden, f"{name}.{part}")
@@ -366,19 +376,42 @@ class NetworkWriter:
             x = self.node("Mul", [x, self.scalar(cap)], "scores.capped")
         self.node("Cast", [x], "logits", to=TensorProto.FLOAT)
 
+    def is_attention(self, layer: int) -> bool:
+        """Return whether a layer has attention: unless it has something else, to name missing tensors."""
+        if self.has(f"blk.{layer}.attn_output.weight"):
+            return True
+        others = ("ssm_in", "shortconv.in_proj", *(("ffn_up",) if self.config.traits.alternates else ()))
+        return not any(self.has(f"blk.{layer}.{name}.weight") for name in others)
+
+    def mixed(self, layer: int, x: str) -> str:
+        """Return the first part of a layer: attention, a state space, the sum of both, or a perceptron."""
+        parts = []
+        if self.has(f"blk.{layer}.ssm_in.weight"):
+            parts.append(state_space(self, layer, x))
+        if self.has(f"blk.{layer}.shortconv.in_proj.weight"):
+            parts.append(short_convolution(self, layer, x))
+        if self.is_attention(layer):
+            parts.append(self.attention(layer, x))
+        if not parts:
+            return self.fed_forward(layer, x)
+        return parts[0] if len(parts) == 1 else self.node("Add", parts, f"layers.{layer}.mixed")
+
     def network(self) -> None:
         """Add all nodes."""
-        self.lengths()
+        traits, layers = self.config.traits, range(self.config.layers)
+        if any(map(self.is_attention, layers)):
+            self.lengths()
         total = self.embedded("input_ids")
         x = total
-        if not self.config.traits.normalizes_after:
+        if not traits.normalizes_after:
             x = self.normalized(total, "blk.0.attn_norm", self.config.hidden, "layers.0.input")
-        middle = self.config.traits.middle_norm
-        for layer in range(self.config.layers):
-            x, total = self.added(total, self.attention(layer, x), f"blk.{layer}.{middle}", f"layers.{layer}.middle")
-            is_last = layer + 1 == self.config.layers
-            following = "output_norm" if is_last else f"blk.{layer + 1}.attn_norm"
-            x, total = self.added(total, self.fed_forward(layer, x), following, f"layers.{layer}.output")
+        for layer in layers:
+            following = traits.last_norm if layer + 1 == len(layers) else f"blk.{layer + 1}.attn_norm"
+            part = self.mixed(layer, x)
+            if not traits.alternates:
+                x, total = self.added(total, part, f"blk.{layer}.{traits.middle_norm}", f"layers.{layer}.middle")
+                part = self.fed_forward(layer, x)
+            x, total = self.added(total, part, following, f"layers.{layer}.output")
         self.logits(x)
         unused = sorted(self.file.tensors.keys() - self.used)
         if unused:
@@ -392,7 +425,7 @@ class NetworkWriter:
         """Return the network, whose initializers have no data."""
         config, element = self.config, self.element
         rows: list[str | int] = ["batch", config.kv_heads, "past", config.head_size]
-        caches = [(layer, part) for layer in range(config.layers) for part in ("key", "value")]
+        caches = [(n, part) for n in range(config.layers) if self.is_attention(n) for part in ("key", "value")]
         read = {name for node in self.nodes for name in node.input}
         inputs = [
             helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", "new"]),
@@ -401,11 +434,22 @@ class NetworkWriter:
                 for name in ("position_ids",)
                 if name in read
             ),
-            helper.make_tensor_value_info("attention_mask", TensorProto.INT64, ["batch", "total"]),
+            *(
+                helper.make_tensor_value_info(name, TensorProto.INT32, ["batch"])
+                for name in (PAST_LENGTH, NEW_LENGTH)
+                if name in read
+            ),
+            *(
+                [helper.make_tensor_value_info("attention_mask", TensorProto.INT64, ["batch", "total"])]
+                if caches
+                else []
+            ),
+            *(helper.make_tensor_value_info(f"past_state.{name}", *form) for name, form in self.states.items()),
             *(helper.make_tensor_value_info(f"past_key_values.{n}.{part}", element, rows) for n, part in caches),
         ]
         outputs = [
             helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", "new", config.vocabulary]),
+            *(helper.make_tensor_value_info(f"present_state.{name}", *form) for name, form in self.states.items()),
             *(
                 helper.make_tensor_value_info(f"present.{n}.{part}", element, [*rows[:2], "rows", rows[3]])
                 for n, part in caches

@@ -134,7 +134,81 @@ VARIANTS = {
     ),
 }
 """Small differences: norms after layers, layers without rotary embedding, factors."""
-CASES |= MIXTURES | VARIANTS
+HYBRID = {"mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_state": 12, "mamba_n_groups": 2, "mamba_d_conv": 4}
+STATES = {
+    "mamba2": Case(
+        "Mamba2", "mamba2", {"num_heads": 8, "head_dim": 16, "state_size": 12, "n_groups": 2, "num_hidden_layers": 3}
+    ),
+    "granitehybrid": Case(
+        "GraniteMoeHybrid",
+        "granitehybrid",
+        {
+            **GRANITE,
+            **HYBRID,
+            "num_hidden_layers": 3,
+            "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+            "num_local_experts": 4,
+            "num_experts_per_tok": 2,
+            "shared_intermediate_size": 48,
+        },
+        SCALES,
+    ),
+    "granitehybrid without experts": Case(
+        "GraniteMoeHybrid",
+        "granitehybrid",
+        {
+            **HYBRID,
+            "layer_types": ["full_attention", "linear_attention"],
+            "position_embedding_type": "rope",
+            "num_local_experts": 0,
+            "num_experts_per_tok": 0,
+            "shared_intermediate_size": 96,
+            "attention_multiplier": 0.25,
+        },
+    ),
+    "nemotron_h": Case(
+        "NemotronH",
+        "nemotron_h",
+        {
+            "layers_block_type": ["linear_attention", "mlp", "full_attention", "linear_attention"],
+            "head_dim": 32,
+            "mamba_num_heads": 8,
+            "mamba_head_dim": 16,
+            "ssm_state_size": 12,
+            "n_groups": 2,
+            "time_step_min": 1e-30,  # a limit that files do not have
+        },
+    ),
+    "falcon-h1": Case(
+        "FalconH1",
+        "falcon-h1",
+        {
+            **HYBRID,
+            "mamba_d_ssm": 96,
+            "mamba_d_head": 12,
+            "key_multiplier": 0.5,
+            "lm_head_multiplier": 2.0,
+            "embedding_multiplier": 3.0,
+            "mlp_multipliers": [1.5, 0.75],
+            "ssm_multipliers": [0.5, 1.5, 1.25, 0.75, 1.1],
+            "attention_in_multiplier": 1.25,
+            "attention_out_multiplier": 0.75,
+            "ssm_in_multiplier": 1.5,
+            "ssm_out_multiplier": 0.5,
+        },
+    ),
+    "lfm2": Case(
+        "Lfm2",
+        "lfm2",
+        {
+            "num_hidden_layers": 3,
+            "layer_types": ["conv", "full_attention", "conv"],
+            "block_auto_adjust_ff_dim": False,
+        },
+    ),
+}
+"""Layers with states."""
+CASES |= MIXTURES | VARIANTS | STATES
 
 LINEAR = {"rope_type": "linear", "factor": 4.0, "rope_theta": 10000.0}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "rope_theta": 10000.0}
@@ -273,12 +347,20 @@ def test_floats_of_4_bits(tmp_path: Path) -> None:
 def logits_of(language: LanguageModel, tokens: NDArray[np.int64]) -> NDArray[np.float32]:
     """The logits of tokens, with caches of 64 rows."""
     session = Session(read(language.network, external=language.weights), as_device("test", "numpy"))
-    config, mask = language.config, (np.arange(64) < tokens.size).astype(np.int64)[None]
-    cache = np.zeros((1, config.kv_heads, 64, config.head_size), np.float32)
-    inputs: dict[str, NDArray[Any]] = {info.name: cache for info in session.inputs if "past" in info.name}
-    if any(info.name == "position_ids" for info in session.inputs):
-        inputs["position_ids"] = np.arange(tokens.size)[None]
-    return session.run({"input_ids": tokens, "attention_mask": mask, **inputs}, ["logits"])["logits"]
+    config = language.config
+    cache = np.ones((1, config.kv_heads, 64, config.head_size), np.float32)
+    inputs: dict[str, NDArray[Any]] = {
+        "input_ids": tokens,
+        "attention_mask": (np.arange(64) < tokens.size).astype(np.int64)[None],
+        "position_ids": np.arange(tokens.size)[None],
+        "past_length": np.zeros(1, np.int32),
+        "new_length": np.full(1, tokens.size, np.int32),
+    }
+    for info in session.inputs:
+        if info.name.startswith("past_"):
+            inputs.setdefault(info.name, cache if "key_values" in info.name else np.ones((1, *info.shape[1:]), np.float32))
+    inputs = {info.name: inputs[info.name] for info in session.inputs}
+    return session.run(inputs, ["logits"])["logits"]
 
 
 @pytest.mark.parametrize("name", ROTARIES)
