@@ -669,9 +669,7 @@ class _Rewriting:
 
     # ---- the result ----------------------------------------------------------------------------------------------
 
-    def _replace_interface(
-        self, caches: Sequence[KeyValueCache], states: Sequence[StateCache], is_fixed: bool
-    ) -> None:
+    def _replace_interface(self, caches: Sequence[KeyValueCache], states: Sequence[StateCache], is_fixed: bool) -> None:
         standard = {"input_ids", "position_ids", "attention_mask", "seqlens_k"}
         standard |= {PAST_LENGTH, NEW_LENGTH} if states else set()
         unknown = [name for name in self._others(caches) if name not in standard and self._is_used(name)]

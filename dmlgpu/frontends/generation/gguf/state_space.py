@@ -22,7 +22,7 @@ def state_space(writer: NetworkWriter, layer: int, x: str) -> str:
     width = space.inner + space.channels + space.heads
     projected = writer.product(x, f"{prefix}.ssm_in", width, hidden, f"{name}.projected")
     gate, values, steps = _split(writer, projected, name, gate=space.inner, values=space.channels, steps=space.heads)
-    values = _convolved(writer, layer, space, values, "ssm_conv1d", activation="silu")
+    values = _convolved(writer, layer, values, "ssm_conv1d", activation="silu")
     shared = space.groups * space.entries
     values, keys, queries = _split(writer, values, name, channels=space.inner, keys=shared, queries=shared)
     per_head = (
@@ -30,7 +30,9 @@ def state_space(writer: NetworkWriter, layer: int, x: str) -> str:
         writer.vector(f"{prefix}.ssm_d", space.heads, 1, flat=True),
         writer.vector(f"{prefix}.ssm_dt.bias", space.heads),
     )
-    past, present = _state(writer, layer, "scan", (space.heads, space.inner // space.heads, space.entries), is_wide=True)
+    past, present = _state(
+        writer, layer, "scan", (space.heads, space.inner // space.heads, space.entries), is_wide=True
+    )
     inputs = [values, keys, queries, steps, *per_head, past, PAST_LENGTH, NEW_LENGTH]
     result = writer.node_of("SelectiveScan", inputs, [f"{name}.scanned", present], DMLGPU)
     active = writer.node("Mul", [gate, writer.node("Sigmoid", [gate], f"{name}.sigmoid")], f"{name}.active")
@@ -42,12 +44,12 @@ def state_space(writer: NetworkWriter, layer: int, x: str) -> str:
 
 def short_convolution(writer: NetworkWriter, layer: int, x: str) -> str:
     """Return the result of a convolution of gated inputs, which is gated as well."""
-    space, hidden = _sizes(writer, layer), writer.config.hidden
+    hidden = writer.config.hidden
     prefix, name = f"blk.{layer}.shortconv", f"layers.{layer}.convolution"
     projected = writer.product(x, f"{prefix}.in_proj", 3 * hidden, hidden, f"{name}.projected")
     before, after, values = _split(writer, projected, name, before=hidden, after=hidden, values=hidden)
     values = writer.node("Mul", [before, values], f"{name}.gated")
-    values = _convolved(writer, layer, space, values, "shortconv.conv")
+    values = _convolved(writer, layer, values, "shortconv.conv")
     values = writer.node("Mul", [after, values], f"{name}.result")
     return writer.product(values, f"{prefix}.out_proj", hidden, hidden, f"{name}.output")
 
@@ -66,10 +68,9 @@ def _split(writer: NetworkWriter, x: str, name: str, **sizes: int) -> list[str]:
     return parts
 
 
-def _convolved(
-    writer: NetworkWriter, layer: int, space: StateSpace, x: str, tensor_name: str, activation: str = "none"
-) -> str:
+def _convolved(writer: NetworkWriter, layer: int, x: str, tensor_name: str, *, activation: str = "none") -> str:
     """Return a causal convolution of each channel."""
+    space = _sizes(writer, layer)
     prefix = f"blk.{layer}.{tensor_name}"
     weight = writer.vector(f"{prefix}.weight", space.channels, space.taps)
     bias = writer.vector(f"{prefix}.bias", space.channels) if writer.has(f"{prefix}.bias") else ""

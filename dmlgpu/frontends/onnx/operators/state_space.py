@@ -1,8 +1,8 @@
 """Layers with a state instead of attention: causal convolutions, and the selective scan of Mamba-2.
 
-These operators are dmlgpu's own, for networks of GGUF files. Their states are caches without rows: a step replaces them.
-Only the first tokens of a sequence count; the others, which fill a batch or a chunk, change no state. A sequence with no
-tokens before has states of 0, whatever its caches hold.
+These operators are dmlgpu's own, for networks of GGUF files. Their states are caches without rows: a step replaces
+them. Only the first tokens of a sequence count; the others, which fill a batch or a chunk, change no state. A sequence
+with no tokens before has states of 0, whatever its caches hold.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def selective_scan(node: OnnxNode) -> tuple[OnnxValue, OnnxValue]:
     that count, INT32 {batch}. Outputs are y and the state afterwards. dt is the softplus of its input and bias. A group
     of heads shares b and c.
 
-    Rows are computed by products, ``SCAN_ROWS`` at once: y of a row is that of the state before, decayed, and a sum over
-    the rows up to it, whose weights are (c . b) times the decay between them.
+    Rows are computed by products, ``SCAN_ROWS`` at once: y of a row is that of the state before, decayed, and a sum
+    over the rows up to it, whose weights are (c . b) times the decay between them.
     """
     node.check_rank(0, 3)
     (batch, rows, _), (_, heads, size, entries) = node.shape(0), node.shape(7)
@@ -130,7 +130,7 @@ def selective_scan(node: OnnxNode) -> tuple[OnnxValue, OnnxValue]:
 
 def _one_row(scan: _Scan, state: Tensor) -> tuple[Tensor, Tensor]:
     """Return y {batch, heads, 1, size} of a row, and the state afterwards."""
-    batch, heads, size, entries = state.sizes
+    batch, heads, size, _ = state.sizes
     column = reshaped(scan.values, (batch, heads, size, 1))
     keys, queries = (broadcast_to(repeated(x, heads), state.sizes) for x in (scan.keys, scan.queries))
     decayed = dml.multiply(state, broadcast_to(dml.exp(scan.decays), state.sizes))

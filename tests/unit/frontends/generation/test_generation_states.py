@@ -1,4 +1,4 @@
-"""Generation by models with states: Mamba-2, hybrids and short convolutions, against transformers and fresh generators."""
+"""Generation by models with states, Mamba-2, hybrids and short convolutions: against transformers, and anew."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ pytest.importorskip("transformers", reason="expected tokens come from transforme
 from dmlgpu.common.errors import InvalidArgument, NotSupported  # noqa: E402
 from dmlgpu.frontends.generation.generator import Generator  # noqa: E402
 from dmlgpu.frontends.generation.scheduler import Request  # noqa: E402
-from tests.gguf_models import write_transformers  # noqa: E402
-from tests.unit.frontends.generation.test_gguf_transformers import CASES, STATES, model_of  # noqa: E402
+from tests.unit.frontends.generation.test_gguf_transformers import CASES, STATES, model_of, write_case  # noqa: E402
 
 PROMPT = np.random.default_rng(0).integers(3, 96, 20).tolist()
 OTHERS = [PROMPT[:7], PROMPT[3:], PROMPT[5:6], [*PROMPT, *PROMPT]]
@@ -25,9 +24,8 @@ QUICK = ("mamba2", "lfm2")
 
 def written(name: str, path: Path) -> Any:
     """Write the file of a model; return the model."""
-    case = CASES[name]
-    model = model_of(case)
-    write_transformers(path, model, case.arch, case.metadata)
+    model = model_of(CASES[name])
+    write_case(path, model, CASES[name])
     return model
 
 

@@ -24,6 +24,7 @@ from dmlgpu.frontends.generation.language_model import LanguageModel  # noqa: E4
 from dmlgpu.frontends.onnx.model import read  # noqa: E402
 from dmlgpu.frontends.onnx.session import Session  # noqa: E402
 from dmlgpu.runtime.device import as_device  # noqa: E402
+from tests import gguf_states  # noqa: E402
 from tests.gguf_models import write_transformers  # noqa: E402
 
 SIZES = {
@@ -209,6 +210,8 @@ STATES = {
 }
 """Layers with states."""
 CASES |= MIXTURES | VARIANTS | STATES
+QUICK = ("gpt-oss", "granitemoe", "smollm3", "olmo2", "llama4", "nemotron_h", "falcon-h1", "granitehybrid")
+"""Cases of logits that are not marked slow."""
 
 LINEAR = {"rope_type": "linear", "factor": 4.0, "rope_theta": 10000.0}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "rope_theta": 10000.0}
@@ -274,6 +277,12 @@ def model_of(case: Case) -> Any:
     return model
 
 
+def write_case(path: Path, model: Any, case: Case) -> None:
+    """Write the file of a model."""
+    write = gguf_states.write_states if case.arch in gguf_states.STATES else write_transformers
+    write(path, model, case.arch, case.metadata)
+
+
 def transformers_package() -> Any:
     """The package transformers, without torchvision if that does not fit torch."""
     try:
@@ -294,7 +303,7 @@ def transformers_package() -> Any:
 def test_greedy_tokens(name: str, tmp_path: Path) -> None:
     case, path = CASES[name], tmp_path / "model.gguf"
     model = model_of(case)
-    write_transformers(path, model, case.arch, case.metadata)
+    write_case(path, model, case)
     prompt = np.random.default_rng(0).integers(3, 96, 20).tolist()
     model.generation_config.eos_token_id = None
     with torch.no_grad():
@@ -306,16 +315,13 @@ def test_greedy_tokens(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=() if name in ("gpt-oss", "granitemoe", "smollm3", "olmo2") else pytest.mark.slow)
-        for name in (*MIXTURES, *VARIANTS)
-    ],
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in (*MIXTURES, *VARIANTS, *STATES)],
 )
 def test_logits(name: str, tmp_path: Path) -> None:
     """A token selects experts one by one; 40 tokens are grouped by expert."""
     case, path = CASES[name], tmp_path / "model.gguf"
     model = model_of(case)
-    write_transformers(path, model, case.arch, case.metadata)
+    write_case(path, model, case)
     for count in (1, 40):
         tokens = np.random.default_rng(0).integers(3, 96, (1, count))
         with torch.no_grad():
@@ -358,7 +364,9 @@ def logits_of(language: LanguageModel, tokens: NDArray[np.int64]) -> NDArray[np.
     }
     for info in session.inputs:
         if info.name.startswith("past_"):
-            inputs.setdefault(info.name, cache if "key_values" in info.name else np.ones((1, *info.shape[1:]), np.float32))
+            inputs.setdefault(
+                info.name, cache if "key_values" in info.name else np.ones((1, *info.shape[1:]), np.float32)
+            )
     inputs = {info.name: inputs[info.name] for info in session.inputs}
     return session.run(inputs, ["logits"])["logits"]
 
