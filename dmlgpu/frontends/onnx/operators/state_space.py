@@ -2,7 +2,7 @@
 
 These operators are dmlgpu's own, for networks of GGUF files. Their states are caches without rows: a step replaces
 them. Only the first tokens of a sequence count; the others, which fill a batch or a chunk, change no state. A sequence
-with no tokens before has states of 0, whatever its caches hold.
+with no tokens before has states of 0, regardless of its caches.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Generation by models with states, Mamba-2, hybrids and short convolutions: against transformers, and anew."""
+"""Generation by models with states, Mamba-2, hybrids and short convolutions, against transformers and generators."""
 
 from __future__ import annotations
 
