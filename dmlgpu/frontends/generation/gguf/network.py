@@ -292,9 +292,9 @@ class NetworkWriter:
     def chunk_bias(self, chunk: int) -> str:
         """Return the bias {batch, 1, new, total} that hides the positions of earlier chunks: 0 or -inf."""
         size = self.weight(f"integer {chunk}", np.array(chunk, np.int64))
-        zero, one = (self.weight(f"integer {number}", np.array(number, np.int64)) for number in (0, 1))
+        begin, step = (self.weight(f"integer {number}", np.array(number, np.int64)) for number in (0, 1))
         width = self.node_once("Cast", ["total_sequence_length"], "chunk.width", to=TensorProto.INT64)
-        slots = self.node_once("Range", [zero, width, one], "chunk.slots")
+        slots = self.node_once("Range", [begin, width, step], "chunk.slots")
         slots = self.node_once("Div", [slots, size], "chunk.of_slots")
         chunks = self.node_once("Div", ["position_ids", size], "chunk.of_positions")
         chunks = self.node_once("Unsqueeze", [chunks, self.integers(1, 3)], "chunk.of_rows")
