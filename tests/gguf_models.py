@@ -86,8 +86,8 @@ def write_transformers(
     writer.add_context_length(config.max_position_embeddings)
     writer.add_block_count(config.num_hidden_layers)
     writer.add_embedding_length(config.hidden_size)
-    writer.add_feed_forward_length(config.intermediate_size)
-    _add_experts(writer, config)
+    writer.add_feed_forward_length(getattr(config, "intermediate_size_mlp", config.intermediate_size))
+    add_experts(writer, config)
     writer.add_head_count(config.num_attention_heads)
     writer.add_head_count_kv(config.num_key_value_heads)
     writer.add_key_length(head_size)
@@ -96,9 +96,7 @@ def write_transformers(
     rope = config.rope_parameters
     writer.add_rope_freq_base(rope.get("full_attention", rope)["rope_theta"])
     writer.add_rope_dimension_count(int(head_size * rope.get("partial_rotary_factor", 1)))
-    for key, value in (metadata or {}).items():
-        add = {str: writer.add_string, float: writer.add_float32, int: writer.add_uint32, list: writer.add_array}
-        add[type(value)](f"{arch}.{key}", value)
+    add_metadata(writer, arch, metadata or {})
     for name, array in (tensors or {}).items():
         writer.add_tensor(name, array)
     names = gguf.get_tensor_name_map(ARCHES[arch], config.num_hidden_layers)
@@ -113,7 +111,7 @@ def write_transformers(
         if arch.startswith("gemma") and name.endswith("norm.weight"):
             array = array + 1
         if ".experts." in name or name.endswith("sinks"):
-            for tensor, part in expert_tensors(name, array, interleaved=arch == "gpt-oss"):
+            for tensor, part in expert_tensors(name, array, arch=arch):
                 if experts is not GGMLQuantizationType.F32 and tensor.endswith("_exps.weight"):
                     writer.add_tensor(tensor, gguf.quants.quantize(part, experts), raw_dtype=experts)
                 else:
@@ -123,15 +121,24 @@ def write_transformers(
             array = array[0]
         known = name.replace("block_sparse_moe.router", "mlp.router")  # the converter renames that of Granite
         writer.add_tensor(names.get_name(known, try_suffixes=(".weight", ".bias")), array)
-    _close(writer)
+    close(writer)
 
 
-def _add_experts(writer: gguf.GGUFWriter, config: Any) -> None:
+def add_metadata(writer: gguf.GGUFWriter, arch: str, metadata: Mapping[str, Any]) -> None:
+    """Add metadata, whose names lack the prefix of the architecture."""
+    add = {str: writer.add_string, float: writer.add_float32, int: writer.add_uint32, list: writer.add_array}
+    for key, value in metadata.items():
+        add[type(value)](f"{arch}.{key}", value)
+
+
+def add_experts(writer: gguf.GGUFWriter, config: Any) -> None:
     """Add the metadata of a mixture of experts, if a configuration describes one."""
     count = getattr(config, "num_experts", None) or getattr(config, "num_local_experts", None)
     if count:
         writer.add_expert_count(count)
         writer.add_expert_used_count(config.num_experts_per_tok)
+    if hasattr(config, "intermediate_size_mlp"):  # experts and other perceptrons have names of their own in Llama 4
+        writer.add_expert_feed_forward_length(config.intermediate_size)
     for name, add in (
         ("moe_intermediate_size", writer.add_expert_feed_forward_length),
         ("shared_expert_intermediate_size", writer.add_expert_shared_feed_forward_length),
@@ -140,28 +147,27 @@ def _add_experts(writer: gguf.GGUFWriter, config: Any) -> None:
             add(getattr(config, name))
 
 
-def expert_tensors(
-    name: str, array: NDArray[np.float32], *, interleaved: bool
-) -> Iterator[tuple[str, NDArray[np.float32]]]:
+def expert_tensors(name: str, array: NDArray[np.float32], *, arch: str) -> Iterator[tuple[str, NDArray[np.float32]]]:
     """Return tensors of a file for the experts' matrices and biases, or the sinks, of a layer.
 
     Args:
         name: Name in transformers.
         array: Elements.
-        interleaved: Whether rows of gates and of the other factors alternate, in transposed matrices, as in GPT-OSS.
+        arch: Architecture. Matrices of GPT-OSS and Llama 4 are transposed; in those of GPT-OSS, rows of gates and of
+            the other factors alternate.
     """
     prefix, last = f"blk.{name.split('.')[2]}", name.rpartition(".")[2]
     if last == "sinks":
         yield f"{prefix}.attn_sinks.weight", array
         return
     kind = "bias" if last.endswith("_bias") else "weight"
-    if interleaved and kind == "weight":
+    if arch in ("gpt-oss", "llama4") and kind == "weight":
         array = np.ascontiguousarray(array.swapaxes(1, 2))
     if last.startswith("down"):
         yield f"{prefix}.ffn_down_exps.{kind}", array
         return
     half = array.shape[1] // 2
-    parts = (array[:, ::2], array[:, 1::2]) if interleaved else (array[:, :half], array[:, half:])
+    parts = (array[:, ::2], array[:, 1::2]) if arch == "gpt-oss" else (array[:, :half], array[:, half:])
     for part, values in zip(("gate", "up"), parts, strict=True):
         yield f"{prefix}.ffn_{part}_exps.{kind}", np.ascontiguousarray(values)
 
@@ -200,9 +206,7 @@ def write_quantized(
     writer.add_key_length(size)
     writer.add_value_length(size)
     writer.add_layer_norm_rms_eps(1e-5)
-    for key, value in (metadata or {}).items():
-        add = {str: writer.add_string, float: writer.add_float32, int: writer.add_uint32, list: writer.add_array}
-        add[type(value)](f"{arch}.{key}", value)
+    add_metadata(writer, arch, metadata or {})
     random = np.random.default_rng(5)
 
     def matrix(name: str, rows: int, columns: int) -> None:
@@ -242,7 +246,7 @@ def write_quantized(
             vector(f"{prefix}.{name}.weight", hidden)
         for name in ("attn_q_norm", "attn_k_norm") if arch in ("qwen3", "gemma3") else ():
             vector(f"{prefix}.{name}.weight", size)
-    _close(writer)
+    close(writer)
 
 
 def scaled_blocks(kind: GGMLQuantizationType, rows: int, columns: int, seed: int) -> NDArray[np.uint8]:
@@ -364,7 +368,8 @@ def network_inputs(model: LanguageModel, tokens: NDArray[np.int64]) -> dict[str,
     return {"input_ids": tokens[None], "attention_mask": mask, **caches}
 
 
-def _close(writer: gguf.GGUFWriter) -> None:
+def close(writer: gguf.GGUFWriter) -> None:
+    """Write a file and close it."""
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

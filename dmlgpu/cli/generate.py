@@ -561,15 +561,18 @@ def show_language_model(source: Path, adapter: str | None, *, as_text: bool) -> 
             )
         )
         return
+    cached = len(network.caches) // 2
+    which = "each" if cached >= config.layers else f"{cached} of them"
+    heads = f"{which} with {config.kv_heads} key-value heads of {config.head_size}" if cached else "each with a state"
     tables.facts(
         f"{model.name} on '{device.adapter}'",
         [
             ("architecture", config.architecture),
-            ("layers", f"{config.layers}, each with {config.kv_heads} key-value heads of {config.head_size}"),
+            ("layers", f"{config.layers}, {heads}"),
             ("vocabulary", f"{config.vocabulary:,}"),
             ("tokenizer", "yes" if model.tokenizer is not None else "no: token ids only"),
             ("chat template", "yes" if model.chat_template else "no"),
-            ("caches", f"{network.caches[0].dtype}, {network.cache_kind}"),
+            ("caches", ", ".join([*(str(cache.dtype) for cache in network.caches[:1]), network.cache_kind])),
             ("weights", mebibytes(needs[contexts.index(default)].weights)),
             ("a token in the caches", f"{network.row_bytes:,} bytes"),
         ],

@@ -23,6 +23,7 @@ from dmlgpu.frontends.generation.network import (
     PAST,
     TOKENS,
     KeyValueCache,
+    StateCache,
     StepNetwork,
 )
 from dmlgpu.frontends.onnx.model import read as read_network
@@ -159,8 +160,13 @@ class CachedDecoding:
 
     @property
     def has_fixed_rows(self) -> bool:
-        """Whether tokens begin at row 0 of the caches, so that ``keep`` is possible."""
-        return self._network.is_fixed
+        """Whether tokens begin at row 0 of the caches, so that ``keep`` is possible: states cannot go back."""
+        return self._network.is_fixed and not self._network.states
+
+    @property
+    def has_states(self) -> bool:
+        """Whether layers have states, which hold all tokens so far and no fewer."""
+        return bool(self._network.states)
 
     def verify(self, tokens: Sequence[int]) -> Scores:
         """Run the next tokens of a prompt; return the scores after each: {tokens, vocabulary} and {tokens, 1}.
@@ -205,6 +211,9 @@ class CachedDecoding:
             for cache in self._network.caches:
                 zeros = np.zeros((rows, cache.heads, self._capacity, cache.head_size), cache.dtype)
                 self._session.bind(cache.past, zeros, updated_by=self._updated_by(cache))
+            for state in self._network.states:
+                zeros = np.zeros((rows, *state.sizes), state.dtype)
+                self._session.bind(state.past, zeros, updated_by=state.present)
             self._rows = rows
             return 0
         if rows > 1:
@@ -214,25 +223,32 @@ class CachedDecoding:
         )
         same = min(len(prompts[0]), len(cached)) if common is None else common
         reused = min(same, len(prompts[0]) - 1)
+        if self.has_states and reused < len(cached):
+            return 0
         if self._chunk == 1 and reused + SMALLEST_CHUNK < len(prompts[0]) <= self._first_chunk:
             return 0  # one run of the first tokens takes less time than many runs of one
         if reused and reused < len(cached) and not self._network.is_fixed:
             self._move(len(cached) - reused)
         return reused
 
-    def _updated_by(self, cache: KeyValueCache) -> str:
-        """Return the output that replaces a cache."""
+    def _updated_by(self, cache: KeyValueCache | StateCache) -> str:
+        """Return the output that replaces a cache or a state."""
         return cache.present if self._network.is_fixed else f"step.{cache.present}"
 
-    def _bind(self, cache: KeyValueCache, tensor: Tensor) -> None:
-        """Make a tensor, to which nothing else refers, a cache."""
+    def _bind(self, cache: KeyValueCache | StateCache, tensor: Tensor) -> None:
+        """Make a tensor, to which nothing else refers, a cache or a state."""
         bind_own(self._session, cache.past, tensor, updated_by=self._updated_by(cache))
 
     def _replace_caches(self, change: Callable[[Tensor], Tensor]) -> None:
-        """Replace each cache by a function of it."""
-        for cache in self._network.caches:
+        """Replace each cache and state by a function of it."""
+        for cache in self._kept:
             self._bind(cache, change(bound_tensor(self._session, cache.past)))
         self._recorded = {}
+
+    @property
+    def _kept(self) -> tuple[KeyValueCache | StateCache, ...]:
+        """Caches and states."""
+        return (*self._network.caches, *self._network.states)
 
     def _capacity_for(self, count: int) -> int:
         """Return the rows of caches for a number of tokens."""
@@ -302,7 +318,7 @@ class CachedDecoding:
         for source in sources:
             source._reserve(capacity)
         self._rows = 0  # after an exception, caches may have different sizes
-        for cache in self._network.caches:
+        for cache in self._kept:
             self._bind(cache, rearranged([bound_tensor(source._session, cache.past) for source in sources]))
         self._after = rearranged([source._after for source in sources])
         self._capacity, self._length = capacity, max(source._length for source in sources)
@@ -317,7 +333,7 @@ class CachedDecoding:
 
     def release(self) -> None:
         """Free the caches."""
-        for cache in self._network.caches if self._rows else ():
+        for cache in self._kept if self._rows else ():
             self._session.unbind(cache.past)
         self._rows = self._capacity = self._length = 0
         self._recorded = {}

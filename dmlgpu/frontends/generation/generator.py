@@ -245,6 +245,11 @@ class Generator:
 
     def _drafts_by(self, draft: str | os.PathLike[str] | Generator) -> DraftMethod:
         """Return the method of drafting tokens."""
+        if isinstance(self._decoding, CachedDecoding) and self._decoding.has_states:
+            raise NotSupported(
+                f"{self._label}: draft needs a model that can take tokens back, and the states of its Mamba or "
+                "convolution layers cannot; omit draft (on the command line, --draft)"
+            )
         if not isinstance(self._decoding, CachedDecoding) or not self._decoding.can_verify:
             raise NotSupported(
                 f"{self._label}: draft needs caches with fixed rows (GroupQueryAttention), and logits by a product of "
@@ -265,7 +270,7 @@ class Generator:
         if sizes[0] != sizes[1] or vocabularies[0] != vocabularies[1] or not is_fixed:
             raise InvalidArgument(
                 f"{self._label}: draft must be a model with the same vocabulary of {sizes[0]} tokens, and caches with "
-                f"fixed rows, got {other.model.name!r} with {sizes[1]}"
+                f"fixed rows and no states, got {other.model.name!r} with {sizes[1]}"
             )
         assert isinstance(decoding, CachedDecoding)
         return ModelDraft(decoding)

@@ -16,6 +16,9 @@ from dmlgpu.frontends.onnx.values import OnnxValue
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+PAST_LENGTH, NEW_LENGTH = "past_length", "new_length"
+"""Inputs of networks with states, INT32 {batch}: the numbers of tokens before, and of new ones that count."""
+
 
 @dataclass(frozen=True)
 class LanguageConfig:
@@ -25,8 +28,8 @@ class LanguageConfig:
         architecture: Name of the architecture, ``llama``.
         context_length: Maximum number of tokens of prompt and answer together.
         vocabulary: Number of logits of a token.
-        layers: Number of layers, each with a cache of keys and one of values.
-        kv_heads: Number of key-value heads of a cache.
+        layers: Number of layers, each with a cache of keys and one of values unless the network has states.
+        kv_heads: Number of key-value heads of a cache; 0 if no layer has caches.
         head_size: Elements of a head.
         bos: Token that begins a text; None if the model has none.
         eos: Tokens that end an answer.
@@ -80,7 +83,8 @@ class LanguageModel:
             ``past_key_values.N.key`` and ``.value`` {batch, kv_heads, rows, head_size} per layer, with
             ``attention_mask`` {batch, total} and ``position_ids`` {batch, new} if it needs them. Its outputs are
             ``logits`` {batch, new, vocabulary} and ``present.N.key`` and ``.value``. Caches of GroupQueryAttention have
-            fixed rows; others grow by concatenation.
+            fixed rows; others grow by concatenation. Layers with a state have inputs ``past_state.N.PART`` and outputs
+            ``present_state.N.PART`` instead, and the inputs ``past_length`` and ``new_length``.
         config: Sizes and special tokens.
         tokenizer: Converts between text and tokens; None if only token ids are used.
         chat_template: Jinja2 template of a conversation; empty if there is none.

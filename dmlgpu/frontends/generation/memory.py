@@ -59,7 +59,7 @@ class MemoryNeed:
         """
         is_cpu = getattr(device.backend.target, "profile", None) is Profile.CPU
         caches = batch * network.cache_bytes(context)
-        largest_cache = batch * context * max(cache.row_bytes for cache in network.caches)
+        largest_cache = batch * context * max((cache.row_bytes for cache in network.caches), default=0)
         return cls(
             context,
             network.weight_bytes + (network.repeated_bytes if is_cpu else 0),

@@ -19,7 +19,8 @@ With ``has_every``, there are also the scores after each of the new tokens:
 A merged decoder gives two steps: one for the beginning of a prompt, and one for each token after it.
 
 Caches keep their names. Those of GroupQueryAttention are updated in place, from row 0 on; those of INT8 have scales,
-one or more per head and row, in caches of their own. Others grow by concatenation; the step keeps their last rows, so
+one or more per head and row, in caches of their own. States, of layers without keys and values, are replaced; they
+count as 0 if there are no tokens before. Other caches grow by concatenation; the step keeps their last rows, so
 that the tokens end at the last row and every step has the same shapes.
 """
 
@@ -41,7 +42,7 @@ from dmlgpu.frontends.generation.bfloat16 import widen_bfloat16
 from dmlgpu.frontends.generation.branches import has_branches, take_branch
 from dmlgpu.frontends.generation.editing import prune, stand_in
 from dmlgpu.frontends.generation.joining import without_data
-from dmlgpu.frontends.generation.language_model import CacheFormat, LanguageConfig
+from dmlgpu.frontends.generation.language_model import NEW_LENGTH, PAST_LENGTH, CacheFormat, LanguageConfig
 from dmlgpu.frontends.generation.shared_weights import SharedWeights
 from dmlgpu.frontends.onnx.model import Source, all_nodes, light
 from dmlgpu.frontends.onnx.operators import ACTIVATIONS
@@ -58,6 +59,7 @@ _TABLES = (7, 8)
 """Inputs with cosines and sines of positions."""
 
 _KEY_SCALE_OUTPUT = 4
+_PAST_STATE, _PRESENT_STATE = "past_state.", "present_state."
 _FLOAT = TensorProto.FLOAT
 _QUANTIZED_PRODUCT = "MatMulNBits"
 _FLOAT_LAYOUTS = 3
@@ -99,13 +101,39 @@ class KeyValueCache:
 
 
 @dataclass(frozen=True)
+class StateCache:
+    """A state of a layer, which a step replaces.
+
+    Attributes:
+        past, present: Names of the input and the output.
+        sizes: Sizes of the state of a sequence.
+        element: ONNX's number of the dtype.
+    """
+
+    past: str
+    present: str
+    sizes: tuple[int, ...]
+    element: int
+
+    @property
+    def dtype(self) -> np.dtype[np.generic]:
+        """NumPy dtype of the elements."""
+        return data_type_of(self.element, f"state {shown(self.past)}").numpy
+
+    @property
+    def byte_size(self) -> int:
+        """Bytes of the state of a sequence."""
+        return math.prod(self.sizes) * self.dtype.itemsize
+
+
+@dataclass(frozen=True)
 class StepNetwork:
     """A network as a step.
 
     Attributes:
         proto: The model.
         folder: Folder of its external data; None if it has none.
-        caches: Its caches.
+        caches: Its caches of keys and values.
         is_fixed: Whether tokens begin at row 0 of the caches; else they end at the last row.
         vocabulary: Number of logits.
         weight_bytes: Bytes of the initializers that are used.
@@ -116,6 +144,7 @@ class StepNetwork:
         first: The network of the first tokens of a prompt, which reads no caches; None if there is no other network.
         has_hidden: Whether it has hidden states of all tokens.
         has_every: Whether it has the scores after each new token.
+        states: States of layers that have no keys and values.
     """
 
     proto: ModelProto
@@ -131,6 +160,7 @@ class StepNetwork:
     first: StepNetwork | None = None
     has_hidden: bool = False
     has_every: bool = False
+    states: tuple[StateCache, ...] = ()
 
     @property
     def row_bytes(self) -> int:
@@ -138,14 +168,23 @@ class StepNetwork:
         return sum(cache.row_bytes for cache in self.caches)
 
     def cache_bytes(self, context: int) -> int:
-        """Return the bytes of all caches of a prompt. Those that grow by concatenation exist twice: a step reads one
-        and writes the other."""
-        return (1 if self.is_fixed else 2) * context * self.row_bytes
+        """Return the bytes of all caches of a prompt. Those that grow by concatenation, and states, exist twice: a step
+        reads one and writes the other."""
+        return (1 if self.is_fixed else 2) * context * self.row_bytes + 2 * self.state_bytes
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes of the states of a sequence, of any length."""
+        return sum(state.byte_size for state in self.states)
 
     @property
     def cache_kind(self) -> str:
         """Text that describes how the caches change."""
-        return "a row per token of the context" if self.is_fixed else "grow by concatenation; the last rows are kept"
+        states = f"states of {self.state_bytes:,} bytes for any context"
+        if not self.caches:
+            return states
+        kind = "a row per token of the context" if self.is_fixed else "grow by concatenation; the last rows are kept"
+        return f"{kind}; {states}" if self.states else kind
 
 
 def as_step(
@@ -268,7 +307,8 @@ class _Rewriting:
         self._producers = {output: node for node in self._graph.node for output in node.output}
 
     def step(self, folder: Path | None, cache: CacheFormat | None) -> StepNetwork:
-        caches = self._unread or self._caches()
+        states = self._states()
+        caches = self._unread or self._caches(states)
         self._require("input_ids", self._inputs)
         self._require("logits", [info.name for info in self._graph.output])
         sizes = self._inputs["input_ids"].type.tensor_type.shape.dim
@@ -276,12 +316,16 @@ class _Rewriting:
         if max_new > 1:
             raise NotSupported(f"{self._name}: 'input_ids' must have any number of tokens, or one, got {max_new}")
         vocabulary = self._vocabulary()
-        is_fixed = any(node.op_type == _GROUP_QUERY for node in self._graph.node)
+        is_fixed = not caches or any(node.op_type == _GROUP_QUERY for node in self._graph.node)
+        if states and not is_fixed:
+            raise NotSupported(f"{self._name}: a network with states needs caches that {_GROUP_QUERY} updates")
         if cache is not None:
             caches = self._of_type(caches, cache, is_fixed)
-        self._add_sizes(caches[0])
-        if is_fixed:
+        self._add_sizes(caches)
+        if caches and is_fixed:
             self._fixed_attention()
+        elif is_fixed:
+            self._node("Identity", [PAST], "step.before")
         masked = self._is_used("attention_mask")
         if not is_fixed and self._unread is None and not (masked and self._is_used("position_ids")):
             raise NotSupported(
@@ -290,7 +334,7 @@ class _Rewriting:
             )
         self._add_inputs(is_fixed)
         self._add_outputs(caches, is_fixed)
-        self._replace_interface(caches)
+        self._replace_interface(caches, states, is_fixed)
         prune(self._graph)
         used = self._used_initializers()
         byte_sizes = [_byte_size(tensor) for tensor in used]
@@ -306,6 +350,7 @@ class _Rewriting:
             max_new=max_new,
             has_hidden=has_hidden,
             has_every=self._has_every,
+            states=states,
         )
 
     # ---- the interface of the file -------------------------------------------------------------------------------
@@ -314,7 +359,17 @@ class _Rewriting:
         if name not in names:
             raise ModelError(self._name, f"must have {name!r}, got {', '.join(names) or 'none'}")
 
-    def _caches(self) -> tuple[KeyValueCache, ...]:
+    def _states(self) -> tuple[StateCache, ...]:
+        states = []
+        for name, info in self._inputs.items():
+            if name.startswith(_PAST_STATE):
+                present = _PRESENT_STATE + name.removeprefix(_PAST_STATE)
+                self._require(present, [output.name for output in self._graph.output])
+                sizes = [_dimension(size) for size in info.type.tensor_type.shape.dim]
+                states.append(StateCache(name, present, tuple(sizes[1:]), info.type.tensor_type.elem_type))
+        return tuple(states)
+
+    def _caches(self, states: Sequence[StateCache]) -> tuple[KeyValueCache, ...]:
         presents = {
             part: info.name
             for info in self._graph.output
@@ -341,7 +396,7 @@ class _Rewriting:
                     f"as the configuration says, got {heads} of {size}",
                 )
             caches.append(KeyValueCache(name, presents[key], heads, size, info.type.tensor_type.elem_type))
-        if len(caches) != 2 * self._config.layers:
+        if len(caches) != 2 * self._config.layers and not states:
             raise ModelError(
                 self._name,
                 f"must have a cache of keys and one of values for {self._config.layers} layers, as the configuration "
@@ -351,6 +406,8 @@ class _Rewriting:
 
     def _of_type(self, caches: Sequence[KeyValueCache], form: CacheFormat, is_fixed: bool) -> tuple[KeyValueCache, ...]:
         """Return caches of another type, those of INT8 with their scales."""
+        if not caches:
+            raise NotSupported(f"{self._name}: has no caches of keys and values, only states; omit cache_dtype")
         dtype = form.dtype
         changed = tuple(replace(cache, element=helper.np_dtype_to_tensor_dtype(dtype)) for cache in caches)
         if changed != tuple(caches) and not is_fixed:
@@ -394,7 +451,7 @@ class _Rewriting:
     def _others(self, caches: Sequence[KeyValueCache]) -> list[str]:
         """Return the inputs that are neither caches nor initializers."""
         taken = {cache.past for cache in caches} | {*self._initializers}
-        return [name for name in self._inputs if name not in taken]
+        return [name for name in self._inputs if name not in taken and not name.startswith(_PAST_STATE)]
 
     def _is_used(self, name: str) -> bool:
         return name in self._inputs and any(name in node.input for node in all_nodes(self._graph))
@@ -416,13 +473,15 @@ class _Rewriting:
             self._graph.initializer.append(tensor)
         return name
 
-    def _add_sizes(self, cache: KeyValueCache) -> None:
-        """Add sizes as INT32 scalars: step.batch, step.new and step.rows."""
-        for name, tensor, axis in (("batch", TOKENS, 0), ("new", TOKENS, 1), ("rows", cache.past, 2)):
+    def _add_sizes(self, caches: Sequence[KeyValueCache]) -> None:
+        """Add sizes as INT32 scalars: step.batch, step.new, and step.rows and step.total if there are caches."""
+        sizes = [("batch", TOKENS, 0), ("new", TOKENS, 1), *(("rows", cache.past, 2) for cache in caches[:1])]
+        for name, tensor, axis in sizes:
             shape = self._node("Shape", [tensor], f"step.{name}.shape")
             size = self._node("Gather", [shape, self._constant(axis, np.int64)], f"step.{name}.size")
             self._node("Cast", [size], f"step.{name}", to=TensorProto.INT32)
-        self._node("Add", ["step.rows", "step.new"], "step.total")
+        if caches:
+            self._node("Add", ["step.rows", "step.new"], "step.total")
 
     def _counted(self, count: str, sizes: Sequence[int], name: str) -> str:
         """Return 0, 1, 2 ... below a count, in a shape."""
@@ -465,6 +524,9 @@ class _Rewriting:
             self._converted(seen, "attention_mask")
         if is_fixed and "seqlens_k" in self._inputs:
             self._converted("step.lengths", "seqlens_k")
+        for value, name in (("step.before", PAST_LENGTH), (COUNT, NEW_LENGTH)):
+            if name in self._inputs:
+                self._converted(value, name)
 
     def _converted(self, value: str, name: str) -> None:
         self._node("Cast", [value], name, to=self._inputs[name].type.tensor_type.elem_type)
@@ -607,8 +669,9 @@ class _Rewriting:
 
     # ---- the result ----------------------------------------------------------------------------------------------
 
-    def _replace_interface(self, caches: Sequence[KeyValueCache]) -> None:
+    def _replace_interface(self, caches: Sequence[KeyValueCache], states: Sequence[StateCache], is_fixed: bool) -> None:
         standard = {"input_ids", "position_ids", "attention_mask", "seqlens_k"}
+        standard |= {PAST_LENGTH, NEW_LENGTH} if states else set()
         unknown = [name for name in self._others(caches) if name not in standard and self._is_used(name)]
         if unknown:
             raise NotSupported(
@@ -620,6 +683,7 @@ class _Rewriting:
         graph.input.extend(
             [_info(TOKENS, ["batch", "new"]), _info(PAST, ["batch"]), _info(COUNT, ["batch"])]
             + [_cache_info(cache.past, cache) for cache in caches]
+            + [_info(state.past, ["batch", *state.sizes], state.element) for state in states]
         )
         graph.output.append(_info(LOGITS, ["batch", self._config.vocabulary], TensorProto.FLOAT))
         graph.output.extend([_info(BEST, ["batch", 1]), _info(AFTER, ["batch"])])
@@ -628,8 +692,10 @@ class _Rewriting:
         if self._has_every:
             graph.output.append(_info(EVERY_LOGITS, ["batch", "new", self._config.vocabulary], TensorProto.FLOAT))
             graph.output.append(_info(EVERY_BEST, ["batch", "new"]))
-        fixed = any(node.op_type == _GROUP_QUERY for node in nodes)
-        graph.output.extend(_cache_info(cache.present if fixed else f"step.{cache.present}", cache) for cache in caches)
+        graph.output.extend(
+            _cache_info(cache.present if is_fixed else f"step.{cache.present}", cache) for cache in caches
+        )
+        graph.output.extend(_info(state.present, ["batch", *state.sizes], state.element) for state in states)
         self._proto.graph.CopyFrom(graph)
         self._graph = self._proto.graph
 

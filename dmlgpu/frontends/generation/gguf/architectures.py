@@ -17,8 +17,13 @@ from dmlgpu.frontends.onnx.tensor_proto import DeferredArray
 _MAX_LAYERS = 1024
 _MAX_CONTEXT = 1 << 24
 _MAX_EXPERTS = 1 << 12
-_SOFTMAX, _SOFTMAX_OF_SELECTED = 1, 3
-"""Values of ``expert_gating_func``: weights of experts by a softmax over all of them, or over those selected."""
+_MAX_TAPS = 64
+_SOFTMAX, _SIGMOID, _SOFTMAX_OF_SELECTED = 1, 2, 3
+"""Values of ``expert_gating_func``: weights of experts by a softmax over all of them, by sigmoids, or by a softmax over
+those selected."""
+
+_LARGEST_LLAMA4 = 128
+"""Number of experts of the only Llama 4 that does not normalize heads."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,12 @@ class Architecture:
         middle_norm: Normalization between attention and perceptron.
         normalizes_after: Whether layers normalize only the results of attention and perceptron, not their inputs.
         plain_period: Period of layers without rotary embedding; 0 if all layers have one.
+        chunk: Default number of positions of a chunk, to which layers with a rotary embedding limit attention instead
+            of to a sliding window; other layers scale queries by their position. 0 for windows.
+        weighs_inputs: As of Experts.
+        alternates: Whether a layer has one part, attention, a state space or a perceptron, not a perceptron after one.
+        squares_relu: Whether perceptrons square a ReLU instead of multiplying by a gate.
+        last_norm: Normalization after the last layer.
     """
 
     interleaved: bool = False
@@ -55,10 +66,18 @@ class Architecture:
     middle_norm: str = "ffn_norm"
     normalizes_after: bool = False
     plain_period: int = 0
+    chunk: int = 0
+    weighs_inputs: bool = False
+    alternates: bool = False
+    squares_relu: bool = False
+    last_norm: str = "output_norm"
 
 
 ARCHITECTURES: Mapping[str, Architecture] = {
     "llama": Architecture(interleaved=True),
+    "llama4": Architecture(
+        interleaved=True, plain_period=4, window_period=4, chunk=8192, weighs_inputs=True, normalizes_experts=False
+    ),
     "qwen2": Architecture(),
     "qwen3": Architecture(),
     "qwen2moe": Architecture(normalizes_experts=False),
@@ -67,6 +86,11 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "smollm3": Architecture(interleaved=True, plain_period=4),
     "granite": Architecture(interleaved=True),
     "granitemoe": Architecture(interleaved=True),
+    "granitehybrid": Architecture(interleaved=True),
+    "mamba2": Architecture(alternates=True),
+    "nemotron_h": Architecture(alternates=True, squares_relu=True, plain_period=1),
+    "falcon-h1": Architecture(),
+    "lfm2": Architecture(last_norm="token_embd_norm"),
     "olmoe": Architecture(normalizes_experts=False),
     "gpt-oss": Architecture(window_period=2, gate_limit=7.0, rounds_yarn=False, middle_norm="post_attention_norm"),
     "phi3": Architecture(),
@@ -141,6 +165,24 @@ class Rotary:
 
 
 @dataclass(frozen=True)
+class Temperature:
+    """Factors of queries by position: 1 + scale * log(1 + floor((position + 1) / length)).
+
+    Attributes:
+        length: Positions that have the same factor.
+        scale: Scale of the logarithm.
+    """
+
+    length: int
+    scale: float
+
+    def table(self, positions: int) -> NDArray[np.float64]:
+        """Return the factors {positions, 1}."""
+        counts = np.arange(1, positions + 1)[:, None] // self.length
+        return np.asarray(1 + self.scale * np.log1p(counts))
+
+
+@dataclass(frozen=True)
 class Experts:
     """A mixture of experts in place of a perceptron.
 
@@ -149,6 +191,7 @@ class Experts:
         inner, shared_inner: Size of the gated product of an expert, and of the one that all tokens use.
         normalizes: Whether the weights of the selected experts are divided by their sum.
         scale: Factor of the weights.
+        weighs_inputs: Whether the weights are sigmoids, and factors of the inputs of the experts, not of their results.
     """
 
     count: int
@@ -157,6 +200,31 @@ class Experts:
     shared_inner: int
     normalizes: bool
     scale: float
+    weighs_inputs: bool
+
+
+@dataclass(frozen=True)
+class StateSpace:
+    """A layer with a state instead of keys and values.
+
+    Attributes:
+        taps: Rows that its convolution reads.
+        inner: Channels of its values.
+        heads: Heads of a state space; 0 of a layer with a convolution only.
+        entries: Size of the state of a channel.
+        groups: Groups of heads that share the vectors by which states are written and read.
+    """
+
+    taps: int
+    inner: int
+    heads: int = 0
+    entries: int = 0
+    groups: int = 1
+
+    @property
+    def channels(self) -> int:
+        """Channels of the convolution."""
+        return self.inner + 2 * self.groups * self.entries
 
 
 @dataclass(frozen=True)
@@ -167,14 +235,18 @@ class NetworkConfig:
         name: Architecture.
         traits: Its properties.
         layers, hidden, inner, vocabulary: Number of layers, size of embeddings, of the gated product, of logits.
-        heads, kv_heads, head_size: Sizes of attention.
+        heads, kv_heads, head_size: Sizes of attention; 0 if no layer has it.
         context_length: Number of positions.
         epsilon: Epsilon of normalizations.
         scale: Scale of attention.
         softcaps: Soft caps of attention and of logits; 0 for none.
-        windows: Sliding window of each layer; 0 for none.
+        windows: Sliding window, or chunk, of each layer; 0 for none.
         rotary, local_rotary: Rotary embedding, and that of layers with a window.
         experts: The mixture of experts; None if there is none.
+        state_space: Layers with a state; None if there are none.
+        rotated: Whether each layer has a rotary embedding.
+        normalizes_heads: Whether layers with one normalize queries and keys per head without weights.
+        temperature: Factors of queries in layers without one; None for none.
         embedding_scale, residual_scale, logit_scale: Factors of embeddings and of the results of attention and
             perceptrons, and divisor of logits.
     """
@@ -196,6 +268,10 @@ class NetworkConfig:
     rotary: Rotary
     local_rotary: Rotary
     experts: Experts | None
+    state_space: StateSpace | None
+    rotated: tuple[bool, ...]
+    normalizes_heads: bool
+    temperature: Temperature | None
     embedding_scale: float
     residual_scale: float
     logit_scale: float
@@ -227,15 +303,15 @@ def network_config(file: GgufFile, context: int | None = None) -> NetworkConfig:
             f"model {file.name!r}: context must be an integer from 1 to {trained}, got {shown(context)}"
         )
     layers, hidden = file.integer(f"{name}.block_count", high=_MAX_LAYERS), file.integer(f"{name}.embedding_length")
-    heads = file.integer(f"{name}.attention.head_count")
-    kv_heads = file.integer(f"{name}.attention.head_count_kv", heads)
-    head_size = file.integer(f"{name}.attention.key_length", hidden // heads)
-    if heads % kv_heads or head_size % 2:
+    heads = _of_layers(file, f"{name}.attention.head_count")
+    kv_heads = _of_layers(file, f"{name}.attention.head_count_kv", heads)
+    head_size = file.integer(f"{name}.attention.key_length", hidden // heads) if heads else 0
+    if (heads and not kv_heads) or heads % max(kv_heads, 1) or head_size % 2:
         raise ModelError(
             file.name,
             f"heads must be a multiple of key-value heads, of an even size, got {heads}, {kv_heads} and {head_size}",
         )
-    value_size = file.integer(f"{name}.attention.value_length", head_size)
+    value_size = file.integer(f"{name}.attention.value_length", head_size) if heads else 0
     if value_size != head_size:
         raise NotSupported(
             f"model {file.name!r}: heads of keys and values must have equal sizes, got {head_size} and {value_size}"
@@ -243,31 +319,39 @@ def network_config(file: GgufFile, context: int | None = None) -> NetworkConfig:
     words = file.tensors.get("token_embd.weight")
     if words is None:
         raise ModelError(file.name, "tensor 'token_embd.weight' is missing")
-    rotary = _rotary(file, name, head_size, positions)
+    rotary = _rotary(file, name, head_size, positions) if heads else Rotary(0, 10000.0)
     base = file.number(f"{name}.rope.freq_base_swa", traits.local_base or rotary.base)
     is_wide = layers == traits.wide_scale_layers
     caps = [
         file.number(f"{name}.{key}_logit_softcapping", default)
         for key, default in zip(("attn", "final"), traits.softcaps, strict=True)
     ]
+    experts, windows = _experts(file, name, traits), _windows(file, name, traits, layers)
+    period = 0 if traits.chunk and not any(windows) else traits.plain_period
+    if name == "granitehybrid" and not file.flag(f"{name}.rope.scaling.finetuned"):
+        period = 1
     return NetworkConfig(
         name,
         traits,
         layers,
         hidden,
-        file.integer(f"{name}.feed_forward_length"),
+        _of_layers(file, f"{name}.feed_forward_length"),
         words.shape[0],
         heads,
         kv_heads,
         head_size,
         positions,
         file.number(f"{name}.attention.layer_norm_rms_epsilon"),
-        file.number(f"{name}.attention.scale", 0.0) or 1 / math.sqrt(hidden / heads if is_wide else head_size),
+        file.number(f"{name}.attention.scale", 0.0) or 1 / math.sqrt(hidden / heads if is_wide else head_size or 1),
         (caps[0], caps[1]),
-        _windows(file, name, traits, layers),
+        windows,
         rotary,
         Rotary(rotary.size, base) if traits.local_base else replace(rotary, base=base),
-        _experts(file, name, traits),
+        experts,
+        _state_space(file, name, hidden),
+        tuple(not period or bool((layer + 1) % period) for layer in range(layers)),
+        bool(traits.chunk) and (experts is None or experts.count != _LARGEST_LLAMA4),
+        _temperature(file, name, traits),
         *(file.number(f"{name}.{part}_scale", 1.0) for part in ("embedding", "residual", "logit")),
     )
 
@@ -277,9 +361,13 @@ def _experts(file: GgufFile, name: str, traits: Architecture) -> Experts | None:
     count = file.integer(f"{name}.expert_count", 0, low=0, high=_MAX_EXPERTS)
     if not count:
         return None
-    gating = file.integer(f"{name}.expert_gating_func", _SOFTMAX)
-    if gating not in (_SOFTMAX, _SOFTMAX_OF_SELECTED):
-        raise NotSupported(f"model {file.name!r}: {name}.expert_gating_func must be {_SOFTMAX} (softmax), got {gating}")
+    allowed = (_SIGMOID,) if traits.weighs_inputs else (_SOFTMAX, _SOFTMAX_OF_SELECTED)
+    gating = file.integer(f"{name}.expert_gating_func", allowed[0])
+    if gating not in allowed:
+        kind = "sigmoid" if traits.weighs_inputs else "softmax"
+        raise NotSupported(
+            f"model {file.name!r}: {name}.expert_gating_func must be {allowed[0]} ({kind}), got {gating}"
+        )
     inner = file.integer(f"{name}.expert_feed_forward_length", file.integer(f"{name}.feed_forward_length"))
     return Experts(
         count,
@@ -288,12 +376,55 @@ def _experts(file: GgufFile, name: str, traits: Architecture) -> Experts | None:
         file.integer(f"{name}.expert_shared_feed_forward_length", inner),
         gating == _SOFTMAX_OF_SELECTED or file.flag(f"{name}.expert_weights_norm", traits.normalizes_experts),
         file.number(f"{name}.expert_weights_scale", 1.0),
+        traits.weighs_inputs,
     )
 
 
+def _of_layers(file: GgufFile, key: str, default: int | None = None) -> int:
+    """Return a size that layers of an array have, unless they have 0."""
+    value = file.metadata.get(key)
+    if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.any():
+        sizes = np.unique(value[value != 0])
+        if len(sizes) > 1 or not 0 < sizes[0] < 1 << 31:
+            raise NotSupported(f"model {file.name!r}: {key} must be equal for all layers that have it, or 0")
+        return int(sizes[0])
+    return file.integer(key, default, low=0)
+
+
+def _state_space(file: GgufFile, name: str, hidden: int) -> StateSpace | None:
+    """Return the sizes of layers with a state; None if the file has none."""
+    if f"{name}.shortconv.l_cache" in file.metadata:
+        return StateSpace(file.integer(f"{name}.shortconv.l_cache", low=2, high=_MAX_TAPS), hidden)
+    prefix = f"{name}.ssm"
+    if f"{prefix}.state_size" not in file.metadata:
+        return None
+    space = StateSpace(
+        file.integer(f"{prefix}.conv_kernel", low=2, high=_MAX_TAPS),
+        file.integer(f"{prefix}.inner_size"),
+        file.integer(f"{prefix}.time_step_rank"),
+        file.integer(f"{prefix}.state_size"),
+        file.integer(f"{prefix}.group_count", 1),
+    )
+    if space.inner % space.heads or space.heads % space.groups:
+        raise ModelError(
+            file.name,
+            f"{prefix}.inner_size must be a multiple of time_step_rank, and this of group_count, got {space.inner}, "
+            f"{space.heads} and {space.groups}",
+        )
+    return space
+
+
+def _temperature(file: GgufFile, name: str, traits: Architecture) -> Temperature | None:
+    """Return the factors of queries; None if the architecture has none."""
+    if not traits.chunk:
+        return None
+    length = file.integer(f"{name}.attention.temperature_length", traits.chunk)
+    return Temperature(length, file.number(f"{name}.attention.temperature_scale", 0.1))
+
+
 def _windows(file: GgufFile, name: str, traits: Architecture, layers: int) -> tuple[int, ...]:
-    """Return the sliding window of each layer; 0 for none."""
-    window = file.integer(f"{name}.attention.sliding_window", 0, low=0)
+    """Return the sliding window or the chunk of each layer; 0 for none."""
+    window = file.integer(f"{name}.attention.sliding_window", traits.chunk, low=0)
     pattern = file.metadata.get(f"{name}.attention.sliding_window_pattern", traits.window_period)
     if isinstance(pattern, np.ndarray):
         if len(pattern) < layers:

@@ -17,8 +17,13 @@ def mixture(writer: NetworkWriter, experts: Experts, layer: int, x: str) -> str:
     prefix, name, hidden = f"blk.{layer}", f"layers.{layer}.experts", writer.config.hidden
     indices, weights = _selected(writer, experts, layer, x)
     tokens, of_group, places = f"{name}.tokens", f"{name}.of_group", f"{name}.places"
+    rows, factors = x, writer.node("Unsqueeze", [weights, writer.integers(-1)], f"{name}.factors")
+    if experts.weighs_inputs:  # each expert of a token has a row of its own
+        indices = writer.node("Unsqueeze", [indices, writer.integers(-1)], f"{name}.of_rows")
+        rows = writer.node("Unsqueeze", [rows, writer.integers(-2)], f"{name}.by_expert")
+        rows = writer.node("Mul", [rows, factors], f"{name}.weighted")
     writer.node_of("GroupByExpert", [indices], [tokens, of_group, places], DMLGPU, experts=experts.count)
-    rows = writer.node("Reshape", [x, writer.integers(-1, hidden)], f"{name}.rows")
+    rows = writer.node("Reshape", [rows, writer.integers(-1, hidden)], f"{name}.rows")
     rows = writer.node("Gather", [rows, tokens], f"{name}.grouped")
     gate, up = (
         _product(writer, rows, of_group, f"{prefix}.ffn_{part}_exps", (experts.count, experts.inner, hidden))
@@ -29,9 +34,11 @@ def mixture(writer: NetworkWriter, experts: Experts, layer: int, x: str) -> str:
     result = _product(writer, gated, of_group, f"{prefix}.ffn_down_exps", sizes)
     result = writer.node("Reshape", [result, writer.integers(-1, hidden)], f"{name}.computed")
     result = writer.node("Gather", [result, places], f"{name}.ordered")
-    weights = writer.node("Unsqueeze", [weights, writer.integers(-1)], f"{name}.factors")
-    result = writer.node("Mul", [result, weights], f"{name}.weighted")
-    result = writer.node("ReduceSum", [result, writer.integers(-2)], f"{name}.sum", keepdims=0)
+    if experts.weighs_inputs:
+        result = writer.node("ReduceSum", [result, writer.integers(-3, -2)], f"{name}.sum", keepdims=0)
+    else:
+        result = writer.node("Mul", [result, factors], f"{name}.weighted")
+        result = writer.node("ReduceSum", [result, writer.integers(-2)], f"{name}.sum", keepdims=0)
     if not writer.has(f"{prefix}.ffn_down_shexp.weight"):
         return result
     shared = writer.perceptron(layer, x, experts.shared_inner, "_shexp")
@@ -52,12 +59,14 @@ def _selected(writer: NetworkWriter, experts: Experts, layer: int, x: str) -> tu
     """Return the indices of the experts that tokens select, and their weights, {batch, new, used}."""
     name = f"layers.{layer}.router"
     scores = writer.product(x, f"blk.{layer}.ffn_gate_inp", experts.count, writer.config.hidden, f"{name}.scores")
-    if not experts.normalizes:
+    if not experts.normalizes and not experts.weighs_inputs:
         scores = writer.node("Softmax", [scores], f"{name}.probabilities", axis=-1)
     weights, indices = f"{name}.values", f"{name}.indices"
     writer.node_of("TopK", [scores, writer.integers(experts.used)], [weights, indices], axis=-1)
     if experts.normalizes:  # a softmax of the selected scores is that of all scores, divided by its sum
         weights = writer.node("Softmax", [weights], f"{name}.weights", axis=-1)
+    if experts.weighs_inputs:
+        weights = writer.node("Sigmoid", [weights], f"{name}.weights")
     if experts.scale != 1:
         weights = writer.node("Mul", [weights, writer.scalar(experts.scale)], f"{name}.scaled")
     return indices, weights

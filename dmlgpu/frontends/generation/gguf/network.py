@@ -18,6 +18,7 @@ from dmlgpu.common.errors import ModelError, NotSupported
 from dmlgpu.frontends.generation.gguf.architectures import NetworkConfig, Rotary
 from dmlgpu.frontends.generation.gguf.experts import mixture
 from dmlgpu.frontends.generation.gguf.files import GgufFile, GgufTensor
+from dmlgpu.frontends.generation.gguf.state_space import short_convolution, state_space
 from dmlgpu.frontends.generation.gguf.weights import (
     PACKINGS,
     PackedWeight,
@@ -26,6 +27,7 @@ from dmlgpu.frontends.generation.gguf.weights import (
     floats,
     packed,
 )
+from dmlgpu.frontends.generation.language_model import NEW_LENGTH, PAST_LENGTH
 from dmlgpu.frontends.onnx.operators import DMLGPU
 from dmlgpu.frontends.onnx.tensor_proto import ELEMENT_TYPES, DeferredArray
 from dmlgpu.frontends.onnx.values import OnnxValue
@@ -47,6 +49,7 @@ class NetworkWriter:
         nodes: Nodes.
         weights: Initializers by name.
         used: Names of tensors of the file that the network reads.
+        states: ONNX's number of the type, and shape, of the states of layers, by the last part of their names.
     """
 
     file: GgufFile
@@ -55,6 +58,7 @@ class NetworkWriter:
     nodes: list[NodeProto] = field(default_factory=list)
     weights: dict[str, OnnxValue] = field(default_factory=dict)
     used: set[str] = field(default_factory=lambda: set(_ROTARY_TENSORS))
+    states: dict[str, tuple[int, list[str | int]]] = field(default_factory=dict)
 
     # ---- nodes and weights
 
@@ -69,6 +73,12 @@ class NetworkWriter:
         self.nodes.append(helper.make_node(operator, inputs, outputs, name=outputs[0], domain=domain, **attributes))
         return outputs[0]
 
+    def node_once(self, operator: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
+        """Add a node with one output unless it is there, and return the output's name."""
+        if not any(node.name == output for node in self.nodes):
+            self.node(operator, inputs, output, **attributes)
+        return output
+
     def weight(self, name: str, array: NDArray[Any] | DeferredArray) -> str:
         """Add an initializer unless it is there, and return its name."""
         self.weights.setdefault(name, OnnxValue.of_weight(array))
@@ -82,6 +92,10 @@ class NetworkWriter:
         """Return the name of a scalar of the activations' type."""
         return self.weight(f"scalar {number!r}", np.array(number, self.dtype))
 
+    def ones(self, size: int) -> str:
+        """Return the name of a vector of ones."""
+        return self.weight(f"ones {size}", np.ones(size, self.dtype))
+
     # ---- tensors of the file
 
     def has(self, name: str) -> bool:
@@ -89,31 +103,32 @@ class NetworkWriter:
         return name in self.file.tensors
 
     def tensor(self, name: str, *shape: int) -> GgufTensor:
-        """Return a tensor of the file.
+        """Return a tensor of the file; some norms of Falcon-H1 have names without ``.weight``.
 
         Raises:
             ModelError: If it is missing or has another shape.
             NotSupported: If its elements are stored in an unsupported way.
         """
-        tensor = self.file.tensors.get(name)
+        tensor = self.file.tensors.get(name) or self.file.tensors.get(name.removesuffix(".weight"))
         if tensor is None:
             raise ModelError(self.file.name, f"tensor {name!r} with shape {list(shape)} is missing")
         if tensor.shape != shape:
             raise ModelError(self.file.name, f"tensor {tensor} must have shape {list(shape)}")
         check_supported(tensor, self.file.name)
-        self.used.add(name)
+        self.used.add(tensor.name)
         return tensor
 
-    def vector(self, name: str, size: int) -> str:
-        """Return the name of a vector of floats.
+    def vector(self, name: str, *shape: int, flat: bool = False) -> str:
+        """Return the name of a vector or a small array of floats, optionally as a vector.
 
         Raises:
             NotSupported: If it is quantized.
         """
-        tensor = self.tensor(name, size)
+        tensor = self.tensor(name, *shape)
         if tensor.kind in PACKINGS:
             raise NotSupported(f"model {self.file.name!r}: tensor {tensor} must not be quantized")
-        return self.weight(name, np.asarray(floats(tensor, self.dtype)))
+        array = np.asarray(floats(tensor, self.dtype), self.dtype)
+        return self.weight(name, array.reshape(-1) if flat else array)
 
     def packed(self, weight: PackedWeight, name: str) -> list[str]:
         """Return the names of codes and scales."""
@@ -183,13 +198,16 @@ class NetworkWriter:
 
     def normalized(self, x: str, name: str, size: int, output: str) -> str:
         """Divide rows by the root of their mean square, and scale them."""
-        weight = self.vector(f"{name}.weight", size)
+        return self.normalized_by(x, self.vector(f"{name}.weight", size), output)
+
+    def normalized_by(self, x: str, weight: str, output: str) -> str:
+        """Divide rows by the root of their mean square, and scale them by a vector."""
         epsilon = self.config.epsilon
         return self.node("SimplifiedLayerNormalization", [x, weight], output, epsilon=epsilon, axis=-1, stash_type=1)
 
     def added(self, x: str, skip: str, name: str, output: str) -> tuple[str, str]:
         """Return the input of the next part of the network, which is the normalized sum of two tensors, and the sum."""
-        if self.config.traits.normalizes_after and name != "output_norm":
+        if self.config.traits.normalizes_after and name != self.config.traits.last_norm:
             total = self.node("Add", [x, skip], f"{output}.sum")
             return total, total
         weight, total = self.vector(f"{name}.weight", self.config.hidden), f"{output}.sum"
@@ -202,16 +220,16 @@ class NetworkWriter:
         )
         return output, total
 
-    def normalized_heads(self, x: str, name: str, heads: int) -> str:
-        """Normalize each head, or all of them together, if the file has a weight for this."""
-        tensor = self.file.tensors.get(f"{name}.weight")
-        if tensor is None:
-            return x
-        size = self.config.head_size
-        if tensor.shape == (heads * size,):
+    def normalized_heads(self, x: str, name: str, heads: int, *, is_normalized: bool = False) -> str:
+        """Normalize each head, or all of them together, if the file has a weight for this, or each without one."""
+        tensor, size = self.file.tensors.get(f"{name}.weight"), self.config.head_size
+        if tensor is not None and tensor.shape == (heads * size,):
             return self.normalized(x, name, heads * size, f"{name}.output")
+        if tensor is None and not is_normalized:
+            return x
+        weight = self.ones(size) if tensor is None else self.vector(f"{name}.weight", size)
         by_head = self.node("Reshape", [x, self.integers(0, 0, heads, size)], f"{name}.heads")
-        normalized = self.normalized(by_head, name, size, f"{name}.normalized")
+        normalized = self.normalized_by(by_head, weight, f"{name}.normalized")
         return self.node("Reshape", [normalized, self.integers(0, 0, heads * size)], f"{name}.output")
 
     def tables(self, rotary: Rotary, name: str) -> list[str]:
@@ -222,6 +240,7 @@ class NetworkWriter:
     def attention(self, layer: int, x: str) -> str:
         """Return attention of a layer, before the sum with its input."""
         config, prefix, name = self.config, f"blk.{layer}", f"layers.{layer}.attention"
+        is_rotated = config.rotated[layer]
         widths = [heads * config.head_size for heads in (config.heads, config.kv_heads, config.kv_heads)]
         if self.has(f"{prefix}.attn_qkv.weight"):
             parts = [self.product(x, f"{prefix}.attn_qkv", sum(widths), config.hidden, f"{name}.qkv"), "", ""]
@@ -230,33 +249,57 @@ class NetworkWriter:
                 self.product(x, f"{prefix}.attn_{part}", width, config.hidden, f"{name}.{part}")
                 for part, width in zip("qkv", widths, strict=True)
             ]
-            parts[0] = self.normalized_heads(parts[0], f"{prefix}.attn_q_norm", config.heads)
-            parts[1] = self.normalized_heads(parts[1], f"{prefix}.attn_k_norm", config.kv_heads)
+            # A rotation keeps the norm of a head, so norms that follow it in the model may come first.
+            is_normalized = config.normalizes_heads and is_rotated
+            for index, (part, heads) in enumerate((("q", config.heads), ("k", config.kv_heads))):
+                norm = f"{prefix}.attn_{part}_norm"
+                parts[index] = self.normalized_heads(parts[index], norm, heads, is_normalized=is_normalized)
+            parts[0] = parts[0] if is_rotated else self.tempered(parts[0], f"{name}.tempered")
         window = config.windows[layer]
-        period = config.traits.plain_period
-        is_rotated = not period or bool((layer + 1) % period)
         is_local = bool(window) and config.local_rotary != config.rotary
         tables = self.tables(config.local_rotary, ".local") if is_local else self.tables(config.rotary, "")
         if not is_rotated:
             tables = ["", ""]
         caches = [f"past_key_values.{layer}.{part}" for part in ("key", "value")]
         has_sinks = self.has(f"{prefix}.attn_sinks.weight")
-        sinks = ["", "", self.vector(f"{prefix}.attn_sinks.weight", config.heads)] if has_sinks else []
+        sinks = self.vector(f"{prefix}.attn_sinks.weight", config.heads) if has_sinks else ""
+        chunk = self.chunk_bias(window) if config.traits.chunk and 0 < window < config.context_length else ""
         attended = self.node_of(
             "GroupQueryAttention",
-            [*parts, *caches, "seqlens_k", "total_sequence_length", *tables, *sinks],
+            [*parts, *caches, "seqlens_k", "total_sequence_length", *tables, "", chunk, sinks],
             [name, f"present.{layer}.key", f"present.{layer}.value"],
             _CONTRIBUTED,
             num_heads=config.heads,
             kv_num_heads=config.kv_heads,
             scale=config.scale,
             softcap=config.softcaps[0],
-            local_window_size=window or -1,
+            local_window_size=-1 if config.traits.chunk else window or -1,
             do_rotary=int(is_rotated),
             rotary_interleaved=int(config.traits.interleaved),
         )
         result = self.product(attended, f"{prefix}.attn_output", config.hidden, widths[0], f"{name}.output")
         return self.after(result, layer, "post_attention_norm")
+
+    def tempered(self, query: str, output: str) -> str:
+        """Scale queries by the temperature of their positions."""
+        temperature, positions = self.config.temperature, self.config.context_length
+        if temperature is None or positions < temperature.length:
+            return query
+        table = self.weight("temperature", temperature.table(positions).astype(self.dtype))
+        factors = self.node_once("Gather", [table, "position_ids"], "temperature.factors")
+        return self.node("Mul", [query, factors], output)
+
+    def chunk_bias(self, chunk: int) -> str:
+        """Return the bias {batch, 1, new, total} that hides the positions of earlier chunks: 0 or -inf."""
+        size = self.weight(f"integer {chunk}", np.array(chunk, np.int64))
+        begin, step = (self.weight(f"integer {number}", np.array(number, np.int64)) for number in (0, 1))
+        width = self.node_once("Cast", ["total_sequence_length"], "chunk.width", to=TensorProto.INT64)
+        slots = self.node_once("Range", [begin, width, step], "chunk.slots")
+        slots = self.node_once("Div", [slots, size], "chunk.of_slots")
+        chunks = self.node_once("Div", ["position_ids", size], "chunk.of_positions")
+        chunks = self.node_once("Unsqueeze", [chunks, self.integers(1, 3)], "chunk.of_rows")
+        is_same = self.node_once("Equal", [chunks, slots], "chunk.is_same")
+        return self.node_once("Where", [is_same, self.scalar(0.0), self.scalar(-np.inf)], "chunk.bias")
 
     def after(self, x: str, layer: int, name: str) -> str:
         """Normalize a result of a layer before it is added, if the file has a weight for this, and scale it."""
@@ -268,6 +311,11 @@ class NetworkWriter:
     def perceptron(self, layer: int, x: str, inner: int, suffix: str = "") -> str:
         """Return the gated product of a layer, whose tensors have names with a suffix."""
         config, prefix, name = self.config, f"blk.{layer}", f"layers.{layer}.mlp{suffix}"
+        if self.config.traits.squares_relu:
+            up = self.product(x, f"{prefix}.ffn_up{suffix}", inner, config.hidden, f"{name}.up")
+            active = self.node("Relu", [up], f"{name}.active")
+            gated = self.node("Mul", [active, active], f"{name}.squared")
+            return self.product(gated, f"{prefix}.ffn_down{suffix}", config.hidden, inner, f"{name}.down")
         if self.has(f"{prefix}.ffn_gate{suffix}.weight"):
             gate, up = (
                 self.product(x, f"{prefix}.ffn_{part}{suffix}", inner, config.hidden, f"{name}.{part}")
@@ -328,19 +376,42 @@ class NetworkWriter:
             x = self.node("Mul", [x, self.scalar(cap)], "scores.capped")
         self.node("Cast", [x], "logits", to=TensorProto.FLOAT)
 
+    def is_attention(self, layer: int) -> bool:
+        """Return whether a layer has attention: unless it has something else, to name missing tensors."""
+        if self.has(f"blk.{layer}.attn_output.weight"):
+            return True
+        others = ("ssm_in", "shortconv.in_proj", *(("ffn_up",) if self.config.traits.alternates else ()))
+        return not any(self.has(f"blk.{layer}.{name}.weight") for name in others)
+
+    def mixed(self, layer: int, x: str) -> str:
+        """Return the first part of a layer: attention, a state space, the sum of both, or a perceptron."""
+        parts = []
+        if self.has(f"blk.{layer}.ssm_in.weight"):
+            parts.append(state_space(self, layer, x))
+        if self.has(f"blk.{layer}.shortconv.in_proj.weight"):
+            parts.append(short_convolution(self, layer, x))
+        if self.is_attention(layer):
+            parts.append(self.attention(layer, x))
+        if not parts:
+            return self.fed_forward(layer, x)
+        return parts[0] if len(parts) == 1 else self.node("Add", parts, f"layers.{layer}.mixed")
+
     def network(self) -> None:
         """Add all nodes."""
-        self.lengths()
+        traits, layers = self.config.traits, range(self.config.layers)
+        if any(map(self.is_attention, layers)):
+            self.lengths()
         total = self.embedded("input_ids")
         x = total
-        if not self.config.traits.normalizes_after:
+        if not traits.normalizes_after:
             x = self.normalized(total, "blk.0.attn_norm", self.config.hidden, "layers.0.input")
-        middle = self.config.traits.middle_norm
-        for layer in range(self.config.layers):
-            x, total = self.added(total, self.attention(layer, x), f"blk.{layer}.{middle}", f"layers.{layer}.middle")
-            is_last = layer + 1 == self.config.layers
-            following = "output_norm" if is_last else f"blk.{layer + 1}.attn_norm"
-            x, total = self.added(total, self.fed_forward(layer, x), following, f"layers.{layer}.output")
+        for layer in layers:
+            following = traits.last_norm if layer + 1 == len(layers) else f"blk.{layer + 1}.attn_norm"
+            part = self.mixed(layer, x)
+            if not traits.alternates:
+                x, total = self.added(total, part, f"blk.{layer}.{traits.middle_norm}", f"layers.{layer}.middle")
+                part = self.fed_forward(layer, x)
+            x, total = self.added(total, part, following, f"layers.{layer}.output")
         self.logits(x)
         unused = sorted(self.file.tensors.keys() - self.used)
         if unused:
@@ -354,14 +425,31 @@ class NetworkWriter:
         """Return the network, whose initializers have no data."""
         config, element = self.config, self.element
         rows: list[str | int] = ["batch", config.kv_heads, "past", config.head_size]
-        caches = [(layer, part) for layer in range(config.layers) for part in ("key", "value")]
+        caches = [(n, part) for n in range(config.layers) if self.is_attention(n) for part in ("key", "value")]
+        read = {name for node in self.nodes for name in node.input}
         inputs = [
             helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", "new"]),
-            helper.make_tensor_value_info("attention_mask", TensorProto.INT64, ["batch", "total"]),
+            *(
+                helper.make_tensor_value_info(name, TensorProto.INT64, ["batch", "new"])
+                for name in ("position_ids",)
+                if name in read
+            ),
+            *(
+                helper.make_tensor_value_info(name, TensorProto.INT32, ["batch"])
+                for name in (PAST_LENGTH, NEW_LENGTH)
+                if name in read
+            ),
+            *(
+                [helper.make_tensor_value_info("attention_mask", TensorProto.INT64, ["batch", "total"])]
+                if caches
+                else []
+            ),
+            *(helper.make_tensor_value_info(f"past_state.{name}", *form) for name, form in self.states.items()),
             *(helper.make_tensor_value_info(f"past_key_values.{n}.{part}", element, rows) for n, part in caches),
         ]
         outputs = [
             helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", "new", config.vocabulary]),
+            *(helper.make_tensor_value_info(f"present_state.{name}", *form) for name, form in self.states.items()),
             *(
                 helper.make_tensor_value_info(f"present.{n}.{part}", element, [*rows[:2], "rows", rows[3]])
                 for n, part in caches

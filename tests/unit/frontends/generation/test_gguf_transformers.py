@@ -24,6 +24,7 @@ from dmlgpu.frontends.generation.language_model import LanguageModel  # noqa: E4
 from dmlgpu.frontends.onnx.model import read  # noqa: E402
 from dmlgpu.frontends.onnx.session import Session  # noqa: E402
 from dmlgpu.runtime.device import as_device  # noqa: E402
+from tests import gguf_states  # noqa: E402
 from tests.gguf_models import write_transformers  # noqa: E402
 
 SIZES = {
@@ -106,6 +107,21 @@ MIXTURES = {
         },
         {**WINDOW, "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 64},
     ),
+    "llama4": Case(
+        "Llama4Text",
+        "llama4",
+        {
+            "intermediate_size_mlp": 80,
+            "num_hidden_layers": 4,
+            "num_local_experts": 4,
+            "num_experts_per_tok": 2,
+            "interleave_moe_layer_step": 2,
+            "attention_chunk_size": 8,
+            "floor_scale": 16,
+            "attn_scale": 0.5,
+        },
+        {"attention.sliding_window": 8, "attention.temperature_length": 16, "attention.temperature_scale": 0.5},
+    ),
 }
 """Mixtures of experts."""
 GRANITE = {"embedding_multiplier": 3.0, "residual_multiplier": 0.5, "attention_multiplier": 0.2, "logits_scaling": 4.0}
@@ -119,7 +135,83 @@ VARIANTS = {
     ),
 }
 """Small differences: norms after layers, layers without rotary embedding, factors."""
-CASES |= MIXTURES | VARIANTS
+HYBRID = {"mamba_n_heads": 8, "mamba_d_head": 16, "mamba_d_state": 12, "mamba_n_groups": 2, "mamba_d_conv": 4}
+STATES = {
+    "mamba2": Case(
+        "Mamba2", "mamba2", {"num_heads": 8, "head_dim": 16, "state_size": 12, "n_groups": 2, "num_hidden_layers": 3}
+    ),
+    "granitehybrid": Case(
+        "GraniteMoeHybrid",
+        "granitehybrid",
+        {
+            **GRANITE,
+            **HYBRID,
+            "num_hidden_layers": 3,
+            "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+            "num_local_experts": 4,
+            "num_experts_per_tok": 2,
+            "shared_intermediate_size": 48,
+        },
+        SCALES,
+    ),
+    "granitehybrid without experts": Case(
+        "GraniteMoeHybrid",
+        "granitehybrid",
+        {
+            **HYBRID,
+            "layer_types": ["full_attention", "linear_attention"],
+            "position_embedding_type": "rope",
+            "num_local_experts": 0,
+            "num_experts_per_tok": 0,
+            "shared_intermediate_size": 96,
+            "attention_multiplier": 0.25,
+        },
+    ),
+    "nemotron_h": Case(
+        "NemotronH",
+        "nemotron_h",
+        {
+            "layers_block_type": ["linear_attention", "mlp", "full_attention", "linear_attention"],
+            "head_dim": 32,
+            "mamba_num_heads": 8,
+            "mamba_head_dim": 16,
+            "ssm_state_size": 12,
+            "n_groups": 2,
+            "time_step_min": 1e-30,  # a limit that files do not have
+        },
+    ),
+    "falcon-h1": Case(
+        "FalconH1",
+        "falcon-h1",
+        {
+            **HYBRID,
+            "mamba_d_ssm": 96,
+            "mamba_d_head": 12,
+            "key_multiplier": 0.5,
+            "lm_head_multiplier": 2.0,
+            "embedding_multiplier": 3.0,
+            "mlp_multipliers": [1.5, 0.75],
+            "ssm_multipliers": [0.5, 1.5, 1.25, 0.75, 1.1],
+            "attention_in_multiplier": 1.25,
+            "attention_out_multiplier": 0.75,
+            "ssm_in_multiplier": 1.5,
+            "ssm_out_multiplier": 0.5,
+        },
+    ),
+    "lfm2": Case(
+        "Lfm2",
+        "lfm2",
+        {
+            "num_hidden_layers": 3,
+            "layer_types": ["conv", "full_attention", "conv"],
+            "block_auto_adjust_ff_dim": False,
+        },
+    ),
+}
+"""Layers with states."""
+CASES |= MIXTURES | VARIANTS | STATES
+QUICK = ("gpt-oss", "granitemoe", "smollm3", "olmo2", "llama4", "nemotron_h", "falcon-h1", "granitehybrid")
+"""Cases of logits that are not marked slow."""
 
 LINEAR = {"rope_type": "linear", "factor": 4.0, "rope_theta": 10000.0}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64, "rope_theta": 10000.0}
@@ -185,6 +277,12 @@ def model_of(case: Case) -> Any:
     return model
 
 
+def write_case(path: Path, model: Any, case: Case) -> None:
+    """Write the file of a model."""
+    write = gguf_states.write_states if case.arch in gguf_states.STATES else write_transformers
+    write(path, model, case.arch, case.metadata)
+
+
 def transformers_package() -> Any:
     """The package transformers, without torchvision if that does not fit torch."""
     try:
@@ -205,7 +303,7 @@ def transformers_package() -> Any:
 def test_greedy_tokens(name: str, tmp_path: Path) -> None:
     case, path = CASES[name], tmp_path / "model.gguf"
     model = model_of(case)
-    write_transformers(path, model, case.arch, case.metadata)
+    write_case(path, model, case)
     prompt = np.random.default_rng(0).integers(3, 96, 20).tolist()
     model.generation_config.eos_token_id = None
     with torch.no_grad():
@@ -217,16 +315,13 @@ def test_greedy_tokens(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=() if name in ("gpt-oss", "granitemoe", "smollm3", "olmo2") else pytest.mark.slow)
-        for name in (*MIXTURES, *VARIANTS)
-    ],
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in (*MIXTURES, *VARIANTS, *STATES)],
 )
 def test_logits(name: str, tmp_path: Path) -> None:
     """A token selects experts one by one; 40 tokens are grouped by expert."""
     case, path = CASES[name], tmp_path / "model.gguf"
     model = model_of(case)
-    write_transformers(path, model, case.arch, case.metadata)
+    write_case(path, model, case)
     for count in (1, 40):
         tokens = np.random.default_rng(0).integers(3, 96, (1, count))
         with torch.no_grad():
@@ -258,10 +353,22 @@ def test_floats_of_4_bits(tmp_path: Path) -> None:
 def logits_of(language: LanguageModel, tokens: NDArray[np.int64]) -> NDArray[np.float32]:
     """The logits of tokens, with caches of 64 rows."""
     session = Session(read(language.network, external=language.weights), as_device("test", "numpy"))
-    config, mask = language.config, (np.arange(64) < tokens.size).astype(np.int64)[None]
-    cache = np.zeros((1, config.kv_heads, 64, config.head_size), np.float32)
-    caches = {info.name: cache for info in session.inputs if "past" in info.name}
-    return session.run({"input_ids": tokens, "attention_mask": mask, **caches}, ["logits"])["logits"]
+    config = language.config
+    cache = np.ones((1, config.kv_heads, 64, config.head_size), np.float32)
+    inputs: dict[str, NDArray[Any]] = {
+        "input_ids": tokens,
+        "attention_mask": (np.arange(64) < tokens.size).astype(np.int64)[None],
+        "position_ids": np.arange(tokens.size)[None],
+        "past_length": np.zeros(1, np.int32),
+        "new_length": np.full(1, tokens.size, np.int32),
+    }
+    for info in session.inputs:
+        if info.name.startswith("past_"):
+            inputs.setdefault(
+                info.name, cache if "key_values" in info.name else np.ones((1, *info.shape[1:]), np.float32)
+            )
+    inputs = {info.name: inputs[info.name] for info in session.inputs}
+    return session.run(inputs, ["logits"])["logits"]
 
 
 @pytest.mark.parametrize("name", ROTARIES)
