@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from dmlgpu.common.errors import InvalidState
-from dmlgpu.compiler.sizes.symbols import Recording, Replay, Symbol, is_symbolic
+from dmlgpu.compiler.sizes import Recording, Replay, Symbol, is_symbolic
 
 _PRIMES: Final = (3, 5, 7, 11, 13, 17, 19, 23)
 

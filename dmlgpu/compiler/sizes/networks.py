@@ -17,8 +17,8 @@ from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.compiler.graph.description import GraphDesc, OperatorNode
 from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.program import Program
+from dmlgpu.compiler.sizes import Recording, Replay, is_symbolic
 from dmlgpu.compiler.sizes.recordings import MAX_RECORDINGS, Recordings, count_failure
-from dmlgpu.compiler.sizes.symbols import Recording, Replay, is_symbolic
 from dmlgpu.compiler.target import Target
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from dmlgpu.common.errors import DmlError
-from dmlgpu.compiler.sizes.symbols import Recording
+from dmlgpu.compiler.sizes import Recording
 
 MAX_RECORDINGS: Final = 8
 """Recordings of one kind that are kept: computations differ where sizes are equal, or divide, or are large."""

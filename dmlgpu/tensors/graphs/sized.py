@@ -15,10 +15,9 @@ from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.compiler.graph.description import ConstantNode, GraphDesc
 from dmlgpu.compiler.graph.resolve import check_nodes, resolve
-from dmlgpu.compiler.sizes import inside, is_symbolic
+from dmlgpu.compiler.sizes import Symbol, inside, is_symbolic
 from dmlgpu.compiler.sizes.named import NamedSizes
 from dmlgpu.compiler.sizes.networks import RecordedNetwork, SizedNetwork
-from dmlgpu.compiler.sizes.symbols import Symbol
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.tensors.graphs.nodes import Array, BuiltNode, InputNode, used

@@ -12,8 +12,7 @@ import pytest
 
 import dmlgpu
 from dmlgpu import InvalidArgument, Tensor, ops
-from dmlgpu.compiler.sizes import Recording, hint_of
-from dmlgpu.compiler.sizes.symbols import Replay
+from dmlgpu.compiler.sizes import Recording, Replay, hint_of
 from dmlgpu.tensors.layout import select
 from dmlgpu.tensors.tracing.sizes import RecordedTrace
 
