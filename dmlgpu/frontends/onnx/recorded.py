@@ -10,7 +10,6 @@ were found. On devices whose kernels always have sizes in their source, no size 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
@@ -19,15 +18,12 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from dmlgpu.common.cache import Cache, CacheLimits
-from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.sizes import Recording
 from dmlgpu.compiler.sizes.networks import RecordedNetwork, SizedNetwork, separated, with_integers
 from dmlgpu.compiler.sizes.recordings import Recordings
 from dmlgpu.frontends.onnx.placement import PlannedPlacement
 from dmlgpu.frontends.onnx.segments import Outcome, RunInput, RunStage, Segment
 from dmlgpu.frontends.onnx.translate import Stages
-
-_KINDS: Final = CacheLimits(entries=32, size=32)
 
 _STRUCTURES: Final = CacheLimits(entries=64, size=64)
 
@@ -61,12 +57,12 @@ class StageRecording:
         self._stage, network, sizes = stage, None, []
         self.segment: Any = stage.segment
         if stage.segment is not None:
-            network = RecordedNetwork(resolve(stage.segment.desc), recording).sized
+            network = RecordedNetwork.of(stage.segment.desc, recording).sized
             stage.segment.clears  # noqa: B018 - decided once, while symbols are recorded
             sizes = [output.sizes for output in stage.segment.outputs]
         self._needed = [symbol.node for symbol in recording.needed]
-        shapes = [output.shape for output in stage.outputs]
-        self.replay = recording.replay((network, sizes, shapes, list(recording.needed)), known=known)
+        results = network, sizes, stage.outputs, stage.fills, list(recording.needed)
+        self.replay = recording.replay(results, known=known)
         self._segments: WeakValueDictionary[tuple[int, ...], Segment] = WeakValueDictionary()
 
     def stage(self, values: Sequence[int]) -> RunStage | None:
@@ -74,24 +70,23 @@ class StageRecording:
         results = self.replay(values)
         if results is None:
             return None
-        network, sizes, shapes, needed = results
-        stage, segment = self._stage, None
-        known = dict(zip(self._needed, needed, strict=True))
+        network, sizes, outputs, fills, needed = results
+        segment = None
         if network is not None:
             # A segment may not depend on all sizes and outcomes.
             key = tuple(network.integers)
             segment = self._segments.get(key) or self._segment(network, sizes)
             self._segments[key] = segment
         return replace(
-            stage,
+            self._stage,
             segment=segment,
-            outputs=tuple(replace(output, shape=shape) for output, shape in zip(stage.outputs, shapes, strict=True)),
+            outputs=outputs,
             placed=tuple(
                 replace(placed, segment=segment) if isinstance(placed, PlannedPlacement) and placed.segment else placed
-                for placed in stage.placed
+                for placed in self._stage.placed
             ),
-            fills=tuple(fill.resolved(known) for fill in stage.fills),
-            sizes=known,
+            fills=tuple(map(replace, fills)),  # each stage draws random numbers of its own
+            sizes=dict(zip(self._needed, needed, strict=True)),
             is_recorded=True,
         )
 
@@ -99,7 +94,7 @@ class StageRecording:
         """Return the segment for a network and the sizes of its outputs."""
         own = self.segment
         outputs = [output._renamed(own_sizes) for output, own_sizes in zip(own.outputs, sizes, strict=True)]
-        segment = Segment(own.graph, outputs, own.feeds, own.weights, own.fills, own.store, (own.desc, network))
+        segment = Segment(own.graph, outputs, own.feeds, own.weights, own.fills, own.store, network)
         segment.clears = own.clears
         return segment
 
@@ -228,6 +223,9 @@ class StageSource:
         return self._recorder.record(outcomes)
 
 
+RunKind: TypeAlias = "tuple[Recordings[RunRecording], Cache[Hashable, bool] | None]"
+
+
 class RecordedRuns:
     """What was recorded of the runs of a graph. Thread-safe.
 
@@ -238,8 +236,8 @@ class RecordedRuns:
     """
 
     def __init__(self, translate: Translate, shapes: DeclaredShapes | None = None):
-        self._translate, self._shapes, self._lock = translate, shapes, threading.Lock()
-        self._kinds: Cache[Hashable, tuple[Recordings[RunRecording], Cache[Hashable, bool] | None]] = Cache(_KINDS)
+        self._translate, self._shapes = translate, shapes
+        self._kinds: Cache[Hashable, RunKind] = Cache(CacheLimits(entries=32, size=32))
 
     def source_of(self, inputs: Inputs) -> StageSource | None:
         """Return the source of the stages of a run on inputs; None if all are translated without recordings."""
@@ -249,14 +247,13 @@ class RecordedRuns:
         key = tuple(
             None if tensor is None else (len(tensor.shape), tensor.data_type, tensor.coded) for tensor in inputs
         )
-        with self._lock:
-            kind = self._kinds.get(key)
-            if kind is None:
-                varying = () if self._shapes is None else declared_symbols(inputs, self._shapes)
-                seen: Cache[Hashable, bool] | None = Cache(_STRUCTURES) if self._shapes is None else None
-                kind = Recordings(sizes, varying=varying), seen
-                self._kinds.put(key, kind, 1)
-        return StageSource(self._translate, inputs, *kind)
+        shapes = self._shapes
+
+        def kind() -> RunKind:
+            varying = () if shapes is None else declared_symbols(inputs, shapes)
+            return Recordings(sizes, varying=varying), Cache(_STRUCTURES) if shapes is None else None
+
+        return StageSource(self._translate, inputs, *self._kinds.get_or_make(key, kind, lambda _: 1))
 
 
 def _sizes_of(inputs: Inputs) -> list[int]:

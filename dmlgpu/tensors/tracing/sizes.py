@@ -7,18 +7,15 @@ sizes in which calls differ are symbols, and a ``RecordedTrace`` has the graph w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.common.errors import InvalidState
-from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.sizes import Recording, is_symbolic
 from dmlgpu.compiler.sizes.networks import RecordedNetwork
-from dmlgpu.compiler.sizes.recordings import Recordings
-from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.strided import TensorBase, behind_binding
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.tracing.trace import (
@@ -42,39 +39,14 @@ def kind_of(leaf: Any) -> Any:
     return leaf.data_type, leaf.dtype, leaf.ndim, leaf.signature[2] is None, behind_binding(leaf)
 
 
-def sizes_of(leaves: Sequence[tuple[str, Any]], sizes: Sequence[tuple[str, CallSize]] = ()) -> list[int]:
-    """Return sizes and strides of the tensors and arrays of a call, and the other sizes."""
-    integers: list[int] = []
-    for _, leaf in leaves:
-        integers += leaf.shape
-        if isinstance(leaf, TensorBase) and leaf.signature[2] is not None:
-            integers += leaf.strides
-    return integers + [size.value for _, size in sizes]
-
-
-def names_of(leaves: Sequence[tuple[str, Any]], sizes: Sequence[tuple[str, CallSize]] = ()) -> list[str]:
-    """Return the names of the integers of ``sizes_of``, such as ``x.shape[0]``."""
-    names: list[str] = []
+def sizes_of(leaves: Sequence[tuple[str, Any]], sizes: Sequence[tuple[str, CallSize]] = ()) -> list[tuple[str, int]]:
+    """Return sizes and strides of the tensors and arrays of a call, and the other sizes, with their names."""
+    integers: list[tuple[str, int]] = []
     for path, leaf in leaves:
-        names += [f"{path}.shape[{axis}]" for axis in range(leaf.ndim)]
+        integers += [(f"{path}.shape[{axis}]", size) for axis, size in enumerate(leaf.shape)]
         if isinstance(leaf, TensorBase) and leaf.signature[2] is not None:
-            names += [f"{path}.strides[{axis}]" for axis in range(leaf.ndim)]
-    return names + [path for path, _ in sizes]
-
-
-@dataclass(frozen=True)
-class CallKind:
-    """Calls that differ only in sizes.
-
-    Attributes:
-        watched: As of ``TracedFunction``.
-        names: Names of the sizes.
-        traces: Traces with symbols.
-    """
-
-    watched: Sequence[Any]
-    names: Sequence[str]
-    traces: Recordings[RecordedTrace]
+            integers += [(f"{path}.strides[{axis}]", stride) for axis, stride in enumerate(leaf.strides)]
+    return integers + [(path, size.value) for path, size in sizes]
 
 
 def with_sizes(tensors: Sequence[Tensor], integers: Sequence[Any]) -> tuple[list[Tensor], list[Any]]:
@@ -87,11 +59,6 @@ def with_sizes(tensors: Sequence[Tensor], integers: Sequence[Any]) -> tuple[list
         strides = packed_strides(sizes) if is_packed else tuple(next(following) for _ in tensor.sizes)
         sized.append(tensor._resized(sizes, strides, tensor.offset))
     return sized, list(following)
-
-
-def _filled(feed: SizeFeed, device: Device) -> Tensor:
-    """Return the number that feeds an input as a tensor."""
-    return Tensor(np.array([feed.number], feed.data_type.numpy), device=device)
 
 
 class RecordedTrace:
@@ -119,7 +86,6 @@ class RecordedTrace:
         self._result, self._outputs = results_of(trace, result)
         if not self._outputs:
             raise InvalidState("the function calls no operator")
-        self._desc = trace.desc(self._outputs)
         known = {id(argument) for argument in self._arguments}
         returned: list[Any] = []
         mapped(self._result, returned.append)
@@ -127,7 +93,7 @@ class RecordedTrace:
         self._tensors = [each for each in tensors if isinstance(each, TensorBase) and id(each) not in known]
         self.replay = recording.replay(
             (
-                RecordedNetwork(resolve(self._desc), recording).sized,
+                RecordedNetwork.of(trace.desc(self._outputs), recording).sized,
                 [(tensor.sizes, tensor.strides, tensor.offset) for tensor in self._tensors],
                 tuple(trace.feeds),
                 tuple(trace.checks),
@@ -159,23 +125,12 @@ class RecordedTrace:
                 return replace(value, tensor=tensors.get(id(value.tensor), value.tensor))
             return value
 
-        feeds = tuple(
-            _filled(feed, trace.device) if isinstance(feed, SizeFeed) else tensors.get(id(feed), feed) for feed in feeds
-        )
-        result = mapped(self._result, returned)
-        operator = trace.device._compile_sized(self._desc, network)
-        prepared = prepare(trace, operator, weights)
-        outputs = tuple(self._outputs)
-        return TracedFunction(
-            trace.name,
-            trace,
-            outputs,
-            operator,
-            prepared,
-            feeds,
-            checks,
-            self._arguments,
-            result,
-            self._watched,
-            is_sized=True,
-        )
+        def fed(feed: Any) -> Any:
+            if isinstance(feed, SizeFeed):
+                return Tensor(np.array([feed.number], feed.data_type.numpy), device=trace.device)
+            return tensors.get(id(feed), feed)
+
+        operator = trace.device._compile_sized(network)
+        prepared, outputs, inputs = prepare(trace, operator, weights), tuple(self._outputs), tuple(map(fed, feeds))
+        rest = checks, self._arguments, mapped(self._result, returned), self._watched
+        return TracedFunction(trace.name, trace, outputs, operator, prepared, inputs, *rest, is_sized=True)
