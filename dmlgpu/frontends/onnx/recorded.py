@@ -149,24 +149,36 @@ class RunRecording:
         return values
 
 
+RunKind: TypeAlias = "tuple[Recordings[RunRecording], Cache[Hashable, bool] | None]"
+"""Recordings of runs on inputs of the same ranks and types, and structures of outcomes of these runs; None if all
+integers of outcomes are symbols."""
+
+
 class StageSource:
     """The stages of a run, from recordings if possible.
 
     Args:
         translate: Translates for inputs.
         inputs: Inputs of the run.
-        recordings: Those of runs on inputs of the same ranks and types.
-        seen: Structures of outcomes of these runs; None if all integers of outcomes are symbols.
+        kinds: What was recorded of runs of the graph, by ranks and types of inputs.
+        shapes: Declared shapes of the inputs. Sizes that are not numbers are symbols from the start, like the integers
+            that the host reads. None if integers become symbols when they differ.
     """
 
     def __init__(
-        self,
-        translate: Translate,
-        inputs: Inputs,
-        recordings: Recordings[RunRecording],
-        seen: Cache[Hashable, bool] | None,
+        self, translate: Translate, inputs: Inputs, kinds: Cache[Hashable, RunKind], shapes: DeclaredShapes | None
     ):
-        self._translate, self._recordings, self._seen = translate, recordings, seen
+        self._integers = [size for tensor in inputs if tensor is not None for size in tensor.shape]
+
+        def kind() -> RunKind:
+            varying = () if shapes is None else declared_symbols(inputs, shapes)
+            return Recordings(self._integers, varying=varying), Cache(_STRUCTURES) if shapes is None else None
+
+        key = tuple(
+            None if tensor is None else (len(tensor.shape), tensor.data_type, tensor.coded) for tensor in inputs
+        )
+        self._recordings, self._seen = kinds.get_or_make(key, kind, lambda _: 1)
+        self._translate = translate
         self._shapes = [None if tensor is None else replace(tensor, held=_NOWHERE) for tensor in inputs]
         self._followed: RunRecording | None = None
         self._recorder: RunRecording | None = None
@@ -175,6 +187,8 @@ class StageSource:
 
     def stage(self, outcomes: Outcomes) -> RunStage | None:
         """Return the stage after the outcomes of earlier stages; None if it is translated without recordings."""
+        if 0 in self._integers:
+            return None
         recordings, recorder, followed = self._recordings, self._recorder, self._followed
         if recorder is not None and followed is recorder:
             followed = recordings.attempt(lambda: recorder.record(outcomes))
@@ -184,7 +198,7 @@ class StageSource:
                 return stage
         is_continued = self._followed is not None
         return recordings.result(
-            _sizes_of(self._shapes),
+            self._integers,
             lambda known, values: self._stage_of(known, values, outcomes),
             lambda sizes, recording: self._recorded(sizes, recording, outcomes),
             is_varying=is_continued or self._varies(outcomes),
@@ -221,44 +235,6 @@ class StageSource:
         ]
         self._recorder = RunRecording(self._translate(shaped), recording)
         return self._recorder.record(outcomes)
-
-
-RunKind: TypeAlias = "tuple[Recordings[RunRecording], Cache[Hashable, bool] | None]"
-
-
-class RecordedRuns:
-    """What was recorded of the runs of a graph. Thread-safe.
-
-    Args:
-        translate: Translates the graph.
-        shapes: Declared shapes of the inputs. Sizes that are not numbers are symbols from the start, like the integers
-            that the host reads. None if integers become symbols when they differ.
-    """
-
-    def __init__(self, translate: Translate, shapes: DeclaredShapes | None = None):
-        self._translate, self._shapes = translate, shapes
-        self._kinds: Cache[Hashable, RunKind] = Cache(CacheLimits(entries=32, size=32))
-
-    def source_of(self, inputs: Inputs) -> StageSource | None:
-        """Return the source of the stages of a run on inputs; None if all are translated without recordings."""
-        sizes = _sizes_of(inputs)
-        if 0 in sizes:
-            return None
-        key = tuple(
-            None if tensor is None else (len(tensor.shape), tensor.data_type, tensor.coded) for tensor in inputs
-        )
-        shapes = self._shapes
-
-        def kind() -> RunKind:
-            varying = () if shapes is None else declared_symbols(inputs, shapes)
-            return Recordings(sizes, varying=varying), Cache(_STRUCTURES) if shapes is None else None
-
-        return StageSource(self._translate, inputs, *self._kinds.get_or_make(key, kind, lambda _: 1))
-
-
-def _sizes_of(inputs: Inputs) -> list[int]:
-    """Return the sizes of all inputs, in order."""
-    return [size for tensor in inputs if tensor is not None for size in tensor.shape]
 
 
 def stage_after(translated: Stages, outcomes: Outcomes) -> RunStage:

@@ -49,7 +49,7 @@ from dmlgpu.tensors.graphs.nodes import (
     unread,
     used,
 )
-from dmlgpu.tensors.graphs.sized import SizedGraph, SizedOutputs
+from dmlgpu.tensors.graphs.sized import SizedGraph, recorded
 from dmlgpu.tensors.layout import Policy, as_policy, packed
 from dmlgpu.tensors.memory import NOTHING, NodeMemory, Origin, Recorder, caller, current_caller, is_decided_inside
 from dmlgpu.tensors.preparation import EmptyOperand, short
@@ -114,7 +114,7 @@ class Graph(Recorder):
         self.inputs: list[InputNode] = []
         self.nodes: list[BuiltNode] = []
         self._sizes: NamedSizes | None = None
-        self._sized_outputs: Cache[Hashable, SizedOutputs] = Cache(CacheLimits(64, 64))
+        self._by_sizes: Cache[Hashable, Callable[[Sequence[int]], SizedGraph]] = Cache(CacheLimits(64, 64))
         self._descs: dict[Hashable, OperatorDesc] = {}
         self._valid: dict[int, OperatorDesc] = {}
 
@@ -543,13 +543,12 @@ class Graph(Recorder):
                 f"{self._label}: sizes must be None, since no size of an input has a name, got {shown_value(sizes)}"
             )
         names, values = self._sizes, self._sizes.values_of(self._label, sizes)
-
-        def recorded() -> SizedOutputs:
-            return SizedOutputs(names, outputs, self.inputs, self.nodes, self._desc(outputs))
-
         origins = tuple((output.origin, id(output)) for output in outputs)
         key = origins, len(self.inputs), len(self.nodes), len(names.names)  # the graph may have grown
-        return self._sized_outputs.get_or_make(key, recorded, lambda _: 1).sized(values)
+        by_sizes = self._by_sizes.get_or_make(
+            key, lambda: recorded(names, outputs, self.inputs, self.nodes, self._desc(outputs)), lambda _: 1
+        )
+        return by_sizes(values)
 
     def _check_outputs(self, values: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Return the outputs, validated."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -49,8 +49,18 @@ class SizedGraph:
         return replace(desc, nodes=tuple(nodes))
 
 
-class SizedOutputs:
-    """The subgraph of outputs of a graph with names for sizes.
+@inside()
+def recorded(
+    sizes: NamedSizes,
+    outputs: Sequence[Tensor],
+    inputs: Sequence[InputNode],
+    nodes: Sequence[BuiltNode],
+    desc: GraphDesc,
+) -> Callable[[Sequence[int]], SizedGraph]:
+    """Return the subgraph of outputs of a graph by the values of its sizes.
+
+    The function raises InvalidArgument if a condition of the graph does not hold for the values, and names it, and
+    InvalidGraph if an operator does not accept a size of 1, or two that are equal.
 
     Args:
         sizes: The names.
@@ -59,51 +69,33 @@ class SizedOutputs:
         nodes: Nodes of the graph.
         desc: Description of the subgraph, with names.
     """
-
-    @inside()
-    def __init__(
-        self,
-        sizes: NamedSizes,
-        outputs: Sequence[Tensor],
-        inputs: Sequence[InputNode],
-        nodes: Sequence[BuiltNode],
-        desc: GraphDesc,
-    ):
-        self._sizes, self._outputs = sizes, tuple(outputs)
-        indices = used(nodes, [output.origin for output in outputs])  # in the order of the description
-        self._constants = [(place, nodes[n]) for place, n in enumerate(indices) if nodes[n].number is not None]
-        self._replay = sizes.replayed(
-            (
-                RecordedNetwork.of(desc, sizes).sized,
-                [source.desc for source in inputs],
-                [(output.sizes, output.strides, output.offset) for output in outputs],
-                [node.number for _, node in self._constants],
-            )
+    indices = used(nodes, [output.origin for output in outputs])  # in the order of the description
+    numbered = [(place, nodes[index]) for place, index in enumerate(indices) if nodes[index].number is not None]
+    replay = sizes.replayed(
+        (
+            RecordedNetwork.of(desc, sizes).sized,
+            [source.desc for source in inputs],
+            [(output.sizes, output.strides, output.offset) for output in outputs],
+            [node.number for _, node in numbered],
         )
-        self._general = list(sizes.general.values())
+    )
+    expected = list(sizes.general.values())
 
-    def sized(self, values: Sequence[int]) -> SizedGraph:
-        """Return the subgraph for these values of the sizes.
-
-        Raises:
-            InvalidArgument: If a condition of the graph does not hold for these; names it.
-            InvalidGraph: If an operator does not accept a size of 1, or two that are equal.
-        """
-        sizes = self._sizes
-        results = self._replay(values)
+    def sized(values: Sequence[int]) -> SizedGraph:
+        results = replay(values)
         assignment = ", ".join(f"{name} = {value}" for name, value in zip(sizes.names, values, strict=True))
         if results is None:
             raise InvalidArgument(
                 f"{sizes.label}: it was built for sizes with {sizes.broken(values)}, got {assignment}"
             )
-        (network, inputs, layouts, numbers), general = results
-        if general != self._general:
+        (network, descs, layouts, numbers), general = results
+        if general != expected:
             check_nodes(network.network, max(FeatureLevel))
-        outputs = [output._resized(*layout) for output, layout in zip(self._outputs, layouts, strict=True)]
-        constants = {
-            place: _encoded(node, number) for (place, node), number in zip(self._constants, numbers, strict=True)
-        }
-        return SizedGraph(network, inputs, outputs, constants, assignment)
+        resized = [output._resized(*layout) for output, layout in zip(outputs, layouts, strict=True)]
+        constants = {place: _encoded(node, number) for (place, node), number in zip(numbered, numbers, strict=True)}
+        return SizedGraph(network, descs, resized, constants, assignment)
+
+    return sized
 
 
 def _encoded(node: BuiltNode, number: int | float) -> bytes:
