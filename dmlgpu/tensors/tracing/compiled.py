@@ -28,7 +28,7 @@ from dmlgpu.tensors.memory import recorded_by, recorder, tapes
 from dmlgpu.tensors.recorded_call import recording
 from dmlgpu.tensors.strided import TensorBase
 from dmlgpu.tensors.tensor import Tensor
-from dmlgpu.tensors.tracing.sizes import RecordedTrace, kind_of, sizes_of, with_sizes
+from dmlgpu.tensors.tracing.sizes import RecordedTrace, kind_of, recorded_trace, sizes_of, with_sizes
 from dmlgpu.tensors.tracing.trace import (
     CallSize,
     CallSource,
@@ -412,21 +412,17 @@ class CompiledFunction(Generic[Parameters, Result]):
             with recording.active(is_public=True):
                 trace, stand_ins, result = self._record(call, arguments, integers, watched)
             with recording.active():
-                return RecordedTrace(trace, stand_ins, result, watched, recording)
+                return recorded_trace(trace, stand_ins, result, watched, recording)
 
-        def fitting(trace: RecordedTrace, values: list[int]) -> tuple[RecordedTrace, Any] | None:
-            results = trace.replay(values)
-            return None if results is None else (trace, results)
-
-        match = kind[2].result(sizes, fitting, record)
-        if match is None:
+        sized = kind[2].result(sizes, lambda trace, values: trace(values), record)
+        if sized is None:
             return None
         weights = {}
         if self._weights:
             arguments = self._tensors(call)
             weights = {index: arguments[index] for index in self._weights}
         try:
-            traced = match[0].traced(match[1], weights)
+            traced = sized(weights)
         except NotSupported:  # tracing says which operator is the cause
             return None
         assert traced.operator is not None

@@ -1,14 +1,15 @@
 """Calls of a compiled function that differ only in sizes: one trace on symbols (``compiler.sizes``) serves all of them.
 
 The first call of a kind (the same ranks, dtypes and other values) is traced as it is. From the second sizes on, the
-sizes in which calls differ are symbols, and a ``RecordedTrace`` has the graph with expressions for them.
+sizes in which calls differ are symbols, and the graph of a ``RecordedTrace`` has expressions for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -61,8 +62,18 @@ def with_sizes(tensors: Sequence[Tensor], integers: Sequence[Any]) -> tuple[list
     return sized, list(following)
 
 
-class RecordedTrace:
-    """A traced function with symbolic sizes, created while they are recorded.
+SizedTrace: TypeAlias = "Callable[[Mapping[int, Tensor]], TracedFunction]"
+"""Compiles a trace for some sizes; takes the arguments that the initialization reads, by number. Raises NotSupported if
+the adapter lacks a feature that an operator needs, and OutOfMemory if there is no room for the weights."""
+
+RecordedTrace: TypeAlias = "Callable[[Sequence[int]], SizedTrace | None]"
+"""Returns the trace for values of symbols; None if the function would do something else for these."""
+
+
+def recorded_trace(
+    trace: Trace, arguments: Sequence[Tensor], result: Any, watched: Sequence[Any], recording: Recording
+) -> RecordedTrace:
+    """Return a traced function with symbolic sizes, while they are recorded.
 
     Args:
         trace: Trace of the function.
@@ -71,66 +82,54 @@ class RecordedTrace:
         watched: As of ``TracedFunction``.
         recording: Recording of the sizes.
 
-    Attributes:
-        replay: Returns what follows from sizes, for ``traced``.
-
     Raises:
         InvalidState: If nothing is computed, and as ``results_of``.
         InvalidArgument: As ``results_of``.
     """
-
-    def __init__(
-        self, trace: Trace, arguments: Sequence[Tensor], result: Any, watched: Sequence[Any], recording: Recording
-    ):
-        self._trace, self._arguments, self._watched = trace, tuple(arguments), tuple(watched)
-        self._result, self._outputs = results_of(trace, result)
-        if not self._outputs:
-            raise InvalidState("the function calls no operator")
-        known = {id(argument) for argument in self._arguments}
-        returned: list[Any] = []
-        mapped(self._result, returned.append)
-        tensors = [value.tensor if isinstance(value, GraphResult) else value for value in (*trace.feeds, *returned)]
-        self._tensors = [each for each in tensors if isinstance(each, TensorBase) and id(each) not in known]
-        self.replay = recording.replay(
-            (
-                RecordedNetwork.of(trace.desc(self._outputs), recording).sized,
-                [(tensor.sizes, tensor.strides, tensor.offset) for tensor in self._tensors],
-                tuple(trace.feeds),
-                tuple(trace.checks),
-                [value for value in returned if is_symbolic(value)],
-            )
+    own_result, outputs = results_of(trace, result)
+    if not outputs:
+        raise InvalidState("the function calls no operator")
+    known = {id(argument) for argument in arguments}
+    returned: list[Any] = []
+    mapped(own_result, returned.append)
+    values = [value.tensor if isinstance(value, GraphResult) else value for value in (*trace.feeds, *returned)]
+    tensors = [value for value in values if isinstance(value, TensorBase) and id(value) not in known]
+    replay = recording.replay(
+        (
+            RecordedNetwork.of(trace.desc(outputs), recording).sized,
+            [(tensor.sizes, tensor.strides, tensor.offset) for tensor in tensors],
+            tuple(trace.feeds),
+            tuple(trace.checks),
+            [value for value in returned if is_symbolic(value)],
         )
+    )
 
-    def traced(self, results: Any, weights: Mapping[int, Tensor]) -> TracedFunction:
-        """Return the trace for some sizes, compiled.
-
-        Args:
-            results: Those of ``replay`` for the sizes.
-            weights: Arguments that the initialization reads, by number.
-
-        Raises:
-            NotSupported: If the adapter lacks a feature that an operator needs.
-            OutOfMemory: If there is no room for the weights.
-        """
+    def sized(results: Any, weights: Mapping[int, Tensor]) -> TracedFunction:
         network, layouts, feeds, checks, numbers = results
-        trace, following = self._trace, iter(numbers)
-        tensors: dict[int, Any] = {
-            id(tensor): tensor._resized(*layout) for tensor, layout in zip(self._tensors, layouts, strict=True)
+        following = iter(numbers)
+        resized: dict[int, Any] = {
+            id(tensor): tensor._resized(*layout) for tensor, layout in zip(tensors, layouts, strict=True)
         }
 
-        def returned(value: Any) -> Any:
+        def returns(value: Any) -> Any:
             if is_symbolic(value):
                 return next(following)
             if isinstance(value, GraphResult):
-                return replace(value, tensor=tensors.get(id(value.tensor), value.tensor))
+                return replace(value, tensor=resized.get(id(value.tensor), value.tensor))
             return value
 
         def fed(feed: Any) -> Any:
             if isinstance(feed, SizeFeed):
                 return Tensor(np.array([feed.number], feed.data_type.numpy), device=trace.device)
-            return tensors.get(id(feed), feed)
+            return resized.get(id(feed), feed)
 
         operator = trace.device._compile_sized(network)
-        prepared, outputs, inputs = prepare(trace, operator, weights), tuple(self._outputs), tuple(map(fed, feeds))
-        rest = checks, self._arguments, mapped(self._result, returned), self._watched
-        return TracedFunction(trace.name, trace, outputs, operator, prepared, inputs, *rest, is_sized=True)
+        prepared, inputs = prepare(trace, operator, weights), tuple(map(fed, feeds))
+        rest = checks, tuple(arguments), mapped(own_result, returns), tuple(watched)
+        return TracedFunction(trace.name, trace, tuple(outputs), operator, prepared, inputs, *rest, is_sized=True)
+
+    def by_sizes(values: Sequence[int]) -> SizedTrace | None:
+        results = replay(values)
+        return None if results is None else functools.partial(sized, results)
+
+    return by_sizes
