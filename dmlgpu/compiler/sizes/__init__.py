@@ -533,8 +533,35 @@ def _unary(function: Callable[[Any], Any]) -> Callable[[Symbol], Any]:
     return lambda symbol: symbol.result(function, symbol)
 
 
+_NEUTRAL: Final[dict[Callable[..., Any], int]] = {
+    operator.add: 0,
+    operator.sub: 0,
+    operator.mul: 1,
+    operator.floordiv: 1,
+}
+"""Second operands that change no integer."""
+
+_ANNIHILATING: Final[dict[Callable[..., Any], int]] = {operator.mul: 0, operator.mod: 1}
+"""Second operands with which every integer gives 0."""
+
+
 def _arithmetic(function: Callable[[Any, Any], Any], is_reflected: bool) -> Callable[[Any, Any], Any]:
-    is_commutative = function in _COMMUTATIVE
+    is_commutative = function in (operator.add, operator.mul)
+    is_division = function in (operator.floordiv, operator.mod)
+    neutral, annihilating = _NEUTRAL.get(function), _ANNIHILATING.get(function)
+
+    def simplified(left: Any, right: Any) -> Any:
+        """Return the result for integers that follows from the operands alone; None to record it."""
+        number, other = (left, right) if is_commutative else (right, left)
+        if type(number) is int and number in (neutral, annihilating):
+            return other if number == neutral else 0
+        if is_division:
+            if type(left) is int and left == 0:
+                return 0 if right else None
+            are_symbols = isinstance(left, Symbol) and isinstance(right, Symbol)
+            if are_symbols and left.recording is right.recording and left.node == right.node and left:
+                return function(1, 1)
+        return None
 
     def compute(self: Symbol, other: Any) -> Any:
         if not isinstance(other, numbers.Real):
@@ -546,7 +573,7 @@ def _arithmetic(function: Callable[[Any, Any], Any], is_reflected: bool) -> Call
         if is_commutative and _order(right) < _order(left):
             left, right = right, left
         are_floats = isinstance(hint_of(left), float) or isinstance(hint_of(right), float)
-        simple = None if are_floats else _simplified(function, left, right)
+        simple = None if are_floats else simplified(left, right)
         return self.result(function, left, right) if simple is None else simple
 
     return compute
@@ -573,37 +600,6 @@ def _plain(operand: Any) -> Any:
     if type(operand) is int or type(operand) is float:
         return operand
     return int(operand) if isinstance(operand, numbers.Integral) else float(operand)
-
-
-_COMMUTATIVE: Final = (operator.add, operator.mul)
-
-_NEUTRAL: Final[dict[Callable[..., Any], int]] = {
-    operator.add: 0,
-    operator.sub: 0,
-    operator.mul: 1,
-    operator.floordiv: 1,
-}
-"""Second operands that change no integer."""
-
-
-def _simplified(function: Callable[..., Any], left: Any, right: Any) -> Any:
-    """Return the result of integer arithmetic that follows from its operands alone; None to record it.
-
-    If one operand of a commutative operator is a plain number, it is the left one.
-    """
-    number, other = (left, right) if function in _COMMUTATIVE else (right, left)
-    if type(number) is int:
-        if number == _NEUTRAL.get(function):
-            return other
-        if (function, number) in ((operator.mul, 0), (operator.mod, 1)):
-            return 0
-    if function is operator.floordiv or function is operator.mod:
-        if type(left) is int and left == 0:
-            return 0 if right else None
-        are_symbols = isinstance(left, Symbol) and isinstance(right, Symbol)
-        if are_symbols and left.recording is right.recording and left.node == right.node and left:
-            return function(1, 1)
-    return None
 
 
 for _function in (operator.neg, abs, math.ceil, math.floor, math.trunc):
