@@ -14,7 +14,7 @@ from dmlgpu.common.timings import Timings
 from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.program_cache import ProgramFiles, default_folder, memory_of, programs, version_of
-from dmlgpu.compiler.sizes.networks import SizedNetwork, kinds
+from dmlgpu.compiler.sizes.networks import SizedNetwork, program_of
 from dmlgpu.compiler.target import Target
 
 
@@ -59,7 +59,7 @@ def of_network(network: Network, target: Target, disabled: Collection[str] = ())
     """
 
     def make() -> Program:
-        program = kinds.program(network, target, disabled)
+        program = program_of(network, target, disabled)
         return _compiled(network, target, disabled) if program is None else program
 
     return _found_or_made(_key(network, target, disabled), make)

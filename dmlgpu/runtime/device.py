@@ -416,12 +416,12 @@ class Device(DmlObject):
         executable = self._state.call_unlocked(self._state.backend.compile_graph, network, half, disabled)
         return self._compiled_graph(graph, (network.inputs, network.output_tensors), executable, flags, start)
 
-    def _compile_sized(self, graph: GraphDesc, sized: SizedNetwork) -> CompiledOperator:
-        """Compile a checked graph for other sizes. Raises NotSupported as ``compile_graph``."""
+    def _compile_sized(self, sized: SizedNetwork) -> CompiledOperator:
+        """Compile a checked graph for some sizes. Raises NotSupported as ``compile_graph``."""
         self._state.check()
         start = time.perf_counter()
         executable = self._state.call_unlocked(self._state.backend.compile_sized, sized)
-        return self._compiled_graph(graph, sized.tensors, executable, ExecutionFlags.NONE, start)
+        return self._compiled_graph(sized.recorded.desc, sized.tensors, executable, ExecutionFlags.NONE, start)
 
     def _compiled_graph(
         self,

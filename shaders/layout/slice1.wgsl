@@ -3,7 +3,7 @@
 fn element(at: output_at) -> output_t {
     var source: input_at;
     # for dimension in range(start|length)
-    source[{{ dimension }}] = {{ start[dimension] }}u{% for step in steps[dimension] %}{% if step %} + at[{{ loop.index0 }}] * {{ step % 2 ** 32 }}u{% endif %}{% endfor %};
+    source[{{ dimension }}] = {{ start[dimension] }}u{% for step in steps[dimension] %}{% if step %} + at[{{ loop.index0 }}]{% if step != 1 %} * {{ step % 2 ** 32 }}u{% endif %}{% endif %}{% endfor %};
     # endfor
     return input_load(source);
 }

@@ -10,7 +10,6 @@ from onnx import TensorProto, helper, numpy_helper
 
 from dmlgpu.compiler.graph import compiler
 from dmlgpu.compiler.sizes import networks, programs
-from dmlgpu.compiler.sizes.networks import NetworkKinds
 from dmlgpu.frontends.onnx import Session, load
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.wgpu import GpuBackend
@@ -159,7 +158,7 @@ def test_lengths_of_growing_caches_share_kernels(backend: GpuBackend, monkeypatc
     def noted(function: Any) -> Any:
         return lambda *arguments: (compiled.append(past), function(*arguments))[1]
 
-    monkeypatch.setattr(networks, "kinds", NetworkKinds())
+    networks.kinds.clear()
     monkeypatch.setattr(compiler, "compile_network", noted(compiler.compile_network))
     monkeypatch.setattr(programs, "PlannedNetwork", noted(programs.PlannedNetwork))
     device, decoder = Device(backend.info), growing_decoder()

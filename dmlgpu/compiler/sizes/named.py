@@ -8,11 +8,12 @@ and the package decides as for sizes of which nothing is known: they are not 1, 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from dmlgpu.common.errors import InvalidState
-from dmlgpu.compiler.sizes.symbols import Recording, Replay, Symbol, is_symbolic
+from dmlgpu.common import coercion
+from dmlgpu.common.errors import InvalidArgument, InvalidState, shown
+from dmlgpu.compiler.sizes import Recording, Replay, Symbol, is_symbolic
 
 _PRIMES: Final = (3, 5, 7, 11, 13, 17, 19, 23)
 
@@ -21,37 +22,18 @@ _STEP: Final = 32
 
 _LARGE: Final = 1 << 31
 
-_SYMBOLS: Final = {
-    operator.add: "+",
-    operator.sub: "-",
-    operator.mul: "*",
-    operator.floordiv: "//",
-    operator.truediv: "/",
-    operator.mod: "%",
-    operator.pow: "**",
-    operator.lshift: "<<",
-    operator.rshift: ">>",
-    operator.and_: "&",
-    operator.or_: "|",
-    operator.xor: "^",
-    operator.lt: "<",
-    operator.le: "<=",
-    operator.gt: ">",
-    operator.ge: ">=",
-    operator.eq: "==",
-    operator.ne: "!=",
-}
+_SIZE: Final = coercion.between(1, 2**32 - 1)
+
+_SIGNS: Final = (
+    {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "truediv": "/", "mod": "%", "pow": "**"}
+    | {"lshift": "<<", "rshift": ">>", "and_": "&", "or_": "|", "xor": "^"}
+    | {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+)
+"""Of operators, by name of their function."""
+
+_OPPOSITE: Final = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
 _REMAINDERS: Final = frozenset({operator.mod, operator.and_, operator.or_, operator.xor, operator.rshift})
-
-_OPPOSITE: Final = {
-    operator.lt: operator.ge,
-    operator.le: operator.gt,
-    operator.gt: operator.le,
-    operator.ge: operator.lt,
-    operator.eq: operator.ne,
-    operator.ne: operator.eq,
-}
 
 _GENERAL: Final = {(operator.gt, 1): True, (operator.le, 1): False, (operator.ge, 2): True, (operator.lt, 2): False}
 """Outcomes of comparisons of a size with 1, as for sizes of which nothing is known."""
@@ -68,6 +50,7 @@ class NamedSizes(Recording):
         is_inside: Returns whether code of the package runs, called by the code that builds the graph.
 
     Attributes:
+        label: As given.
         names: Of the symbols, in order.
         general: Conditions, by index of their node, that were decided as for sizes of which nothing is known: results
             are right for other outcomes if operators accept them.
@@ -75,13 +58,19 @@ class NamedSizes(Recording):
 
     def __init__(self, label: str, locate: Callable[[], str], is_inside: Callable[[], bool]):
         super().__init__(is_public=True)
-        self._label, self._locate, self._is_inside = label, locate, is_inside
+        self.label, self._locate, self._is_inside = label, locate, is_inside
         self.names: list[str] = []
         self.general: dict[int, bool] = {}
         self._lines: dict[int, str] = {}
 
-    def symbol(self, name: str) -> Symbol:
-        """Return the size of a name, a new one if it is unknown."""
+    def symbol(self, caller: str, name: str) -> Symbol:
+        """Return the size of a name, a new one if it is unknown.
+
+        Raises:
+            InvalidArgument: If it is no identifier.
+        """
+        if not name.isidentifier():
+            raise InvalidArgument(f"{caller}: a size must be an integer or a name such as 'n', got {shown(name)}")
         if name not in self.names:
             index = len(self.names)
             self.extend([_STEP * (_PRIMES[index] if index < len(_PRIMES) else 2 * index + 1)])
@@ -124,7 +113,7 @@ class NamedSizes(Recording):
             InvalidState: With the line of the code.
         """
         raise InvalidState(
-            f"{self._label}: the size {self.expression(symbol)} has no value while the graph is built "
+            f"{self.label}: the size {self.expression(symbol)} has no value while the graph is built "
             f"({self._locate()}); dmlgpu.compile takes functions that read sizes"
         )
 
@@ -154,8 +143,8 @@ class NamedSizes(Recording):
             return self.names[[symbol.node for symbol in self.symbols].index(operand.node)]
         if function is operator.neg:
             return f"-{self._part(operands[0])}"
-        if function in _SYMBOLS:
-            return f" {_SYMBOLS[function]} ".join(map(self._part, operands))
+        if function.__name__ in _SIGNS:
+            return f" {_SIGNS[function.__name__]} ".join(map(self._part, operands))
         return f"{function.__name__}({', '.join(map(self.expression, operands))})"
 
     def _part(self, operand: Any) -> str:
@@ -167,9 +156,9 @@ class NamedSizes(Recording):
         """Return a condition on sizes, and the line that decided it: ``n >= 5 (model.py:12)``."""
         function, (left, right) = self.nodes[guard]
         assert function is not None
-        if not self.guards[guard]:
-            function = _OPPOSITE[function]
-        return f"{self.expression(left)} {_SYMBOLS[function]} {self.expression(right)} ({self._lines[guard]})"
+        sign = _SIGNS[function.__name__]
+        sign = sign if self.guards[guard] else _OPPOSITE[sign]
+        return f"{self.expression(left)} {sign} {self.expression(right)} ({self._lines[guard]})"
 
     # ---- other sizes ------------------------------------------------------------------------------------------------
 
@@ -177,15 +166,67 @@ class NamedSizes(Recording):
         """Return a replay that computes results for values of the symbols, and the outcomes of ``general``."""
         return Replay(self.nodes, self.guards, (results, [Symbol(self, node) for node in self.general]))
 
-    def broken(self, values: Sequence[int]) -> Iterator[str]:
-        """Yield the conditions that do not hold for values of the symbols, in order."""
+    def broken(self, values: Sequence[int]) -> str:
+        """Return the first condition that does not hold for values of the symbols."""
         for guard, outcome in self.guards.items():
-            try:
-                actual = Replay(self.nodes, {}, Symbol(self, guard))(values)
-            except ArithmeticError:  # after one that does not hold
-                return
-            if actual is not outcome:
-                yield self.condition(guard)
+            if Replay(self.nodes, {}, Symbol(self, guard))(values) is not outcome:
+                return self.condition(guard)
+        raise AssertionError("all conditions hold")
+
+    def values_of(self, caller: str, sizes: Mapping[str, int] | None) -> tuple[int, ...]:
+        """Return the values of the symbols.
+
+        Raises:
+            InvalidArgument: If one is missing or no size; names it.
+        """
+        if sizes is not None and not isinstance(sizes, Mapping):
+            raise InvalidArgument(f"{caller}: sizes must be a mapping from names to integers, got {shown(sizes)}")
+        unknown = next((name for name in sizes or {} if name not in self.names), None)
+        if unknown is not None:
+            known = ", ".join(self.names)
+            raise InvalidArgument(f"{caller}: sizes must be of the names {known}, got {shown(unknown)}")
+        missing = next((name for name in self.names if name not in (sizes or {})), None)
+        if sizes is None or missing is not None:
+            raise InvalidArgument(
+                f"{caller}: the size {missing} is not known; pass sizes={{'{missing}': 8}}, or another value"
+            )
+        return tuple(coercion.argument(caller, f"sizes[{name!r}]", _SIZE, sizes[name]) for name in self.names)
+
+    def bound(self, inputs: Mapping[str, tuple[Any, ...]], shapes: Sequence[tuple[int, ...] | None]) -> dict[str, int]:
+        """Return the values of the sizes in the shapes of arrays.
+
+        Args:
+            inputs: Sizes of the inputs, by name.
+            shapes: The shape of the array for each input, None for those without.
+
+        Raises:
+            InvalidArgument: If arrays have other ranks, or disagree, or no array has a size; names it.
+        """
+        values: dict[str, tuple[int, str]] = {}
+        for (source, sizes), shape in zip(inputs.items(), shapes, strict=True):
+            if shape is None:
+                continue
+            if len(shape) != len(sizes):
+                raise InvalidArgument(f"{self.label}: {source!r} must have the shape {sizes}, got {shape}")
+            for size, actual in zip(sizes, shape, strict=True):
+                name = self.expression(size)
+                if name not in self.names:
+                    continue
+                expected, first = values.setdefault(name, (actual, source))
+                if actual != expected:
+                    raise InvalidArgument(
+                        f"{self.label}: {name} must be {expected} in {source!r} as in {first!r}, of the shape {sizes}, "
+                        f"got {actual}"
+                    )
+                if not actual:
+                    raise InvalidArgument(f"{self.label}: {name} must be at least 1, got 0 in {source!r}")
+        missing = next((name for name in self.names if name not in values), None)
+        if missing is not None:
+            having = ", ".join(
+                repr(source) for source, sizes in inputs.items() if missing in map(self.expression, sizes)
+            )
+            raise InvalidArgument(f"{self.label}: the size {missing} is not known; pass an array for {having}")
+        return {name: value for name, (value, _) in values.items()}
 
 
 def _negated(function: Callable[..., Any] | None, operands: Sequence[Any]) -> Symbol | None:

@@ -16,16 +16,14 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.compiler.graph.description import GraphDesc, OperatorNode
 from dmlgpu.compiler.graph.network import Network
+from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.program import Program
-from dmlgpu.compiler.sizes.recordings import MAX_RECORDINGS, Recordings, count_failure
-from dmlgpu.compiler.sizes.symbols import Recording, Replay, is_symbolic
+from dmlgpu.compiler.sizes import Recording, Replay, is_symbolic
+from dmlgpu.compiler.sizes.recordings import MAX_RECORDINGS, Recordings, count_failure, first_result
 from dmlgpu.compiler.target import Target
 
 if TYPE_CHECKING:
     from dmlgpu.compiler.sizes.programs import PlannedNetwork
-
-_KINDS: Final = CacheLimits(entries=64, size=1 << 20)
-"""Of kinds of networks; the size counts integers."""
 
 _lock: Final = threading.Lock()
 """Held while networks are planned on symbols."""
@@ -37,28 +35,31 @@ class RecordedNetwork:
     Args:
         network: A network with symbols. Created while they are recorded.
         recording: The recording.
+        desc: Description of the graph, for networks that programs of graphs are compiled of.
 
     Attributes:
         sized: The network for the symbols. Replays of the recording return it for their values.
         varying: Places of the integers that are symbols.
     """
 
-    def __init__(self, network: Network, recording: Recording):
-        self._network = network
+    def __init__(self, network: Network, recording: Recording, desc: GraphDesc | None = None):
+        self.network, self._desc = network, desc
         integers = structure_of(network)[1]
         self.sized = SizedNetwork(self, recording.symbols, integers)
         self.varying = [place for place, integer in enumerate(integers) if is_symbolic(integer)]
         self._replay = Replay(recording.nodes, {}, integers)
         self._plans: dict[Hashable, list[PlannedNetwork]] = {}
 
-    def with_integers(self, integers: Iterable[Any]) -> Network:
-        """Return the network with other integers, which are not checked."""
-        return _rebuilt(self._network, iter(integers))
+    @classmethod
+    def of(cls, desc: GraphDesc, recording: Recording) -> RecordedNetwork:
+        """Return the network of a graph with symbols."""
+        return cls(resolve(desc), recording, desc)
 
-    def tensors(self, integers: Iterable[int]) -> tuple[tuple[TensorDesc | None, ...], tuple[TensorDesc, ...]]:
-        """Return its inputs and outputs with other integers."""
-        following = iter(integers)
-        return with_integers(self._network.inputs, following), with_integers(self._network.output_tensors, following)
+    @property
+    def desc(self) -> GraphDesc:
+        """Description of the graph, with symbols."""
+        assert self._desc is not None
+        return self._desc
 
     def program(
         self, values: Sequence[int], target: Target, disabled: Collection[str] = (), *, records: bool = True
@@ -75,20 +76,15 @@ class RecordedNetwork:
         with _lock:
             plans = self._plans.setdefault((target, frozenset(disabled)), [])
             try:
-                for index, plan in enumerate(plans):
-                    program = plan.program(values)
-                    if program is not None:
-                        plans.insert(0, plans.pop(index))
-                        return program
-                if not records:
-                    return None
+                program = first_result(plans, lambda plan: plan.program(values))
+                if program is not None or not records:
+                    return program
                 recording = Recording(values)
                 with recording.active():
-                    network = self.with_integers(self._replay.on(recording))
-                    plan = PlannedNetwork(network, recording, target, disabled)
-                plans.insert(0, plan)
+                    network = _rebuilt(self.network, self._replay.on(recording))
+                    plans.insert(0, PlannedNetwork(network, recording, target, disabled))
                 del plans[MAX_RECORDINGS:]
-                return plan.program(values)
+                return plans[0].program(values)
             except Exception as error:  # with plain numbers, the compiler says what is wrong
                 count_failure(error)
                 return None
@@ -111,48 +107,42 @@ class SizedNetwork:
     @functools.cached_property
     def network(self) -> Network:
         """The network."""
-        return self.recorded.with_integers(self.integers)
+        return _rebuilt(self.recorded.network, self.integers)
 
     @functools.cached_property
     def tensors(self) -> tuple[tuple[TensorDesc | None, ...], tuple[TensorDesc, ...]]:
         """Its inputs and outputs."""
-        return self.recorded.tensors(self.integers)
+        network, following = self.recorded.network, iter(self.integers)
+        return with_integers(network.inputs, following), with_integers(network.output_tensors, following)
 
-    def described(self, desc: GraphDesc) -> GraphDesc:
-        """Return a description of the graph with sizes in place of symbols."""
-        operators = iter(self.network.nodes)  # in the order of the description
+    @property
+    def desc(self) -> GraphDesc:
+        """The description of the graph with sizes in place of symbols."""
+        desc, operators = self.recorded.desc, iter(self.network.nodes)  # in the order of the description
         nodes = [
             replace(node, desc=next(operators).desc) if isinstance(node, OperatorNode) else node for node in desc.nodes
         ]
         return replace(desc, nodes=tuple(nodes))
 
 
-class NetworkKinds:
-    """The networks that were compiled, by what they are but for their integers. Thread-safe."""
-
-    def __init__(self) -> None:
-        self._kinds: Cache[Hashable, Recordings[RecordedNetwork]] = Cache(_KINDS)
-
-    def program(self, network: Network, target: Target, disabled: Collection[str] = ()) -> Program | None:
-        """Return the program of a network that differs in integers from one that was compiled before; None if it is the
-        first of its kind, or cannot be recorded."""
-        if target.policies.specialized:
-            return None
-        kind, integers = structure_of(network)
-        with _lock:
-            recordings = self._kinds.get(kind)
-            if recordings is None:
-                self._kinds.put(kind, Recordings(integers), len(integers))
-                return None
-
-        def record(symbolic: list[Any], recording: Recording) -> RecordedNetwork:
-            return RecordedNetwork(_rebuilt(network, iter(symbolic)), recording)
-
-        return recordings.result(integers, lambda recorded, values: recorded.program(values, target, disabled), record)
+kinds: Final[Cache[Hashable, Recordings[RecordedNetwork]]] = Cache(CacheLimits(entries=64, size=1 << 20))
+"""The networks of this process by what they are but for their integers, of which the size is the count."""
 
 
-kinds: Final = NetworkKinds()
-"""Of this process."""
+def program_of(network: Network, target: Target, disabled: Collection[str] = ()) -> Program | None:
+    """Return the program of a network that differs in integers from one that was compiled before; None if it is the
+    first of its kind, or cannot be recorded. Thread-safe."""
+    if target.policies.specialized:
+        return None
+    kind, integers = structure_of(network)
+    recordings: Recordings[RecordedNetwork] = kinds.get_or_make(
+        kind, lambda: Recordings(integers), lambda _: len(integers)
+    )
+
+    def record(symbolic: list[Any], recording: Recording) -> RecordedNetwork:
+        return RecordedNetwork(_rebuilt(network, symbolic), recording)
+
+    return recordings.result(integers, lambda recorded, values: recorded.program(values, target, disabled), record)
 
 
 def structure_of(network: Network) -> tuple[Hashable, list[Any]]:
@@ -205,10 +195,11 @@ def _fields(cls: Any) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(cls)) if dataclasses.is_dataclass(cls) else ()
 
 
-def _rebuilt(network: Network, integers: Iterator[Any]) -> Network:
-    """Return a network with the next integers in place of its own."""
-    inputs, outputs = with_integers(network.inputs, integers), with_integers(network.output_tensors, integers)
-    nodes = tuple([replace(node, desc=with_integers(node.desc, integers)) for node in network.nodes])
+def _rebuilt(network: Network, integers: Iterable[Any]) -> Network:
+    """Return a network with other integers, which are not checked, in place of its own."""
+    following = iter(integers)
+    inputs, outputs = with_integers(network.inputs, following), with_integers(network.output_tensors, following)
+    nodes = tuple([replace(node, desc=with_integers(node.desc, following)) for node in network.nodes])
     return replace(network, inputs=inputs, output_tensors=outputs, nodes=nodes)
 
 

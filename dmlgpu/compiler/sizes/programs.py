@@ -12,8 +12,8 @@ from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.plan import PlanBinding, Role, Step
 from dmlgpu.compiler.program import Program, RenderedKernel
 from dmlgpu.compiler.schedule.scheduling import check_count, copy_of_owned, memory_layout
+from dmlgpu.compiler.sizes import Recording, is_symbolic, settled
 from dmlgpu.compiler.sizes.steps import Group, kernels_of_step, recorded_step
-from dmlgpu.compiler.sizes.symbols import Recording, is_symbolic, settled
 from dmlgpu.compiler.target import Target
 
 
@@ -65,7 +65,7 @@ class PlannedNetwork:
         for (recorded, label, resources, varies), own in zip(self._steps, sizes, strict=True):
             key = recorded, *own
             if key not in known:
-                known[key] = recorded.kernels(own)
+                known[key] = recorded(own)
             groups = kernels_of_step(known[key], label, resources)
             executed += [(group, varies) for group in groups[0]]
             initial += [(group, False) for group in groups[1]]
@@ -114,4 +114,4 @@ class PlannedNetwork:
     def _kernels(self, step: Step) -> list[Group]:
         """Return the kernels of a step of the initialization."""
         recorded, resources, sizes = recorded_step(step, True, self._target)
-        return kernels_of_step(recorded.kernels(sizes), step.label, resources)[1]
+        return kernels_of_step(recorded(sizes), step.label, resources)[1]

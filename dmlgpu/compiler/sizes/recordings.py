@@ -6,7 +6,6 @@ it is known which of them vary. From the second ones on, those that differ are s
 
 from __future__ import annotations
 
-import operator
 import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
@@ -14,7 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from dmlgpu.common.collection import collection_paused
 from dmlgpu.common.errors import DmlError
-from dmlgpu.compiler.sizes.symbols import Recording
+from dmlgpu.compiler.sizes import Recording
 
 MAX_RECORDINGS: Final = 8
 """Recordings of one kind that are kept: computations differ where sizes are equal, or divide, or are large."""
@@ -43,6 +42,16 @@ def count_failure(error: Exception) -> None:
         raise error
 
 
+def first_result(recorded: list[Recorded], use: Callable[[Recorded], Result | None]) -> Result | None:
+    """Return the result of the first recording that is right, which becomes the first; None if none is."""
+    for index, each in enumerate(recorded):
+        result = use(each)
+        if result is not None:
+            recorded.insert(0, recorded.pop(index))
+            return result
+    return None
+
+
 class Recordings(Generic[Recorded]):
     """Recordings of a function for integers of one kind. Thread-safe.
 
@@ -57,20 +66,17 @@ class Recordings(Generic[Recorded]):
 
     def __init__(self, first: Sequence[int], *, is_public: bool = False, varying: Sequence[Hashable] = ()):
         self._first, self._is_public = tuple(first), is_public
-        self._symbols = [-1] * len(first)  # of each integer; -1 if it never differed
         names: dict[Hashable, int] = {}
-        for place, name in enumerate(varying):
-            if name is not None:
-                self._symbols[place] = names.setdefault(name, len(names))
+        indices = [None if name is None else names.setdefault(name, len(names)) for name in varying]
+        self._symbols = indices or [None] * len(first)  # of each integer; None if it never differed
         self._recorded: list[Recorded] = []
         self._unused = 0
         self._lock = threading.RLock()
-        self._classify()
 
     @property
     def places(self) -> list[int]:
         """Places of the integers that are symbols of recordings; none if there are no recordings."""
-        return self._places if self._recorded else []
+        return [place for place, symbol in enumerate(self._symbols) if symbol is not None and self._recorded]
 
     def result(
         self,
@@ -98,13 +104,13 @@ class Recordings(Generic[Recorded]):
                 values = self._extend(integers)
             if not values and not is_varying:
                 return None
-            result = self._used(values, use)
+            result = first_result(self._recorded, lambda each: use(each, values))
             if result is not None:
                 self._unused = max(self._unused - (not is_continued), 0)
                 return result
             recorded, recording = self._recorded, Recording(values, is_public=self._is_public)
             symbolic = [
-                integer if symbol < 0 else recording.symbols[symbol]
+                integer if symbol is None else recording.symbols[symbol]
                 for integer, symbol in zip(integers, self._symbols, strict=True)
             ]
         new = self.attempt(lambda: record(symbolic, recording))
@@ -126,48 +132,22 @@ class Recordings(Generic[Recorded]):
             self._unused += 1
             return None
 
-    def _used(self, values: list[int], use: Callable[[Recorded, list[int]], Result | None]) -> Result | None:
-        """Return the result of the first recording that is right, which becomes the first."""
-        for index, each in enumerate(self._recorded):
-            result = use(each, values)
-            if result is not None:
-                self._recorded.insert(0, self._recorded.pop(index))
-                return result
-        return None
-
-    def _classify(self) -> None:
-        """Prepare the comparison of integers."""
-        self._places = [place for place, symbol in enumerate(self._symbols) if symbol >= 0]
-        self._varying = _getter(self._places)
-        self._fixed = _getter([place for place, symbol in enumerate(self._symbols) if symbol < 0])
-
     def _values(self, integers: Sequence[int]) -> list[int] | None:
         """Return the values of the symbols, in order; None if other integers vary than so far."""
-        varying, order = self._varying(integers), [self._symbols[place] for place in self._places]
-        values = dict(zip(order, varying, strict=True))
-        if self._fixed(integers) != self._fixed(self._first) or varying != tuple(map(values.__getitem__, order)):
-            return None
+        values: dict[int, int] = {}
+        for symbol, first, integer in zip(self._symbols, self._first, integers, strict=True):
+            if integer != (first if symbol is None else values.setdefault(symbol, integer)):
+                return None
         return [values[symbol] for symbol in range(len(values))]
 
     def _extend(self, integers: Sequence[int]) -> list[int]:
         """Give symbols to integers that differ from the first ones, or were equal to others so far and no longer are;
         drop recordings, and return the values of the new symbols."""
-        names: dict[tuple[int, int, int], int] = {}
+        names: dict[tuple[int | None, int, int], int] = {}
         for place, (symbol, first, integer) in enumerate(zip(self._symbols, self._first, integers, strict=True)):
-            if symbol >= 0 or first != integer:
+            if symbol is not None or first != integer:
                 self._symbols[place] = names.setdefault((symbol, first, integer), len(names))
         self._recorded = []
-        self._classify()
         values = self._values(integers)
         assert values is not None
         return values
-
-
-def _getter(places: Sequence[int]) -> Callable[[Sequence[int]], tuple[int, ...]]:
-    """Return a function that returns the integers at some places."""
-    match places:
-        case []:
-            return lambda _: ()
-        case [place]:
-            return lambda integers: (integers[place],)
-    return operator.itemgetter(*places)

@@ -11,14 +11,15 @@ import dataclasses
 import struct
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.compiler.graph.compiler import schedule_named
 from dmlgpu.compiler.plan import Allocation, PlanBinding, Role, Step
 from dmlgpu.compiler.schedule.scheduling import bytes_of
 from dmlgpu.compiler.schedule.steps.base import AnyScheduled
-from dmlgpu.compiler.sizes.symbols import Recording, Replay, is_symbolic, settled
+from dmlgpu.compiler.sizes import Recording, Replay, is_symbolic, settled
+from dmlgpu.compiler.sizes.recordings import first_result
 from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl.parameters import CONSTANTS, parameter_fields
 from dmlgpu.compiler.wgsl.render import Sources, UnplacedKernel, kernels_of
@@ -57,80 +58,75 @@ class Group(NamedTuple):
         return Group(kernels, [(change(binding), end) for binding, end in self.bound])
 
 
-class RecordedStep:
-    """Steps that differ in sizes, labels and resources alone, and their kernels. Not thread-safe.
+Kernels: TypeAlias = "tuple[int, list[Group], list[Group]]"
+"""The count of allocations of the schedule of a step; the kernels that are executed, and those of the initialization.
+The indices of their bindings are places: among the resources of the step, which the allocations follow."""
+
+KernelsOfSizes: TypeAlias = "Callable[[Sequence[Any]], Kernels]"
+"""Returns the kernels of a step for sizes, recorded if the guards of no recording hold. Raises NotSupported if the
+adapter lacks what the step needs. Not thread-safe."""
+
+
+def _recorded(step: Step, is_initial: bool, target: Target) -> KernelsOfSizes:
+    """Return the kernels of a step by its sizes.
 
     Args:
         step: The step, with placeholders for sizes.
         is_initial: Whether all kernels are of the initialization.
         target: The compile target.
     """
+    replays: list[Replay] = []
 
-    def __init__(self, step: Step, is_initial: bool, target: Target):
-        self._step, self._is_initial, self._target = step, is_initial, target
-        self._replays: list[Replay] = []
+    def kernels(sizes: Sequence[Any]) -> Kernels:
+        result: Kernels | None = first_result(replays, lambda replay: replay(sizes))
+        if result is None:
+            replays.insert(0, record(sizes))
+            del replays[MAX_VARIANTS:]
+            result = replays[0](sizes)
+            assert result is not None
+        return result
 
-    def kernels(self, values: Sequence[Any]) -> tuple[int, list[Group], list[Group]]:
-        """Return the kernels for sizes, recorded if the guards of no recording hold.
-
-        Returns:
-            The count of allocations of the schedule; the kernels that are executed, and those of the initialization.
-            The indices of their bindings are places: among the resources of the step, which the allocations follow.
-
-        Raises:
-            NotSupported: If the adapter lacks what the step needs.
-        """
-        for index, replay in enumerate(self._replays):
-            result = replay(values)
-            if result is not None:
-                self._replays.insert(0, self._replays.pop(index))
-                break
-        else:
-            self._replays.insert(0, self._record(values))
-            del self._replays[MAX_VARIANTS:]
-            result = self._replays[0](values)
-        kernels: tuple[int, list[Group], list[Group]] = result
-        return kernels
-
-    def _record(self, values: Sequence[Any]) -> Replay:
-        recording = Recording(values)
+    def record(sizes: Sequence[Any]) -> Replay:
+        recording = Recording(sizes)
         following = iter(recording.symbols)
         visit = _Visit(lambda _: next(following))
         with recording.active():
-            steps = schedule_named(replace(visit.of(self._step), label=_LABEL), self._target)
-            if self._is_initial:
+            steps = schedule_named(replace(visit.of(step), label=_LABEL), target)
+            if is_initial:
                 steps = steps.as_initialization
             places: dict[Any, int] = {binding.index: place for place, binding in enumerate(visit.bindings)}
-            known, sources = len(places), Sources(self._target, self._target.moves_doubles)
+            known, sources = len(places), Sources(target, target.moves_doubles)
 
             def place(binding: PlanBinding) -> PlanBinding:
                 return replace(binding, index=places.setdefault(binding.index, len(places)))
 
             def groups(several: Sequence[AnyScheduled]) -> list[Group]:
-                rendered = (Group([*kernels_of(step, "", sources)], [*bytes_of(step)]) for step in several)
+                rendered = (Group([*kernels_of(each, "", sources)], [*bytes_of(each)]) for each in several)
                 return [group.rebound(place, settled) for group in rendered]
 
             executed, initial = groups(steps.steps), groups(steps.initialization)
             return recording.replay((len(places) - known, executed, initial))
 
+    return kernels
 
-recorded_steps: Final[Cache[Hashable, RecordedStep]] = Cache(CacheLimits(entries=1024, size=1024))
+
+recorded_steps: Final[Cache[Hashable, KernelsOfSizes]] = Cache(CacheLimits(entries=1024, size=1024))
 """Of all networks in this process, by what steps are but for sizes, labels and resources."""
 
 
-def recorded_step(step: Step, is_initial: bool, target: Target) -> tuple[RecordedStep, list[Any], list[Any]]:
-    """Return the recordings of a step, indices of the resources that it binds, and its sizes, plain or symbolic."""
+def recorded_step(step: Step, is_initial: bool, target: Target) -> tuple[KernelsOfSizes, list[Any], list[Any]]:
+    """Return the kernels of a step by sizes, indices of the resources that it binds, and its sizes, maybe symbolic."""
     visit = _Visit(lambda _: _PLACEHOLDER)
     rebuilt = visit.of(step)
     key = tuple(visit.key), is_initial, target
-    recorded = recorded_steps.get_or_make(key, lambda: RecordedStep(rebuilt, is_initial, target), lambda _: 1)
+    recorded = recorded_steps.get_or_make(key, lambda: _recorded(rebuilt, is_initial, target), lambda _: 1)
     return recorded, [index for _, index in visit.resources], visit.numbers
 
 
 def kernels_of_step(
-    kernels: tuple[int, list[Group], list[Group]], label: str, resources: Sequence[int | Allocation]
+    kernels: Kernels, label: str, resources: Sequence[int | Allocation]
 ) -> tuple[list[Group], list[Group]]:
-    """Return the kernels of ``RecordedStep.kernels`` with the label and the resources of a step."""
+    """Return the kernels that are executed, and those of the initialization, with the label and resources of a step."""
     count, *groups = kernels
     indices = [*resources, *(Allocation(label) for _ in range(count))]
 

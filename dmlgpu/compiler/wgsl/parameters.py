@@ -29,7 +29,7 @@ from dmlgpu.compiler.wgsl import names
 PARAMETERS: Final[Mapping[str, frozenset[str]]] = {
     name: frozenset(fields.split())
     for name, fields in {
-        "Affine": "start",
+        "Affine": "start steps",
         "AffineView": "sizes",
         "Apply": "sizes",
         "Digit": "size stride",

@@ -10,7 +10,6 @@ were found. On devices whose kernels always have sizes in their source, no size 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
@@ -19,15 +18,12 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from dmlgpu.common.cache import Cache, CacheLimits
-from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.sizes import Recording
 from dmlgpu.compiler.sizes.networks import RecordedNetwork, SizedNetwork, separated, with_integers
 from dmlgpu.compiler.sizes.recordings import Recordings
 from dmlgpu.frontends.onnx.placement import PlannedPlacement
 from dmlgpu.frontends.onnx.segments import Outcome, RunInput, RunStage, Segment
 from dmlgpu.frontends.onnx.translate import Stages
-
-_KINDS: Final = CacheLimits(entries=32, size=32)
 
 _STRUCTURES: Final = CacheLimits(entries=64, size=64)
 
@@ -61,12 +57,12 @@ class StageRecording:
         self._stage, network, sizes = stage, None, []
         self.segment: Any = stage.segment
         if stage.segment is not None:
-            network = RecordedNetwork(resolve(stage.segment.desc), recording).sized
+            network = RecordedNetwork.of(stage.segment.desc, recording).sized
             stage.segment.clears  # noqa: B018 - decided once, while symbols are recorded
             sizes = [output.sizes for output in stage.segment.outputs]
         self._needed = [symbol.node for symbol in recording.needed]
-        shapes = [output.shape for output in stage.outputs]
-        self.replay = recording.replay((network, sizes, shapes, list(recording.needed)), known=known)
+        results = network, sizes, stage.outputs, stage.fills, list(recording.needed)
+        self.replay = recording.replay(results, known=known)
         self._segments: WeakValueDictionary[tuple[int, ...], Segment] = WeakValueDictionary()
 
     def stage(self, values: Sequence[int]) -> RunStage | None:
@@ -74,24 +70,23 @@ class StageRecording:
         results = self.replay(values)
         if results is None:
             return None
-        network, sizes, shapes, needed = results
-        stage, segment = self._stage, None
-        known = dict(zip(self._needed, needed, strict=True))
+        network, sizes, outputs, fills, needed = results
+        segment = None
         if network is not None:
             # A segment may not depend on all sizes and outcomes.
             key = tuple(network.integers)
             segment = self._segments.get(key) or self._segment(network, sizes)
             self._segments[key] = segment
         return replace(
-            stage,
+            self._stage,
             segment=segment,
-            outputs=tuple(replace(output, shape=shape) for output, shape in zip(stage.outputs, shapes, strict=True)),
+            outputs=outputs,
             placed=tuple(
                 replace(placed, segment=segment) if isinstance(placed, PlannedPlacement) and placed.segment else placed
-                for placed in stage.placed
+                for placed in self._stage.placed
             ),
-            fills=tuple(fill.resolved(known) for fill in stage.fills),
-            sizes=known,
+            fills=tuple(map(replace, fills)),  # each stage draws random numbers of its own
+            sizes=dict(zip(self._needed, needed, strict=True)),
             is_recorded=True,
         )
 
@@ -99,7 +94,7 @@ class StageRecording:
         """Return the segment for a network and the sizes of its outputs."""
         own = self.segment
         outputs = [output._renamed(own_sizes) for output, own_sizes in zip(own.outputs, sizes, strict=True)]
-        segment = Segment(own.graph, outputs, own.feeds, own.weights, own.fills, own.store, (own.desc, network))
+        segment = Segment(own.graph, outputs, own.feeds, own.weights, own.fills, own.store, network)
         segment.clears = own.clears
         return segment
 
@@ -154,24 +149,36 @@ class RunRecording:
         return values
 
 
+RunKind: TypeAlias = "tuple[Recordings[RunRecording], Cache[Hashable, bool] | None]"
+"""Recordings of runs on inputs of the same ranks and types, and structures of outcomes of these runs; None if all
+integers of outcomes are symbols."""
+
+
 class StageSource:
     """The stages of a run, from recordings if possible.
 
     Args:
         translate: Translates for inputs.
         inputs: Inputs of the run.
-        recordings: Those of runs on inputs of the same ranks and types.
-        seen: Structures of outcomes of these runs; None if all integers of outcomes are symbols.
+        kinds: What was recorded of runs of the graph, by ranks and types of inputs.
+        shapes: Declared shapes of the inputs. Sizes that are not numbers are symbols from the start, like the integers
+            that the host reads. None if integers become symbols when they differ.
     """
 
     def __init__(
-        self,
-        translate: Translate,
-        inputs: Inputs,
-        recordings: Recordings[RunRecording],
-        seen: Cache[Hashable, bool] | None,
+        self, translate: Translate, inputs: Inputs, kinds: Cache[Hashable, RunKind], shapes: DeclaredShapes | None
     ):
-        self._translate, self._recordings, self._seen = translate, recordings, seen
+        self._integers = [size for tensor in inputs if tensor is not None for size in tensor.shape]
+
+        def kind() -> RunKind:
+            varying = () if shapes is None else declared_symbols(inputs, shapes)
+            return Recordings(self._integers, varying=varying), Cache(_STRUCTURES) if shapes is None else None
+
+        key = tuple(
+            None if tensor is None else (len(tensor.shape), tensor.data_type, tensor.coded) for tensor in inputs
+        )
+        self._recordings, self._seen = kinds.get_or_make(key, kind, lambda _: 1)
+        self._translate = translate
         self._shapes = [None if tensor is None else replace(tensor, held=_NOWHERE) for tensor in inputs]
         self._followed: RunRecording | None = None
         self._recorder: RunRecording | None = None
@@ -180,6 +187,8 @@ class StageSource:
 
     def stage(self, outcomes: Outcomes) -> RunStage | None:
         """Return the stage after the outcomes of earlier stages; None if it is translated without recordings."""
+        if 0 in self._integers:
+            return None
         recordings, recorder, followed = self._recordings, self._recorder, self._followed
         if recorder is not None and followed is recorder:
             followed = recordings.attempt(lambda: recorder.record(outcomes))
@@ -189,7 +198,7 @@ class StageSource:
                 return stage
         is_continued = self._followed is not None
         return recordings.result(
-            _sizes_of(self._shapes),
+            self._integers,
             lambda known, values: self._stage_of(known, values, outcomes),
             lambda sizes, recording: self._recorded(sizes, recording, outcomes),
             is_varying=is_continued or self._varies(outcomes),
@@ -226,42 +235,6 @@ class StageSource:
         ]
         self._recorder = RunRecording(self._translate(shaped), recording)
         return self._recorder.record(outcomes)
-
-
-class RecordedRuns:
-    """What was recorded of the runs of a graph. Thread-safe.
-
-    Args:
-        translate: Translates the graph.
-        shapes: Declared shapes of the inputs. Sizes that are not numbers are symbols from the start, like the integers
-            that the host reads. None if integers become symbols when they differ.
-    """
-
-    def __init__(self, translate: Translate, shapes: DeclaredShapes | None = None):
-        self._translate, self._shapes, self._lock = translate, shapes, threading.Lock()
-        self._kinds: Cache[Hashable, tuple[Recordings[RunRecording], Cache[Hashable, bool] | None]] = Cache(_KINDS)
-
-    def source_of(self, inputs: Inputs) -> StageSource | None:
-        """Return the source of the stages of a run on inputs; None if all are translated without recordings."""
-        sizes = _sizes_of(inputs)
-        if 0 in sizes:
-            return None
-        key = tuple(
-            None if tensor is None else (len(tensor.shape), tensor.data_type, tensor.coded) for tensor in inputs
-        )
-        with self._lock:
-            kind = self._kinds.get(key)
-            if kind is None:
-                varying = () if self._shapes is None else declared_symbols(inputs, self._shapes)
-                seen: Cache[Hashable, bool] | None = Cache(_STRUCTURES) if self._shapes is None else None
-                kind = Recordings(sizes, varying=varying), seen
-                self._kinds.put(key, kind, 1)
-        return StageSource(self._translate, inputs, *kind)
-
-
-def _sizes_of(inputs: Inputs) -> list[int]:
-    """Return the sizes of all inputs, in order."""
-    return [size for tensor in inputs if tensor is not None for size in tensor.shape]
 
 
 def stage_after(translated: Stages, outcomes: Outcomes) -> RunStage:

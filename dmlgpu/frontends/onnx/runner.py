@@ -15,7 +15,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.frontends.onnx.model import RunGraph
 from dmlgpu.frontends.onnx.placement import Placement
-from dmlgpu.frontends.onnx.recorded import RecordedRuns, StageSource, stage_after
+from dmlgpu.frontends.onnx.recorded import RunKind, StageSource, stage_after
 from dmlgpu.frontends.onnx.segments import Outcome, RunInput, RunOutput, RunStage, Slots
 from dmlgpu.frontends.onnx.translate import Stages, Translation
 from dmlgpu.frontends.onnx.values import OnnxValue, Shape
@@ -32,6 +32,9 @@ STAGE_BYTES = 256 << 20
 
 KEPT_RUNS = 4
 """Number of different shapes whose stages are kept regardless of their size."""
+
+MAX_KINDS = 32
+"""Maximum number of ranks and types of inputs of which runs are recorded."""
 
 MAX_BODIES = 64
 """Maximum number of cached loop bodies."""
@@ -59,7 +62,7 @@ class Runner:
     Attributes:
         weights: As given.
         stages: Cached stages of earlier runs.
-        recorded: What was recorded of runs; None translates every run.
+        recorded: What was recorded of runs, by ranks and types of inputs; None translates every run.
         last_stages: Stages of the last run.
     """
 
@@ -74,7 +77,8 @@ class Runner:
         policy = device._state.backend.specializer.policy
         varies = any(not isinstance(size, int) for shape in graph.shapes for size in shape or (None,))
         shapes = graph.shapes if policy is Specialize.NEVER or (policy is Specialize.AUTO and varies) else ()
-        self.recorded: RecordedRuns | None = RecordedRuns(_weakly(self.translate), shapes or None)
+        self._declared = shapes or None
+        self.recorded: Cache[Hashable, RunKind] | None = Cache(CacheLimits(MAX_KINDS, MAX_KINDS))
         self.last_stages: tuple[RunStage, ...] = ()
 
     @property
@@ -147,8 +151,8 @@ class Runner:
             is_new = stage is None
             start = time.perf_counter()
             if stage is None and uses_recorded and self.recorded is not None:
-                source = source or self.recorded.source_of(inputs)
-                stage = None if source is None else source.stage(outcomes)
+                source = source or StageSource(_weakly(self.translate), inputs, self.recorded, self._declared)
+                stage = source.stage(outcomes)
             if stage is not None:
                 stages = None
             elif stages is None:

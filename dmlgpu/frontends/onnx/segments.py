@@ -128,7 +128,7 @@ class Segment:
         weights: Key of the weight of each input of the graph, None for a slot.
         fills: Slot of each of ``outputs``.
         store: The weights.
-        sized: If sizes in the graph are symbols, its description, and its network for the sizes of this segment.
+        sized: If sizes in the graph are symbols, its network for the sizes of this segment.
     """
 
     ALL_NODES: ClassVar[str] = "all nodes"
@@ -139,7 +139,7 @@ class Segment:
     weights: list[int | None]
     fills: list[int]
     store: Weights
-    sized: tuple[GraphDesc, SizedNetwork] | None = None
+    sized: SizedNetwork | None = None
     _prepared: Prepared | None = field(default=None, repr=False)
     _compiled: CompiledOperator | None = field(default=None, repr=False)
 
@@ -151,10 +151,7 @@ class Segment:
     @cached_property
     def desc(self) -> GraphDesc:
         """Description of the graph; its outputs, then those that operators require and nothing reads."""
-        if self.sized is None:
-            return self.graph.desc(self._all_outputs)
-        desc, network = self.sized
-        return network.described(desc)
+        return self.graph.desc(self._all_outputs) if self.sized is None else self.sized.desc
 
     @property
     def _all_outputs(self) -> list[Tensor]:
@@ -168,14 +165,14 @@ class Segment:
             DmlError: As ``Graph.compile``.
         """
         if self._compiled is None:
-            self._compiled = self.graph.compile(self._all_outputs) if self.sized is None else self._of(*self.sized)
+            self._compiled = self.graph.compile(self._all_outputs) if self.sized is None else self._of(self.sized)
             self.store.users.add(self._compiled)
         return self._compiled
 
-    def _of(self, desc: GraphDesc, network: SizedNetwork) -> CompiledOperator:
+    def _of(self, network: SizedNetwork) -> CompiledOperator:
         device = self.graph.device
         try:
-            return device._compile_sized(desc, network)
+            return device._compile_sized(network)
         except NotSupported:  # without symbols, the message names the node
             return device.compile_graph(self.desc)
 
@@ -359,10 +356,6 @@ class Fill:
     def _elements(self) -> Iterator[Array]:
         elements = self.function(*self.numbers)
         return itertools.repeat(elements) if self.node is None else elements
-
-    def resolved(self, known: Mapping[int, Any]) -> Fill:
-        """Return the fill with the values of numbers that are symbols, by index of their node."""
-        return replace(self, numbers=resolved(self.numbers, known))
 
     def run(self, slots: Slots) -> None:
         """Fill the slot."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -16,6 +16,7 @@ from dmlgpu.catalog.enums import DataType, ExecutionFlags, FeatureLevel, TensorF
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, TensorDesc
 from dmlgpu.common import coercion
+from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.common.errors import (
     DmlError,
     InvalidArgument,
@@ -30,6 +31,7 @@ from dmlgpu.common.errors import shown as shown_value
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.graph.description import GraphDesc, OperatorNode
 from dmlgpu.compiler.sizes import hint_of, inside, is_symbolic, key_of
+from dmlgpu.compiler.sizes.named import NamedSizes
 from dmlgpu.runtime.device import Device, as_device, default_device, other_device
 from dmlgpu.runtime.evaluate import run_compiled
 from dmlgpu.runtime.operator import CompiledOperator
@@ -47,9 +49,9 @@ from dmlgpu.tensors.graphs.nodes import (
     unread,
     used,
 )
-from dmlgpu.tensors.graphs.sized import GraphSizes, SizedGraph
+from dmlgpu.tensors.graphs.sized import SizedGraph, recorded
 from dmlgpu.tensors.layout import Policy, as_policy, packed
-from dmlgpu.tensors.memory import NOTHING, NodeMemory, Origin, Recorder, caller, current_caller
+from dmlgpu.tensors.memory import NOTHING, NodeMemory, Origin, Recorder, caller, current_caller, is_decided_inside
 from dmlgpu.tensors.preparation import EmptyOperand, short
 from dmlgpu.tensors.strided import TensorBase
 from dmlgpu.tensors.tensor import Tensor
@@ -111,14 +113,15 @@ class Graph(Recorder):
         self._scopes: list[str] = []
         self.inputs: list[InputNode] = []
         self.nodes: list[BuiltNode] = []
-        self._sizes: GraphSizes | None = None
+        self._sizes: NamedSizes | None = None
+        self._by_sizes: Cache[Hashable, Callable[[Sequence[int]], SizedGraph]] = Cache(CacheLimits(64, 64))
         self._descs: dict[Hashable, OperatorDesc] = {}
         self._valid: dict[int, OperatorDesc] = {}
 
     @property
     def size_names(self) -> tuple[str, ...]:
         """Names of sizes of the inputs."""
-        return () if self._sizes is None else self._sizes.names
+        return () if self._sizes is None else tuple(self._sizes.names)
 
     @property
     def device(self) -> Device:
@@ -184,8 +187,8 @@ class Graph(Recorder):
         """Return a shape with sizes in place of names."""
         if not isinstance(shape, tuple | list) or not any(isinstance(size, str) for size in shape):
             return shape
-        sizes = self._sizes = self._sizes or GraphSizes(self._label, caller)
-        return [sizes.size("input", size) if isinstance(size, str) else size for size in shape]
+        sizes = self._sizes = self._sizes or NamedSizes(self._label, caller, is_decided_inside)
+        return [sizes.symbol("input", size) if isinstance(size, str) else size for size in shape]
 
     def constant(self, array: ArrayLike, dtype: TypeLike | None = None, *, name: str | None = None) -> Tensor:
         """Add an array as a constant, which is not bound (DirectMLX: ConstantData).
@@ -327,7 +330,7 @@ class Graph(Recorder):
 
     def _number(self, value: int | float, data_type: DataType) -> Tensor:
         """Return a number as a constant."""
-        is_named = is_symbolic(value) and value.recording is getattr(self._sizes, "recording", None)
+        is_named = is_symbolic(value) and value.recording is self._sizes
         with np.errstate(over="ignore"):
             constant = self.constant(np.array([hint_of(value) if is_named else value], data_type.numpy), data_type)
         if is_named:
@@ -539,8 +542,13 @@ class Graph(Recorder):
             raise InvalidArgument(
                 f"{self._label}: sizes must be None, since no size of an input has a name, got {shown_value(sizes)}"
             )
-        values = self._sizes.values(self._label, sizes)
-        return self._sizes.outputs(outputs, self.inputs, self.nodes, lambda: self._desc(outputs)).sized(values)
+        names, values = self._sizes, self._sizes.values_of(self._label, sizes)
+        origins = tuple((output.origin, id(output)) for output in outputs)
+        key = origins, len(self.inputs), len(self.nodes), len(names.names)  # the graph may have grown
+        by_sizes = self._by_sizes.get_or_make(
+            key, lambda: recorded(names, outputs, self.inputs, self.nodes, self._desc(outputs)), lambda _: 1
+        )
+        return by_sizes(values)
 
     def _check_outputs(self, values: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Return the outputs, validated."""
@@ -604,13 +612,14 @@ class Graph(Recorder):
     def _compile_sized(
         self, outputs: Sequence[Tensor], sized: SizedGraph, flags: ExecutionFlags, disabled_passes: Collection[str]
     ) -> CompiledOperator:
-        """Compile a subgraph for sizes; with flags or disabled passes, build it for these sizes alone."""
-        if flags == ExecutionFlags.NONE and not disabled_passes:
-            try:
-                return sized.compile(self.device)
-            except NotSupported:  # the code below names the node
-                pass
-        return sized.named(self._compile(outputs, sized.desc, flags, disabled_passes))
+        """Compile a subgraph for sizes, by the plan for others if no flag, pass or constant makes it another."""
+        compiled = None
+        if flags == ExecutionFlags.NONE and not disabled_passes and not sized.constants:
+            with suppress(NotSupported):  # the code below names the node
+                compiled = self.device._compile_sized(sized.network)
+        compiled = compiled or self._compile(outputs, sized.desc, flags, disabled_passes)
+        compiled.name = f"{self.name or 'graph'} of {sized.values}"
+        return compiled
 
     def _blame(self, outputs: Sequence[Tensor], graph: GraphDesc, error: NotSupported) -> NoReturn:
         """Raise the error again with the line of the node that the device rejects."""
@@ -663,7 +672,10 @@ class Graph(Recorder):
         if self._sizes is None:
             compiled = self.compile(every, flags, disabled_passes=disabled_passes)
         else:
-            sized = self._sized(every, self._sizes.bound(self.inputs, by_input(self._label, self.inputs, inputs)))
+            arrays = by_input(self._label, self.inputs, inputs)
+            shapes = [None if array is None else np.shape(array) for array in arrays]
+            bound = self._sizes.bound({source.name: source.desc.sizes for source in self.inputs}, shapes)
+            sized = self._sized(every, bound)
             compiled = self._compile_sized(every, sized, flags, disabled_passes)
             descs, results = sized.inputs, sized.outputs[: len(outputs)]
         needed = [port.desc is not None for port in compiled.inputs]

@@ -28,7 +28,7 @@ from dmlgpu.tensors.memory import recorded_by, recorder, tapes
 from dmlgpu.tensors.recorded_call import recording
 from dmlgpu.tensors.strided import TensorBase
 from dmlgpu.tensors.tensor import Tensor
-from dmlgpu.tensors.tracing.sizes import CallKind, RecordedTrace, kind_of, names_of, sizes_of, with_sizes
+from dmlgpu.tensors.tracing.sizes import RecordedTrace, kind_of, recorded_trace, sizes_of, with_sizes
 from dmlgpu.tensors.tracing.trace import (
     CallSize,
     CallSource,
@@ -103,7 +103,7 @@ class CompiledFunction(Generic[Parameters, Result]):
         self._function, self._device, self._weights = function, device, frozenset(weights)
         self._name = str(getattr(function, "__name__", type(function).__name__))
         self._cache: Cache[Any, TracedFunction] = Cache(CacheLimits(size, size))
-        self._kinds: Cache[Any, CallKind] = Cache(CacheLimits(size, size))
+        self._kinds: Cache[Any, tuple[list[Any], list[str], Recordings[RecordedTrace]]] = Cache(CacheLimits(size, size))
         self._parameters = _parameters(function)
         layers = [function]
         while hasattr(layers[-1], "__wrapped__"):  # the function inside decorators and `grad`
@@ -251,7 +251,7 @@ class CompiledFunction(Generic[Parameters, Result]):
         See also:
             `cache_info`.
         """
-        names = (kind.names[place] for kind in self._kinds.values() for place in kind.traces.places)
+        names = (names[place] for _, names, traces in self._kinds.values() for place in traces.places)
         return tuple(dict.fromkeys(names))
 
     def cache_info(self) -> CacheInfo:
@@ -393,16 +393,17 @@ class CompiledFunction(Generic[Parameters, Result]):
             raise error
         return trace, stand_ins, result
 
-    def _sized(self, call: _Arguments, watched: Sequence[Any]) -> TracedFunction | None:
+    def _sized(self, call: _Arguments, watched: list[Any]) -> TracedFunction | None:
         """Return the compiled trace of a call that differs from earlier ones in sizes; None if it must be traced."""
-        sizes = sizes_of(call.leaves, call.sizes)
+        named_sizes = sizes_of(call.leaves, call.sizes)
+        sizes = [size for _, size in named_sizes]
         zeros = tuple(place for place, size in enumerate(sizes) if not size)  # there, code is another
         key = call.device, zeros, *self._flattened(call.args, call.kwargs, [], kind_of)
-        known = self._kinds.get(key)
-        if known is None or not _are_same(known.watched, watched):
+        kind = self._kinds.get(key)
+        if kind is None or not _are_same(kind[0], watched):
             self._kinds.discard(key)
-            names = names_of(call.leaves, call.sizes)
-            self._kinds.put(key, CallKind(watched, names, Recordings(sizes, is_public=True)), 1)
+            names = [name for name, _ in named_sizes]
+            self._kinds.put(key, (watched, names, Recordings(sizes, is_public=True)), 1)
             return None
         start = time.perf_counter()
 
@@ -411,21 +412,17 @@ class CompiledFunction(Generic[Parameters, Result]):
             with recording.active(is_public=True):
                 trace, stand_ins, result = self._record(call, arguments, integers, watched)
             with recording.active():
-                return RecordedTrace(trace, stand_ins, result, watched, recording)
+                return recorded_trace(trace, stand_ins, result, watched, recording)
 
-        def fitting(trace: RecordedTrace, values: list[int]) -> tuple[RecordedTrace, Any] | None:
-            results = trace.replay(values)
-            return None if results is None else (trace, results)
-
-        match = known.traces.result(sizes, fitting, record)
-        if match is None:
+        sized = kind[2].result(sizes, lambda trace, values: trace(values), record)
+        if sized is None:
             return None
         weights = {}
         if self._weights:
             arguments = self._tensors(call)
             weights = {index: arguments[index] for index in self._weights}
         try:
-            traced = match[0].traced(match[1], weights)
+            traced = sized(weights)
         except NotSupported:  # tracing says which operator is the cause
             return None
         assert traced.operator is not None

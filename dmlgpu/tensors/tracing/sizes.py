@@ -1,24 +1,22 @@
 """Calls of a compiled function that differ only in sizes: one trace on symbols (``compiler.sizes``) serves all of them.
 
 The first call of a kind (the same ranks, dtypes and other values) is traced as it is. From the second sizes on, the
-sizes in which calls differ are symbols, and a ``RecordedTrace`` has the graph with expressions for them.
+sizes in which calls differ are symbols, and the graph of a ``RecordedTrace`` has expressions for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.common.errors import InvalidState
-from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.sizes import Recording, is_symbolic
 from dmlgpu.compiler.sizes.networks import RecordedNetwork
-from dmlgpu.compiler.sizes.recordings import Recordings
-from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.strided import TensorBase, behind_binding
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.tracing.trace import (
@@ -42,39 +40,14 @@ def kind_of(leaf: Any) -> Any:
     return leaf.data_type, leaf.dtype, leaf.ndim, leaf.signature[2] is None, behind_binding(leaf)
 
 
-def sizes_of(leaves: Sequence[tuple[str, Any]], sizes: Sequence[tuple[str, CallSize]] = ()) -> list[int]:
-    """Return sizes and strides of the tensors and arrays of a call, and the other sizes."""
-    integers: list[int] = []
-    for _, leaf in leaves:
-        integers += leaf.shape
-        if isinstance(leaf, TensorBase) and leaf.signature[2] is not None:
-            integers += leaf.strides
-    return integers + [size.value for _, size in sizes]
-
-
-def names_of(leaves: Sequence[tuple[str, Any]], sizes: Sequence[tuple[str, CallSize]] = ()) -> list[str]:
-    """Return the names of the integers of ``sizes_of``, such as ``x.shape[0]``."""
-    names: list[str] = []
+def sizes_of(leaves: Sequence[tuple[str, Any]], sizes: Sequence[tuple[str, CallSize]] = ()) -> list[tuple[str, int]]:
+    """Return sizes and strides of the tensors and arrays of a call, and the other sizes, with their names."""
+    integers: list[tuple[str, int]] = []
     for path, leaf in leaves:
-        names += [f"{path}.shape[{axis}]" for axis in range(leaf.ndim)]
+        integers += [(f"{path}.shape[{axis}]", size) for axis, size in enumerate(leaf.shape)]
         if isinstance(leaf, TensorBase) and leaf.signature[2] is not None:
-            names += [f"{path}.strides[{axis}]" for axis in range(leaf.ndim)]
-    return names + [path for path, _ in sizes]
-
-
-@dataclass(frozen=True)
-class CallKind:
-    """Calls that differ only in sizes.
-
-    Attributes:
-        watched: As of ``TracedFunction``.
-        names: Names of the sizes.
-        traces: Traces with symbols.
-    """
-
-    watched: Sequence[Any]
-    names: Sequence[str]
-    traces: Recordings[RecordedTrace]
+            integers += [(f"{path}.strides[{axis}]", stride) for axis, stride in enumerate(leaf.strides)]
+    return integers + [(path, size.value) for path, size in sizes]
 
 
 def with_sizes(tensors: Sequence[Tensor], integers: Sequence[Any]) -> tuple[list[Tensor], list[Any]]:
@@ -89,13 +62,18 @@ def with_sizes(tensors: Sequence[Tensor], integers: Sequence[Any]) -> tuple[list
     return sized, list(following)
 
 
-def _filled(feed: SizeFeed, device: Device) -> Tensor:
-    """Return the number that feeds an input as a tensor."""
-    return Tensor(np.array([feed.number], feed.data_type.numpy), device=device)
+SizedTrace: TypeAlias = "Callable[[Mapping[int, Tensor]], TracedFunction]"
+"""Compiles a trace for some sizes; takes the arguments that the initialization reads, by number. Raises NotSupported if
+the adapter lacks a feature that an operator needs, and OutOfMemory if there is no room for the weights."""
+
+RecordedTrace: TypeAlias = "Callable[[Sequence[int]], SizedTrace | None]"
+"""Returns the trace for values of symbols; None if the function would do something else for these."""
 
 
-class RecordedTrace:
-    """A traced function with symbolic sizes, created while they are recorded.
+def recorded_trace(
+    trace: Trace, arguments: Sequence[Tensor], result: Any, watched: Sequence[Any], recording: Recording
+) -> RecordedTrace:
+    """Return a traced function with symbolic sizes, while they are recorded.
 
     Args:
         trace: Trace of the function.
@@ -104,78 +82,54 @@ class RecordedTrace:
         watched: As of ``TracedFunction``.
         recording: Recording of the sizes.
 
-    Attributes:
-        replay: Returns what follows from sizes, for ``traced``.
-
     Raises:
         InvalidState: If nothing is computed, and as ``results_of``.
         InvalidArgument: As ``results_of``.
     """
-
-    def __init__(
-        self, trace: Trace, arguments: Sequence[Tensor], result: Any, watched: Sequence[Any], recording: Recording
-    ):
-        self._trace, self._arguments, self._watched = trace, tuple(arguments), tuple(watched)
-        self._result, self._outputs = results_of(trace, result)
-        if not self._outputs:
-            raise InvalidState("the function calls no operator")
-        self._desc = trace.desc(self._outputs)
-        known = {id(argument) for argument in self._arguments}
-        returned: list[Any] = []
-        mapped(self._result, returned.append)
-        tensors = [value.tensor if isinstance(value, GraphResult) else value for value in (*trace.feeds, *returned)]
-        self._tensors = [each for each in tensors if isinstance(each, TensorBase) and id(each) not in known]
-        self.replay = recording.replay(
-            (
-                RecordedNetwork(resolve(self._desc), recording).sized,
-                [(tensor.sizes, tensor.strides, tensor.offset) for tensor in self._tensors],
-                tuple(trace.feeds),
-                tuple(trace.checks),
-                [value for value in returned if is_symbolic(value)],
-            )
+    own_result, outputs = results_of(trace, result)
+    if not outputs:
+        raise InvalidState("the function calls no operator")
+    known = {id(argument) for argument in arguments}
+    returned: list[Any] = []
+    mapped(own_result, returned.append)
+    values = [value.tensor if isinstance(value, GraphResult) else value for value in (*trace.feeds, *returned)]
+    tensors = [value for value in values if isinstance(value, TensorBase) and id(value) not in known]
+    replay = recording.replay(
+        (
+            RecordedNetwork.of(trace.desc(outputs), recording).sized,
+            [(tensor.sizes, tensor.strides, tensor.offset) for tensor in tensors],
+            tuple(trace.feeds),
+            tuple(trace.checks),
+            [value for value in returned if is_symbolic(value)],
         )
+    )
 
-    def traced(self, results: Any, weights: Mapping[int, Tensor]) -> TracedFunction:
-        """Return the trace for some sizes, compiled.
-
-        Args:
-            results: Those of ``replay`` for the sizes.
-            weights: Arguments that the initialization reads, by number.
-
-        Raises:
-            NotSupported: If the adapter lacks a feature that an operator needs.
-            OutOfMemory: If there is no room for the weights.
-        """
+    def sized(results: Any, weights: Mapping[int, Tensor]) -> TracedFunction:
         network, layouts, feeds, checks, numbers = results
-        trace, following = self._trace, iter(numbers)
-        tensors: dict[int, Any] = {
-            id(tensor): tensor._resized(*layout) for tensor, layout in zip(self._tensors, layouts, strict=True)
+        following = iter(numbers)
+        resized: dict[int, Any] = {
+            id(tensor): tensor._resized(*layout) for tensor, layout in zip(tensors, layouts, strict=True)
         }
 
-        def returned(value: Any) -> Any:
+        def returns(value: Any) -> Any:
             if is_symbolic(value):
                 return next(following)
             if isinstance(value, GraphResult):
-                return replace(value, tensor=tensors.get(id(value.tensor), value.tensor))
+                return replace(value, tensor=resized.get(id(value.tensor), value.tensor))
             return value
 
-        feeds = tuple(
-            _filled(feed, trace.device) if isinstance(feed, SizeFeed) else tensors.get(id(feed), feed) for feed in feeds
-        )
-        result = mapped(self._result, returned)
-        operator = trace.device._compile_sized(self._desc, network)
-        prepared = prepare(trace, operator, weights)
-        outputs = tuple(self._outputs)
-        return TracedFunction(
-            trace.name,
-            trace,
-            outputs,
-            operator,
-            prepared,
-            feeds,
-            checks,
-            self._arguments,
-            result,
-            self._watched,
-            is_sized=True,
-        )
+        def fed(feed: Any) -> Any:
+            if isinstance(feed, SizeFeed):
+                return Tensor(np.array([feed.number], feed.data_type.numpy), device=trace.device)
+            return resized.get(id(feed), feed)
+
+        operator = trace.device._compile_sized(network)
+        prepared, inputs = prepare(trace, operator, weights), tuple(map(fed, feeds))
+        rest = checks, tuple(arguments), mapped(own_result, returns), tuple(watched)
+        return TracedFunction(trace.name, trace, tuple(outputs), operator, prepared, inputs, *rest, is_sized=True)
+
+    def by_sizes(values: Sequence[int]) -> SizedTrace | None:
+        results = replay(values)
+        return None if results is None else functools.partial(sized, results)
+
+    return by_sizes

@@ -14,7 +14,7 @@ from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.program import KernelSource, Program, RenderedKernel
 from dmlgpu.compiler.sizes import Recording, hint_of
-from dmlgpu.compiler.sizes.networks import NetworkKinds, structure_of
+from dmlgpu.compiler.sizes.networks import kinds, program_of, structure_of
 from dmlgpu.compiler.sizes.programs import PlannedNetwork
 from dmlgpu.compiler.sizes.steps import recorded_steps
 from dmlgpu.compiler.target import Profile, Target
@@ -66,11 +66,11 @@ class Compiler:
 
     def __init__(self) -> None:
         recorded_steps.clear()
-        self.kinds = NetworkKinds()
+        kinds.clear()
         self.compiled: list[Network] = []
 
     def program(self, network: Network, target: Target) -> Program:
-        program = self.kinds.program(network, target)
+        program = program_of(network, target)
         if program is None:
             self.compiled.append(network)
             program = compile_network(network, target).program
@@ -109,12 +109,12 @@ def literal_source(kernel: RenderedKernel) -> KernelSource:
 @pytest.mark.parametrize(("index", "pair"), list(enumerate(pairs())), ids=str)
 def test_programs_that_follow_equal_compiled_ones(index: int, pair: GraphPair) -> None:
     target, compiler = [*TARGETS.values()][index % 2], Compiler()
-    kinds = set()
+    structures = set()
     for each in networks(pair):
-        kinds.add(structure_of(each)[0])
+        structures.add(structure_of(each)[0])
         expected = compile_network(each, target).program
         assert with_literals(compiler.program(each, target)) == with_literals(expected)
-    assert len(compiler.compiled) == len(kinds), "of each kind, the first one is compiled"
+    assert len(compiler.compiled) == len(structures), "of each kind, the first one is compiled"
 
 
 def convolutions(count: int) -> list[Network]:
@@ -205,4 +205,4 @@ def test_plans_whose_steps_are_not_supported_for_other_sizes_give_no_program(mon
         raise NotSupported("too large")
 
     monkeypatch.setattr(PlannedNetwork, "program", reject)
-    assert compiler.kinds.program(shapes[3], TARGETS["cpu"]) is None
+    assert program_of(shapes[3], TARGETS["cpu"]) is None

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.compiler.sizes import Recording, recordings, value_of
+from dmlgpu.compiler.sizes import Recording, Replay, recordings, value_of
 from dmlgpu.compiler.sizes.recordings import MAX_UNUSED, Recordings
-from dmlgpu.compiler.sizes.symbols import Replay
 
 
 class Recorder:

@@ -28,6 +28,13 @@ def depthwise(x: Tensor) -> Tensor:
     return ops.conv2d(x, weights(96, 1, 3, 3), padding=1, groups=96)
 
 
+def heads(x: Tensor) -> Tensor:
+    """Return picked rows, each as columns of channels: a view whose steps are sizes."""
+    channels, rows, columns = x.shape[1:]
+    picked = ops.take(x.reshape(rows, channels * columns), np.array([2, 0, 1], np.int32), axis=0)
+    return picked.reshape(3, channels, columns).transpose(0, 2, 1) + 1.0
+
+
 CASES = {
     "rows of few columns are read one by one": (depthwise, 96, NARROW, 1),
     "all tiles check their edges": (depthwise, 96, WIDE, 1),
@@ -52,6 +59,7 @@ CASES = {
     ),
     "few elements are reduced one by one": (lambda x: ops.mean(x, axis=(2, 3)), 240, NARROW, 2),
     "short rows are stored one by one": (ops.softmax, 8, ((20, 20), (25, 25), (40, 40), (33, 33)), 1),
+    "steps of views are sizes": (heads, 8, NARROW, 1),
     "runs of few elements are read one by one": (
         lambda x: ops.multiply(x, weights(1, 480, 1, 1)),
         480,

@@ -28,8 +28,8 @@ from dmlgpu.compiler.sizes import (
     largest,
     settled,
     smallest,
+    symbols_in,
 )
-from dmlgpu.compiler.sizes.symbols import symbols_in
 
 VALUES = (1, 2, 3, 4, 7, 12, 64)
 

@@ -21,7 +21,7 @@ from dmlgpu.frontends.onnx import Session, load
 from dmlgpu.frontends.onnx.model import read
 from dmlgpu.frontends.onnx.recorded import StageRecording, declared_symbols
 from dmlgpu.frontends.onnx.runner import Runner
-from dmlgpu.frontends.onnx.segments import Fill, RunInput
+from dmlgpu.frontends.onnx.segments import RunInput
 from dmlgpu.frontends.onnx.session import runner_of
 from dmlgpu.frontends.onnx.symbolic import SymbolicArray, array_of
 from tests.unit.frontends.onnx.onnx_against import model_of
@@ -325,13 +325,19 @@ def translations(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 @pytest.mark.parametrize("mutant", ["guards", "values", "fills"])
 def test_tests_notice_mutants(mutant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without guards, with exchanged symbols, or with integers of other sizes, results differ or runs fail."""
+    stage = StageRecording.stage
     if mutant == "guards":
         monkeypatch.setattr(Recording, "decide", lambda self, function, *operands: function(*map(hint_of, operands)))
     elif mutant == "values":
-        stage = StageRecording.stage
-        monkeypatch.setattr(StageRecording, "stage", lambda self, values, back: stage(self, [*reversed(values)], back))
+        monkeypatch.setattr(StageRecording, "stage", lambda self, values: stage(self, [*reversed(values)]))
     else:
-        monkeypatch.setattr(Fill, "resolved", lambda self, known: replace(self, numbers=[*map(hint_of, self.numbers)]))
+        stages: list[Any] = []
+
+        def filled(self: StageRecording, values: Sequence[int]) -> Any:
+            stages.append(stage(self, values))
+            return replace(stages[-1], fills=stages[0].fills)
+
+        monkeypatch.setattr(StageRecording, "stage", filled)
     model = clipped() if mutant == "guards" else positions()
     with pytest.raises(Exception):  # noqa: B017 - whatever the mutant leads to
         check(model, [inputs_of(model, *sizes) for sizes in SIZES], Device("numpy"))

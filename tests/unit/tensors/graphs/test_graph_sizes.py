@@ -12,10 +12,10 @@ import pytest
 
 from dmlgpu import ExecutionFlags, Graph, InvalidArgument, InvalidState, Tensor, export, ops
 from dmlgpu import directmlx as dml
+from dmlgpu.compiler.sizes import Replay
 from dmlgpu.compiler.sizes.named import NamedSizes
-from dmlgpu.compiler.sizes.symbols import Replay
 from dmlgpu.runtime.evaluate import run_compiled
-from dmlgpu.tensors.graphs.sized import SizedOutputs
+from dmlgpu.tensors.graphs import graph as graphs
 from tests.unit.tensors.tracing.test_tracing_sizes import FUNCTIONS, NETWORKS, SIZES, normal
 
 READING = {
@@ -94,8 +94,8 @@ def test_values_of_sizes_are_not_read(name: str) -> None:
 def test_a_third_size_is_not_planned_again(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, y = built(lambda x: ops.softmax(x @ normal(4, 5)), ("n", 4))
     created: list[None] = []
-    original = SizedOutputs.__init__
-    monkeypatch.setattr(SizedOutputs, "__init__", lambda *args: (created.append(None), original(*args))[1])
+    original = graphs.recorded
+    monkeypatch.setattr(graphs, "recorded", lambda *args: (created.append(None), original(*args))[1])
     for size in (3, 5, 8, 5):
         graph.evaluate([y], [normal(size, 4)])
     assert len(created) == 1
@@ -239,8 +239,8 @@ def test_tests_notice_mutants(mutant: str, monkeypatch: pytest.MonkeyPatch) -> N
     if mutant == "guards":
         monkeypatch.setattr(NamedSizes, "replayed", lambda self, results: Replay(self.nodes, {}, results))
     elif mutant == "values":
-        sized = SizedOutputs.sized
-        monkeypatch.setattr(SizedOutputs, "sized", lambda self, values: sized(self, [value + 1 for value in values]))
+        values_of = NamedSizes.values_of
+        monkeypatch.setattr(NamedSizes, "values_of", lambda *args: tuple(value + 1 for value in values_of(*args)))
     else:
         replayed = NamedSizes.replayed
         monkeypatch.setattr(NamedSizes, "replayed", lambda self, results: replayed(self, [*reversed([*results])]))
