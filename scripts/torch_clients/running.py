@@ -15,9 +15,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from torch_clients.rows import Result, Row, load, run
-
 from dmlgpu.common.processes import ProcessGroup, exit_with_parent
+from torch_clients.rows import Result, Row, load, run
 
 COMFYUI = "DMLGPU_COMFYUI"
 """Environment variable that passes the folder of ComfyUI to child processes."""
