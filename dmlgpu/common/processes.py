@@ -228,8 +228,8 @@ class ChildProcess:
 
 
 class ProcessGroup(subprocess.Popen[str]):
-    """A process that is killed with its descendants, started with ``process_group=0``. Ctrl+C in a terminal reaches only
-    the parent, which kills it."""
+    """A process that is killed with its descendants; it is started with ``process_group=0``. Ctrl+C in a terminal
+    reaches only the parent, which kills it."""
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

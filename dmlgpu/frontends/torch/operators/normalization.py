@@ -85,8 +85,8 @@ def _normalized(
 def _normalized_with_inverse(
     x: Tensor, sizes: tuple[int, ...], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the results of ``_normalized``, with the reciprocal of the deviation in place of the variance, of the dtypes
-    of ``_mixed``.
+    """Return the results of ``_normalized``, with the reciprocal of the deviation in place of the variance, in the
+    dtypes of ``_mixed``.
 
     It is compiled because an eager call takes as long as its kernels are many.
     """

@@ -260,7 +260,7 @@ def test_indices_on_the_cpu() -> None:
     assert y.index_put((rows,), torch.tensor(1.0), accumulate=True).sum() == y.sum() + 8
 
 
-PLACES: dict[str, Any] = {
+PARTS: dict[str, Any] = {
     "row": 1,
     "rows": slice(1, 3),
     "column": (slice(None), 2),
@@ -282,10 +282,10 @@ NUMBERS: dict[Any, tuple[Any, ...]] = {
 }
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", PARTS)
 @pytest.mark.parametrize("dtype", NUMBERS, ids=str)
 def test_numbers_are_written_into_views(dtype: Any, place: str) -> None:
-    index = PLACES[place]
+    index = PARTS[place]
     for number in NUMBERS[dtype]:
         for _ in range(2):  # the second call repeats the first one
             expected, actual = torch.zeros(4, 5).to(dtype), torch.zeros(4, 5).to(dtype).to("dml")
