@@ -79,7 +79,7 @@ class PendingNumber(Memory):
         make: Returns a tensor of the number.
     """
 
-    __slots__ = ("_lock", "_make", "dtype", "number")
+    __slots__ = ("_lock", "_make", "_written", "dtype", "number")
 
     def __init__(self, number: Any, dtype: torch.dtype, index: int, make: Callable[[], Tensor]):
         self.index, self.size, self.tensor = index, dtype.itemsize, None
@@ -94,13 +94,13 @@ class PendingNumber(Memory):
             if self.number is not None:
                 tensor = self._make()
                 tensor.buffer.is_owned = True
-                Memory.buffer.__set__(self, tensor.buffer)  # type: ignore[attr-defined]
+                self._written = tensor.buffer
                 self.number = None
-        return Memory.buffer.__get__(self)  # type: ignore[attr-defined]
+        return self._written
 
     @buffer.setter
     def buffer(self, buffer: Any) -> None:
-        Memory.buffer.__set__(self, buffer)  # type: ignore[attr-defined]
+        self._written = buffer
         self.number = None
 
 

@@ -90,8 +90,9 @@ def _normalized_with_inverse(
 
     It is compiled because an eager call takes as long as its kernels are many.
     """
-    output, mean, variance = _normalized(widened(x), sizes, *_wide(weight, bias), eps)
     kind = _statistics_type(x, weight, bias)
+    weight, bias = _wide(weight, bias)
+    output, mean, variance = _normalized(widened(x), sizes, weight, bias, eps)
     return output.astype(x.data_type), mean.astype(kind), _inverse(variance, eps).astype(kind)
 
 
