@@ -95,14 +95,14 @@ def test_every_schedule(backend: GpuBackend, name: str, use_mean: bool) -> None:
 
 def training(sizes: tuple[int, ...], axes: tuple[int, ...], data_type: DataType) -> descs.BatchNormalizationTraining:
     whole = TensorDesc(data_type, sizes)
-    kept = TensorDesc(data_type, tuple(1 if axis in axes else size for axis, size in enumerate(sizes)))
+    small = TensorDesc(data_type, tuple(1 if axis in axes else size for axis, size in enumerate(sizes)))
     return descs.BatchNormalizationTraining(
         input_tensor=whole,
-        scale_tensor=kept,
-        bias_tensor=kept,
+        scale_tensor=small,
+        bias_tensor=small,
         output_tensor=whole,
-        output_mean_tensor=kept,
-        output_variance_tensor=kept,
+        output_mean_tensor=small,
+        output_variance_tensor=small,
         epsilon=EPSILON,
     )
 

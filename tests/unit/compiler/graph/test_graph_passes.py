@@ -155,18 +155,18 @@ def test_elementwise_consumers_are_fused_into_softmax_and_normalization(target: 
 
 def test_elementwise_consumers_of_statistics_are_fused_into_the_rows(target: Target) -> None:
     """Also if the rows, or the other statistic, are read before; not if they are read with the statistic."""
-    kept = TensorDesc(DataType.FLOAT32, (1, 2, 1, 1))
+    small = TensorDesc(DataType.FLOAT32, (1, 2, 1, 1))
     spread = TensorDesc(DataType.FLOAT32, FLOATS.sizes, strides=(2, 1, 0, 0), total_tensor_size_in_bytes=8)
     rows = descs.BatchNormalizationTraining(
         input_tensor=FLOATS,
-        scale_tensor=kept,
-        bias_tensor=kept,
+        scale_tensor=small,
+        bias_tensor=small,
         output_tensor=FLOATS,
-        output_mean_tensor=kept,
-        output_variance_tensor=kept,
+        output_mean_tensor=small,
+        output_variance_tensor=small,
         epsilon=1e-5,
     )
-    root = descs.ElementWiseSqrt(input_tensor=kept, output_tensor=kept)
+    root = descs.ElementWiseSqrt(input_tensor=small, output_tensor=small)
     edges = "x>rows.0 b>rows.1 b>rows.2"
     alone = graph({"rows": rows, "root": root}, f"{edges} rows/2>root.0", "rows rows/1 root")
     assert kernels(alone, target, "epilogues") - kernels(alone, target) == 1
