@@ -197,7 +197,7 @@ class ChildProcess:
             reading, writing = os.pipe()
             answers = os.fdopen(reading, encoding="utf-8")
             try:
-                self._process = process = _ProcessGroup(
+                self._process = process = ProcessGroup(
                     self._command,
                     stdout=self._output,
                     env={**environment, ANSWERS_VARIABLE: str(writing)},
@@ -227,8 +227,9 @@ class ChildProcess:
         return ChildLost(describe_exit(code, printed), code)
 
 
-class _ProcessGroup(subprocess.Popen[str]):
-    """A process that is killed with its descendants. Ctrl+C in a terminal reaches only the parent, which kills it."""
+class ProcessGroup(subprocess.Popen[str]):
+    """A process that is killed with its descendants; it is started with ``process_group=0``. Ctrl+C in a terminal
+    reaches only the parent, which kills it."""
 
     def kill(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

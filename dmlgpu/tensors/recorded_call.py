@@ -639,17 +639,21 @@ class _RecordedSteps:
             if getattr(value, "size", None) != 0:
                 raise _NotRepeatable
             return CallResult(None, type(value), value.data_type, value.sizes, value.strides, None, value.is_boolean)
-        size = tensor.size * tensor.data_type.bits // 8
-        is_all = not tensor.offset and tensor.signature[2] is None and tensor.buffer.size <= max(2 * size, 256)
         return CallResult(
             output,
             type(tensor),
             tensor.data_type,
             tensor.sizes,
             tensor.strides,
-            tensor.offset if tensor.is_view and not is_all else None,
+            tensor.offset if tensor.is_view and not covers_memory(tensor) else None,
             tensor.is_boolean,
         )
+
+
+def covers_memory(tensor: Any) -> bool:
+    """Return whether a tensor has most of the elements of its memory, in order."""
+    size = tensor.size * tensor.data_type.bits // 8
+    return not tensor.offset and tensor.signature[2] is None and tensor.buffer.size <= max(2 * size, 256)
 
 
 def _identity(tensor: Any) -> int:

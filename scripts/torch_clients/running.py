@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -14,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from dmlgpu.common.processes import ProcessGroup, exit_with_parent
 from torch_clients.rows import Result, Row, load, run
 
 COMFYUI = "DMLGPU_COMFYUI"
@@ -25,7 +27,8 @@ _FOLDERS = Path(__file__).parents[1], Path(__file__).parents[2]
 def run_apart(rows: Sequence[Row], adapter: str, patience: float, comfyui: Path | None = None) -> Iterator[Result]:
     """Yield the results of rows on an adapter.
 
-    A process that ends or exceeds the time limit makes its row wrong; another process runs the remaining ones.
+    A process that ends or exceeds the time limit makes its row wrong; another process runs the remaining ones. No
+    process, nor its children, outlives this one.
 
     Args:
         rows: Rows.
@@ -54,9 +57,12 @@ def _run_in_process(rows: Sequence[Row], adapter: str, patience: float, comfyui:
     if comfyui is not None:
         environment[COMFYUI] = str(comfyui.resolve())
     command = [sys.executable, "-m", "torch_clients.running", adapter]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    ) as process:
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with (
+        ProcessGroup(command, **pipes, text=True, env=environment, process_group=0) as process,
+        contextlib.ExitStack() as stack,
+    ):
+        stack.callback(process.kill)
         assert process.stdin and process.stdout and process.stderr
         lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         errors: list[str] = []
@@ -76,7 +82,6 @@ def _run_in_process(rows: Sequence[Row], adapter: str, patience: float, comfyui:
             try:
                 line = lines.get(timeout=patience)
             except queue.Empty:
-                process.kill()
                 yield Result(row.client, row.name, adapter, "wrong", reason=f"more than {patience:g} s")
                 return
             if line is None:
@@ -86,6 +91,7 @@ def _run_in_process(rows: Sequence[Row], adapter: str, patience: float, comfyui:
                 yield Result(row.client, row.name, adapter, "wrong", reason=reason)
                 return
             yield Result(**json.loads(line))
+        process.wait()
 
 
 _MARK = "torch_clients result: "
@@ -93,7 +99,8 @@ _MARK = "torch_clients result: "
 
 
 def main() -> None:
-    """Run the rows that standard input names, in a child process."""
+    """Run the rows that standard input names, in a child process, which ends with its parent."""
+    exit_with_parent()
     by_name = {(row.client, row.name): row for row in load()}
     for client, name in json.load(sys.stdin):
         result = asdict(run(by_name[client, name], sys.argv[1]))

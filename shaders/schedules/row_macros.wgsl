@@ -12,6 +12,11 @@
 {%- endmacro %}
 {% macro result(name) %}{% if across %}{{ result_type }}({% for lane in lanes %}{{ ", " if not loop.first }}{{ name }}{{ lane.result }}{% endfor %}){% else %}{{ result_type }}({{ name }}){% endif %}{% endmacro %}
 {% macro computed(place, unit, own="") %}element({{ place }}, {{ unit }}{% for name in names %}, {{ result(name ~ own) }}{% endfor %}{% for name in fixed %}, {{ name }}{{ own }}{% endfor %}{% for name in shared %}, {{ name }}{% endfor %}){% endmacro %}
+{% macro stored_statistics() %}
+    # for put in statistics
+    {{ put }}(at{% for name in names %}, {{ result(name) if across else name }}{% endfor %});
+    # endfor
+{%- endmacro %}
 {% macro numbers(count, lanes) %}array<f32, {{ count * lanes|length }}>({% for number in range(count) %}{% for lane in lanes %}{{ ", " if number or not loop.first }}unit{{ number }}{{ lane.part }}{% endfor %}{% endfor %}){% endmacro %}
 {% macro absorbed(stage, count, rows) %}
         # for number in range(count)

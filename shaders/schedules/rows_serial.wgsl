@@ -71,6 +71,11 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>{{ ", @builtin(subgroup_invo
     # endif
     # endfor
     # endif
+    # if statistics
+    {{ "if (number < %su) " % launch.total if together }}{
+{{ row.stored_statistics() }}
+    }
+    # endif
     # if together
 {{ row.stored_together() }}
     # else

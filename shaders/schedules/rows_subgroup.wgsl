@@ -29,6 +29,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         # endif
 {{ row.finished(stage, "", trees.calls_of(stage.name ~ "_merge", "subgroupBroadcast(" ~ stage.name ~ "_own, #u)", launch.workgroup)) }}
         # endfor
+        # if statistics
+        if (me == 0u) {
+{{ row.stored_statistics() }}
+        }
+        # endif
         # for name in fixed
         let {{ name }} = {{ name }}_load(at);
         # endfor

@@ -51,6 +51,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, {{ combine.parameters() }}) {
     }
 {{ row.finished(stage, "", combine.call(stage.name ~ "_together", stage.name ~ "_mine")) }}
     # endfor
+    # if statistics
+    if (me == 0u) {
+{{ row.stored_statistics() }}
+    }
+    # endif
     # for name in fixed
     let {{ name }} = {{ name }}_load(at);
     # endfor

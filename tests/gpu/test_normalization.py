@@ -93,6 +93,69 @@ def test_every_schedule(backend: GpuBackend, name: str, use_mean: bool) -> None:
     np.testing.assert_allclose(got, want, relative, absolute)
 
 
+def training(sizes: tuple[int, ...], axes: tuple[int, ...], data_type: DataType) -> descs.BatchNormalizationTraining:
+    whole = TensorDesc(data_type, sizes)
+    small = TensorDesc(data_type, tuple(1 if axis in axes else size for axis, size in enumerate(sizes)))
+    return descs.BatchNormalizationTraining(
+        input_tensor=whole,
+        scale_tensor=small,
+        bias_tensor=small,
+        output_tensor=whole,
+        output_mean_tensor=small,
+        output_variance_tensor=small,
+        epsilon=EPSILON,
+    )
+
+
+STATISTICS: dict[str, tuple[tuple[int, ...], tuple[int, ...], DataType, Target, tuple[Any, ...] | None]] = {
+    **{
+        name: (sizes, axes, data_type, Target("any", profile), expected if data_type is F32 else None)
+        for name, (sizes, axes, data_type, profile, expected) in SHAPES.items()
+    },
+    "rows stored together": (
+        (100, 1023),
+        (1,),
+        F32,
+        Target("in step", CPU, features=frozenset({"subgroup"})),
+        (SERIAL, 1, False),
+    ),
+    "rows held by subgroups": (
+        (130, 256),
+        (1,),
+        F32,
+        Target("in step", CPU, features=frozenset({"subgroup"}), subgroup_lanes=8),
+        (ReduceSchedule.SUBGROUP, 4, False),
+    ),
+    "channels of images": ((3, 6, 5, 7), (0, 2, 3), F32, Target("any", CPU), (SERIAL, 1, False)),
+    "each element by itself": ((5, 6), (), F32, Target("any", GPU), (SERIAL, 2, True)),
+}
+
+
+@pytest.mark.parametrize("name", STATISTICS)
+def test_mean_and_variance_by_every_schedule(backend: GpuBackend, name: str) -> None:
+    """One kernel stores them with the normalized rows, unless several share a word."""
+    sizes, axes, data_type, target, expected = STATISTICS[name]
+    desc = training(sizes, axes, data_type)
+    steps = steps_of(desc, target)
+    if expected is None:
+        assert not any(isinstance(step, ScheduledRows) for step in steps)
+    else:
+        (step,) = steps
+        assert isinstance(step, ScheduledRows) and len(step.statistics) == 2
+        assert (step.schedule, step.output.lanes, step.across) == expected
+    rng = np.random.default_rng(2)
+    x = (3 * rng.standard_normal(sizes) + 1).astype(data_type.numpy)
+    scale, bias = (rng.standard_normal(desc.scale_tensor.sizes).astype(data_type.numpy) for _ in range(2))
+    got, got_mean, got_variance = run_desc(backend, desc, [x, scale, bias], target_for(backend, target.profile))
+    wide = x.astype(np.float64)
+    mean, variance = wide.mean(axes, keepdims=True), wide.var(axes, keepdims=True)
+    want = scale * (wide - mean) / np.sqrt(variance + EPSILON) + bias
+    relative, absolute = (3e-6, 3e-6) if data_type is F32 else (2e-3, 3e-3)
+    np.testing.assert_allclose(got_mean, mean, relative, absolute)
+    np.testing.assert_allclose(got_variance, variance, relative, absolute)
+    np.testing.assert_allclose(got, want, relative, absolute)
+
+
 @pytest.mark.parametrize("sizes", [(130, 256), (140, 244), (131, 127)])
 @pytest.mark.parametrize("mean", [None, 0, 1e4])
 def test_rows_that_subgroups_hold(backend: GpuBackend, sizes: tuple[int, int], mean: float | None) -> None:

@@ -1,17 +1,21 @@
-"""Runs PyTorch's device on the adapter of DMLGPU_ADAPTER: views, writes at any offset, training, two adapters."""
+"""Runs PyTorch's device on the adapter of DMLGPU_ADAPTER: views, writes at any offset, kernels of calls, training, two
+adapters."""
 
 from __future__ import annotations
 
 import os
 import random
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.nn import functional
 
 import dmlgpu.torch  # noqa: F401 - registers the device
 from dmlgpu.frontends.torch.adapters import all_adapters
 from dmlgpu.runtime.adapters import why_unusable
+from dmlgpu.tensors.recorded_call import RecordedCall
 from tests.unit.frontends.torch import torch_programs as programs
 
 KINDS = ("slice", "select", "transpose", "unsqueeze", "expand", "flatten", "diagonal", "unfold", "narrow")
@@ -34,6 +38,44 @@ def check_views(rounds: int) -> None:
         theirs.copy_(values)
         ours.copy_(values.to("dml"))
         assert torch.equal(base.cpu(), host), (shape, dtype, steps)
+
+
+def _fill(x: torch.Tensor, index: Any) -> None:
+    x[index] = 2.0
+
+
+CALLS_OF_ONE_KERNEL: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
+    "layer_norm": lambda x, w: functional.layer_norm(x, (4,), w, w),
+    "group_norm": lambda x, w: functional.group_norm(x, 2, w, w),
+    "rms_norm": lambda x, w: functional.rms_norm(x, (4,), w),
+    "scaled_dot_product_attention": lambda x, w: functional.scaled_dot_product_attention(*[x[None, None]] * 3),
+    "full": lambda x, w: torch.full((4, 4), 2.5, device="dml"),
+    "a number into a view": lambda x, w: _fill(x, 0),
+}
+
+
+def check_kernels() -> None:
+    """Repeated calls of one kernel, by their names: also with 16 bits, and normalizations with gradients."""
+    kernels = 0
+    run = RecordedCall.run
+
+    def counted(call: RecordedCall, *args: Any, **kwargs: Any) -> Any:
+        nonlocal kernels
+        kernels += sum(len(prepared.executable.program.kernels) for prepared, _ in call.steps)
+        return run(call, *args, **kwargs)
+
+    RecordedCall.run = counted  # type: ignore[method-assign]
+    for name, call in CALLS_OF_ONE_KERNEL.items():
+        for dtype in (torch.float32, torch.float16, torch.bfloat16):
+            for needs_gradient in (False, dtype is torch.float32 and name in {"layer_norm", "group_norm"}):
+                x, weight = (torch.rand(shape).to("dml", dtype) for shape in ((4, 4), (4,)))
+                weight.requires_grad_(needs_gradient)
+                for _ in range(2):
+                    call(x, weight)
+                kernels = 0
+                call(x, weight)
+                assert kernels == 1, (name, dtype, needs_gradient, kernels)
+    RecordedCall.run = run  # type: ignore[method-assign]
 
 
 def losses(device: str) -> list[float]:
@@ -110,6 +152,7 @@ def check_workers() -> None:
 
 def main() -> None:
     check_views(int(sys.argv[1]))
+    check_kernels()
     torch.testing.assert_close(losses("dml"), losses("cpu"), rtol=1e-4, atol=1e-5)
     check_two_adapters()
     if hasattr(os, "fork"):

@@ -23,7 +23,7 @@ from dmlgpu.compiler.graph.network import (
 )
 from dmlgpu.compiler.graph.passes import NODE_PASSES, STEP_PASSES, check_names
 from dmlgpu.compiler.graph.passes.rewriting import Capabilities, Note, Rewriting, as_body, simplified
-from dmlgpu.compiler.plan import Allocation, Map, Plan, PlanBinding, PlanTensor, Role, Step, View
+from dmlgpu.compiler.plan import Allocation, Map, Plan, PlanBinding, PlanTensor, Role, Rows, Step, View
 from dmlgpu.compiler.plan.parts import replace_parts
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.rewrites.sources import identity
@@ -61,8 +61,8 @@ def as_plan(network: Network, lowered: Sequence[Sequence[Step]]) -> Plan:
 
 
 def _with_small_constants(step: Step, network: Network) -> Step:
-    """Return a map that reads small constants from their common buffer, so that they take one binding."""
-    if not isinstance(step, Map):
+    """Return a map, or rows, that read small constants from their common buffer, so that they take one binding."""
+    if not isinstance(step, Map | Rows):
         return step
     order = {index: place for place, index in enumerate(network.small_constants)}
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dmlgpu.catalog import descs
-from dmlgpu.catalog.enums import FeatureLevel
+from dmlgpu.catalog.enums import DataType, FeatureLevel
 from dmlgpu.compiler.operators.elementwise import ADD, activated
 from dmlgpu.compiler.operators.lowering import Lowering, check_size, input_tensor, output_tensor
 from dmlgpu.compiler.operators.normalization import (
@@ -38,6 +38,7 @@ from dmlgpu.compiler.plan import (
     repeated,
     row_sizes,
 )
+from dmlgpu.compiler.plan.reductions import rows
 from dmlgpu.compiler.rewrites.sources import CONVERT, NUMBER, number
 
 TOTAL = "reduction/reduce_sum_float"
@@ -167,21 +168,26 @@ class BatchNormalizationTraining(Lowering):
         inputs = {name: f"{name}_tensor" for name in ("input", "scale", "bias", "fused_add")}
         outputs = {name: f"{name}_tensor" for name in ("output", "output_mean", "output_variance")}
         batch = _Batch.of(desc, inputs, outputs)
-        moments = batch.reduce(MOMENTS, batch.tensors["input"])
-        body = cls._body(desc, batch, moments)
-        batch.store("output", activated(body, desc.fused_activation))
-        batch.store_statistic("output_mean", ADD, a=moments["mean"], b=moments["lack"])
-        batch.store_statistic("output_variance", CONVERT, input=moments["variance"])
-        return batch.plan(desc.operator)
+        small = row_sizes(batch.sizes, batch.axes)
+        mean, variance = (replace(batch.tensors[name], sizes=small) for name in ("output_mean", "output_variance"))
 
-    @classmethod
-    def _body(cls, desc: descs.BatchNormalizationTraining, batch: _Batch, moments: Mapping[str, PlanTensor]) -> Body:
-        """Return the normalized elements, plus the fused addend if the description has one."""
-        data_type = desc.output_tensor.data_type
-        added = batch.tensors.get("fused_add")
-        sources = {**batch.named("input", "scale", "bias"), **moments}
-        body = normalized(data_type if added is None else FLOAT32, desc.epsilon, sources)
-        return body if added is None else apply(ADD, data_type, batch.sizes, portable=True, a=body, b=added)
+        def body(data_type: DataType, sources: Mapping[str, Source]) -> Body:
+            added = sources.get("fused_add")
+            result = normalized(data_type if added is None else FLOAT32, desc.epsilon, sources)
+            if added is not None:
+                result = apply(ADD, data_type, batch.sizes, portable=True, a=result, b=added)
+            return activated(result, desc.fused_activation)
+
+        def mean_of(data_type: DataType, results: Mapping[str, Source]) -> Body:
+            return apply(ADD, data_type, small, portable=True, a=results["mean"], b=results["lack"])
+
+        def variance_of(data_type: DataType, results: Mapping[str, Source]) -> Body:
+            return apply(CONVERT, data_type, small, portable=True, input=results["variance"])
+
+        others = {name: tensor for name, tensor in batch.tensors.items() if name in {"scale", "bias", "fused_add"}}
+        tensors = batch.tensors["input"], batch.axes, batch.tensors["output"]
+        statistics = (mean_of, mean), (variance_of, variance)
+        return Plan(desc.operator, (rows((MOMENTS,), body, *tensors, others=others, statistics=statistics),))
 
 
 _GRADIENTS = {

@@ -14,7 +14,7 @@ from dmlgpu.compiler.plan.steps import Repeat, Step
 AnyValue = TypeVar("AnyValue")
 AnyPart = TypeVar("AnyPart")
 
-_WRITTEN = ("output", "count", "region_output", "singles")
+_WRITTEN = ("output", "count", "region_output", "singles", "statistic_outputs")
 """Fields of steps of all kinds that hold written tensors."""
 
 

@@ -83,7 +83,8 @@ class Stage:
 
 @dataclass(frozen=True)
 class Rows(Step):
-    """Reduces each row, in stages, and computes each of its elements from itself and the results.
+    """Reduces each row, in stages, computes each of its elements from itself and the results, and optionally stores
+    values of the row.
 
     Attributes:
         stages: the reductions, in order.
@@ -92,6 +93,9 @@ class Rows(Step):
         body: computes an element, an element-wise tree over the source, other tensors and results of the stages
             (``RegisterValue``), which are repeated along the axes.
         output: of the source's sizes.
+        statistics: compute values of a row, element-wise trees over results of the stages and other tensors, of the
+            source's sizes but 1 along the axes.
+        statistic_outputs: of these sizes, one for each.
     """
 
     stages: tuple[Stage, ...]
@@ -99,6 +103,8 @@ class Rows(Step):
     axes: tuple[int, ...]
     body: Body
     output: PlanTensor
+    statistics: tuple[Body, ...] = ()
+    statistic_outputs: tuple[PlanTensor, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -199,12 +205,17 @@ def rows(
     output: PlanTensor,
     *,
     others: Mapping[str, PlanTensor] | None = None,
+    statistics: Sequence[tuple[RowBody, PlanTensor]] = (),
 ) -> Rows:
     """Return the step for a tensor whose rows lie along axes.
 
     Args:
         others: further tensors that the body reads, by name, with the source's sizes.
+        statistics: for each value of a row that is stored, the function that makes its body from results of stages,
+            and its output.
     """
     results = stage_results(stages, source.sizes, tuple(axes))
     tree = body(output.data_type, {"input": source, **results, **(others or {})})
-    return Rows("", stages, source, tuple(axes), tree, output)
+    of_rows = stage_results(stages, row_sizes(source.sizes, tuple(axes)), tuple(axes))
+    values = tuple(make(stored.data_type, of_rows) for make, stored in statistics)
+    return Rows("", stages, source, tuple(axes), tree, output, values, tuple(stored for _, stored in statistics))

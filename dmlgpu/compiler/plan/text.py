@@ -246,15 +246,16 @@ def _reduce(step: Reduce) -> list[str]:
 
 @equations.register
 def _rows(step: Rows) -> list[str]:
-    expressions = _Equations(step.source, step.body)
+    expressions = _Equations(step.source, step.body, *step.statistics)
     source = expressions.of(step.source)
     lines = []
     for stage in step.stages:
         reduced = f"{_stem(stage.prepare)} of {source}" if stage.prepare else source
         lines.append(f"{', '.join(stage.results)} = {_stem(stage.file)} of {reduced} along axes {list(step.axes)}")
     before = len(expressions.lines)
-    result = f"{step.output.binding} = {expressions.of(step.body)}"
-    return [*expressions.lines[:before], *lines, *expressions.lines[before:], result]
+    stored = zip((step.output, *step.statistic_outputs), (step.body, *step.statistics), strict=True)
+    results = [f"{output.binding} = {expressions.of(body)}" for output, body in stored]
+    return [*expressions.lines[:before], *lines, *expressions.lines[before:], *results]
 
 
 @equations.register

@@ -20,13 +20,12 @@ from dmlgpu.compiler.plan import (
     Rows,
     Source,
     Stage,
-    Step,
     apply,
     reduce_stage,
     row_sizes,
 )
 from dmlgpu.compiler.rewrites.collapse import merge_tensor, merge_tree, row_groups
-from dmlgpu.compiler.rewrites.packing import pack_along, pack_source
+from dmlgpu.compiler.rewrites.packing import pack_along, pack_source, pack_tensor, packs_source, packs_tensor
 from dmlgpu.compiler.rewrites.sources import is_elementwise, leaves, rewrite, sameness
 from dmlgpu.compiler.schedule.launch import Launch, Walk, choose_walk, fold, loop_launch, row_launch
 from dmlgpu.compiler.schedule.reduce import AT_ONCE, canonical_reduce, choose_parts, choose_schedule, limited
@@ -103,9 +102,16 @@ class RowsProblem:
     def packed(self) -> tuple[Rows, int | None]:
         """Rows with elements packed into units, and the dimension of these."""
         rows = self.rows
-        body, output, dimension = _pack(rows.body, rows.output, rows.axes, self.target)
-        source = rows.source if dimension is None else pack_source(rows.source, dimension, output.lanes)
-        return replace(rows, source=source, body=body, output=output), dimension
+        body, output, dimension = _pack(rows, self.target)
+        packed = replace(rows, body=body, output=output)
+        if dimension is None:
+            return packed, None
+        packed = replace(packed, source=pack_source(rows.source, dimension, output.lanes))
+        if dimension < rows.axes[0]:
+            statistics = tuple(pack_source(tree, dimension, output.lanes) for tree in rows.statistics)
+            outputs = tuple(pack_tensor(stored, dimension, output.lanes) for stored in rows.statistic_outputs)
+            packed = replace(packed, statistics=statistics, statistic_outputs=outputs)
+        return packed, dimension
 
     @property
     def is_single(self) -> bool:
@@ -141,7 +147,8 @@ class RowsProblem:
 def _merged(step: Rows) -> Rows:
     """Return the rows with merged dimensions: those across rows first, those along them last, in their order."""
     tensors = [*leaves(step.source), step.output, *leaves(step.body)]
-    across, along = row_groups(step.source.sizes, sorted(step.axes), tensors)
+    of_rows = [*step.statistic_outputs, *(leaf for tree in step.statistics for leaf in leaves(tree))]
+    across, along = row_groups(step.source.sizes, sorted(step.axes), tensors, of_rows)
     groups = across + along
     return replace(
         step,
@@ -149,6 +156,8 @@ def _merged(step: Rows) -> Rows:
         axes=tuple(range(len(across), len(groups))),
         body=merge_tree(step.body, groups),
         output=merge_tensor(step.output, groups),
+        statistics=tuple(merge_tree(tree, groups) for tree in step.statistics),
+        statistic_outputs=tuple(merge_tensor(stored, groups) for stored in step.statistic_outputs),
     )
 
 
@@ -158,8 +167,8 @@ def _merged(step: Rows) -> Rows:
 def _fits_whole(problem: RowsProblem) -> Condition:
     """Return whether rows are short enough for one kernel, and share no words of the output."""
     rows, _ = problem.packed
-    if rows.output.unit_bits < WORD_BITS:
-        return no("elements share words")
+    if not (words := _has_whole_words(rows)):
+        return words
     is_whole = choose_parts(problem.count, problem.units, problem.target) == 1
     return only_if(is_whole, "{:,} x {:,} units: rows are too few, or too long", problem.count, problem.units)
 
@@ -228,6 +237,7 @@ def _whole_rows(problem: RowsProblem, *, together: bool = False) -> ScheduledSte
         group,
         SUBGROUP // 2 if together else 0,
         runs=tuple(RUNS.get(stage.file, RUN) for stage in stages),
+        statistics=_statistics(rows),
         reason=reason + ("; it keeps them in registers" if held else ""),
     )
     return ScheduledSteps((kernel,))
@@ -237,7 +247,7 @@ def _can_be_held(problem: RowsProblem) -> Condition:
     """Return whether subgroups can hold rows in registers, and read only what their lanes hold."""
     (rows, _), target = problem.packed, problem.target
     output, body, axes = rows.output, rows.body, rows.axes
-    if output.unit_bits < WORD_BITS or not problem.is_along:
+    if not _has_whole_words(rows) or not problem.is_along:
         return no("units of a row are no whole words")
     if problem.is_single:
         return no("rows are short, and sizes vary")
@@ -280,6 +290,7 @@ def _held_by_subgroups(problem: RowsProblem) -> ScheduledSteps:
         walk,
         held=-(-units // SUBGROUP),
         group=max(1, AT_ONCE // output.lanes),
+        statistics=_statistics(rows),
         reason=f"subgroups of {SUBGROUP} keep rows of {units:,} units in registers, and take {turns} of them in turn",
     )
     return ScheduledSteps((kernel,))
@@ -308,9 +319,20 @@ def shared_leaves(body: Body, axes: tuple[int, ...]) -> list[tuple[str, PlanTens
     return [(f"shared{index}", leaf) for index, leaf in enumerate(shared)]
 
 
-def _pack(body: Body, output: PlanTensor, axes: tuple[int, ...], target: Target) -> tuple[Body, PlanTensor, int | None]:
-    """Return all tensors in units along the rows, or else, for invocations that take whole rows, across them; and the
-    dimension of these units."""
+def _statistics(rows: Rows) -> tuple[tuple[Body, PlanTensor], ...]:
+    return tuple(zip(rows.statistics, rows.statistic_outputs, strict=True))
+
+
+def _has_whole_words(rows: Rows) -> Condition:
+    """Return whether no two units of the output, or of a statistic, share a word."""
+    outputs = (rows.output, *rows.statistic_outputs)
+    return only_if(all(stored.unit_bits >= WORD_BITS for stored in outputs), "elements share words")
+
+
+def _pack(rows: Rows, target: Target) -> tuple[Body, PlanTensor, int | None]:
+    """Return body and output in units along the rows, or else, for invocations that take whole rows, across them; and
+    the dimension of these units."""
+    body, output, axes = rows.body, rows.output, rows.axes
     dimensions = [axes[-1]]
     if axes[0] and choose_schedule(1, math.prod(output.sizes[axis] for axis in axes), target) is ReduceSchedule.SERIAL:
         dimensions.append(axes[0] - 1)
@@ -319,9 +341,15 @@ def _pack(body: Body, output: PlanTensor, axes: tuple[int, ...], target: Target)
         if is_whole and reads_single(output.sizes[dimension], math.prod(output.sizes), MAPS, target):
             continue
         packed = pack_along(body, output, dimension)
-        if packed is not None:
+        if packed is not None and (dimension >= axes[0] or _packs_statistics(rows, dimension, packed[1].lanes)):
             return *packed, dimension
     return body, output, None
+
+
+def _packs_statistics(rows: Rows, dimension: int, lanes: int) -> bool:
+    """Return whether statistics can be stored in units across rows."""
+    trees = all(packs_source(tree, dimension, lanes) for tree in rows.statistics)
+    return trees and all(packs_tensor(stored, dimension, lanes) for stored in rows.statistic_outputs)
 
 
 # ---- a kernel per stage
@@ -343,11 +371,12 @@ def _split_rows(problem: RowsProblem) -> ScheduledSteps:
         results |= result
 
     def replaced(node: Source) -> Source:
-        return results[node.name] if isinstance(node, RegisterValue) else node
+        return replace(results[node.name], sizes=node.sizes) if isinstance(node, RegisterValue) else node
 
-    last: Step = Map("map", rewrite(rows.body, replaced), rows.output)
-    split = "rows are long, or share words of the output: each stage is a reduction of its own, then a map"
-    return (steps + schedule_in_parts(last, target)).because(split)
+    stored = zip((rows.body, *rows.statistics), (rows.output, *rows.statistic_outputs), strict=True)
+    maps = [Map("map", rewrite(tree, replaced), output) for tree, output in stored]
+    split = "rows are long, or share words of the output: each stage is a reduction of its own, then maps"
+    return sum((schedule_in_parts(each, target) for each in maps), steps).because(split)
 
 
 # ---- the choice
@@ -383,7 +412,7 @@ ROWS_SCHEDULES: tuple[Schedule[RowsProblem, ScheduledSteps], ...] = register(
         "rows",
         "split",
         _split_rows,
-        "long rows, and rows that share words of the output: each stage is a reduction of its own, then a map",
+        "long rows, and rows that share words of the output: each stage is a reduction of its own, then maps",
     ),
 )
 """Schedules of rows, in the order in which they are tried."""

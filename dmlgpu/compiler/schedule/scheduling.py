@@ -10,7 +10,19 @@ from typing import Generic, TypeAlias, TypeVar
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import NotSupported
-from dmlgpu.compiler.plan import MAX_KERNELS, Allocation, Map, Plan, PlanBinding, PlanTensor, Repeat, Role, Step, View
+from dmlgpu.compiler.plan import (
+    MAX_KERNELS,
+    Allocation,
+    Map,
+    Plan,
+    PlanBinding,
+    PlanTensor,
+    Repeat,
+    Role,
+    Rows,
+    Step,
+    View,
+)
 from dmlgpu.compiler.plan.parts import read, replace_parts, tensors, written
 from dmlgpu.compiler.rewrites.sources import identity
 from dmlgpu.compiler.schedule.memory import MemoryLayout, Use, lay_out, lay_out_persistent, least_size
@@ -136,9 +148,10 @@ def copy_of_owned(index: int, size: int) -> tuple[Allocation, Map]:
 
 def can_bind(step: Step, target: Target) -> bool:
     """Return whether a step's kernels can bind all tensors that it reads and writes; some schedules need another
-    buffer."""
+    buffer: that of rows which binds results of stages binds no statistics."""
     bound = {tensor.binding for tensor in (*read(step), *written(step))}
-    spare = 0 if isinstance(step, Map) else 1
+    has_spare = isinstance(step, Map) or (isinstance(step, Rows) and len(step.stages) <= len(step.statistics))
+    spare = 0 if has_spare else 1
     return len(bound) + spare <= target.slots
 
 

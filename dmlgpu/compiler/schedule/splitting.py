@@ -30,7 +30,7 @@ from dmlgpu.compiler.plan import (
     Source,
     Step,
 )
-from dmlgpu.compiler.plan.parts import replace_parts, tensors
+from dmlgpu.compiler.plan.parts import replace_parts, tensors, written
 from dmlgpu.compiler.rewrites.sources import fold_views, identity, leaves
 from dmlgpu.compiler.rewrites.spaces import reindex
 from dmlgpu.compiler.sizes import largest
@@ -236,7 +236,9 @@ def _dimensions(step: Step) -> Sequence[int]:
     free = (
         axis
         for axis in range(output.rank)
-        if axis not in fixed and output.sizes[axis] > 1 and (_keeps_neighbors(step) or _has_own_words(output, axis))
+        if axis not in fixed
+        and output.sizes[axis] > 1
+        and (_keeps_neighbors(step) or all(_has_own_words(tensor, axis) for tensor in written(step)))
     )
     return sorted(free, key=lambda axis: -abs(output.strides[axis]))
 
@@ -282,7 +284,12 @@ def _(step: Reduce, cut: Cut) -> Step:
 @_cut.register
 def _(step: Rows, cut: Cut) -> Step:
     return replace(
-        step, source=_seen(step.source, cut), body=_seen_body(step.body, cut), output=_view(step.output, cut)
+        step,
+        source=_seen(step.source, cut),
+        body=_seen_body(step.body, cut),
+        output=_view(step.output, cut),
+        statistics=tuple(_seen_body(body, cut) for body in step.statistics),
+        statistic_outputs=tuple(_view(output, cut) for output in step.statistic_outputs),
     )
 
 

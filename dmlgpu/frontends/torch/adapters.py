@@ -101,6 +101,11 @@ def opened() -> list[Device]:
     return list(_devices.values())
 
 
+def chosen_index(device: torch.device | None) -> int:
+    """Return the index of a torch device of this kind, by default of the current one."""
+    return current_index() if device is None or device.index is None else device.index
+
+
 def index_of(device: Device) -> int:
     """Return the index of a device that ``device_of`` returned; 0 for others."""
     return _indices.get(device, 0)

@@ -17,9 +17,9 @@ from dmlgpu.frontends.torch import adapters
 from dmlgpu.frontends.torch.complex_numbers import ComplexPairs
 from dmlgpu.frontends.torch.layouts import TorchLayout
 from dmlgpu.frontends.torch.notice import notice
-from dmlgpu.frontends.torch.storage import Memory, is_dense, layout_of, memory_in, torch_of
+from dmlgpu.frontends.torch.storage import Memory, is_dense, layout_of, memory_in, torch_of, unowned
 from dmlgpu.runtime.device import Device
-from dmlgpu.tensors.recorded_call import CallResult, Place, RecordedCall, recording
+from dmlgpu.tensors.recorded_call import CallResult, Place, RecordedCall, covers_memory, recording
 from dmlgpu.tensors.session import EagerSession, session_of
 from dmlgpu.tensors.tensor import Tensor
 
@@ -35,6 +35,11 @@ function_ids = itertools.count()
 class CallArguments:
     """The arguments of a call.
 
+    Args:
+        function_id: Of the function.
+        args, kwargs: The arguments.
+        index: Index of the device on which the function makes a tensor; None for that of its arguments.
+
     Attributes:
         key: Function, layouts of tensors and other values; None for arguments of other kinds.
         index: Index of the device of the tensors; None if there are none.
@@ -42,13 +47,13 @@ class CallArguments:
 
     __slots__ = ("_first", "_function_id", "_memories", "_order", "_starts", "index", "key")
 
-    def __init__(self, function_id: int, args: Sequence[Any], kwargs: dict[str, Any]):
+    def __init__(self, function_id: int, args: Sequence[Any], kwargs: dict[str, Any], index: int | None = None):
         self._function_id = function_id
         self._memories: list[Memory] = []  # of each tensor of the device
         self._starts: list[int] = []  # the first byte of each in it
         self._order: dict[Memory, int] = {}  # the first tensor of each memory
         self._first: torch.Tensor | None = None
-        self.index: int | None = None
+        self.index = index
         self.key = self._key(args, kwargs)
 
     def followed_by(self, args: Sequence[Any]) -> CallArguments:
@@ -217,7 +222,23 @@ def repeated_in_torch(arguments: CallArguments, label: str, compute: Compute, ch
     call = session.calls.get(key)
     if call:
         return call.repeat_in_torch(session, device, arguments.places, label)
-    return wrapped(*_recorded(arguments, session, call, compute, check))
+
+    def compute_owned() -> tuple[Any, int]:
+        result, at = compute()
+        return _owned(result), at
+
+    return wrapped(*_recorded(arguments, session, call, compute_owned, check))
+
+
+def _owned(result: Any) -> Any:
+    """Return results that cover memory of their own: copies that are recorded with the call."""
+    if isinstance(result, ComplexPairs):
+        return ComplexPairs.of(unowned(result.plain()))
+    if isinstance(result, tuple | list):
+        return type(result)(map(_owned, result))
+    if not isinstance(result, Tensor) or (covers_memory(result) and not getattr(result.buffer, "is_owned", False)):
+        return result
+    return unowned(result)
 
 
 def _recorded(

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from dmlgpu import ops
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.frontends.torch import adapters, storage
 from dmlgpu.frontends.torch.calls import CallArguments, function_ids, repeated, repeated_in_torch
 from dmlgpu.frontends.torch.complex_numbers import Complex, ComplexPairs, in_memory
 from dmlgpu.frontends.torch.dispatch import CALLERS, check_writable, translated
-from dmlgpu.frontends.torch.dtypes import PARTS, cast
+from dmlgpu.frontends.torch.dtypes import PARTS, cast, data_type_of, number_as
 from dmlgpu.frontends.torch.indices import elements_of, remember
-from dmlgpu.frontends.torch.storage import operand_of, packed_copy, tensor_of, unowned
+from dmlgpu.frontends.torch.layouts import TorchLayout
+from dmlgpu.frontends.torch.storage import PendingNumber, operand_of, packed_copy, tensor_of, unowned
 from dmlgpu.tensors.layout import broadcast_strides
 from dmlgpu.tensors.tensor import Tensor
-
-
-def _index(device: torch.device | None) -> int:
-    return adapters.current_index() if device is None or device.index is None else device.index
 
 
 def empty(
@@ -58,9 +57,81 @@ def empty_strided(
         raise NotImplementedError(f"the dml device has strided tensors only, got layout {layout}")
     kind = torch.get_default_dtype() if dtype is None else dtype
     try:
-        return storage.empty_strided(_index(device), kind, tuple(size), tuple(stride))
+        return storage.empty_strided(adapters.chosen_index(device), kind, tuple(size), tuple(stride))
     except Exception as error:
         raise translated(error, "empty_strided", (size, stride), {"dtype": dtype}) from None
+
+
+def full(
+    size: Any,
+    value: Any,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: torch.device | None = None,
+    pin_memory: bool | None = None,
+) -> torch.Tensor:
+    """Return a tensor filled with a number."""
+    kind = _dtype_of_number(value) if dtype is None else dtype
+    if kind is torch.float64 or kind.is_complex or type(value) is complex or layout not in {None, torch.strided}:
+        return empty(size, dtype=kind, layout=layout, device=device).fill_(value)
+    index, sizes, number = adapters.chosen_index(device), tuple(size), number_as(value, kind)
+    try:
+        arguments = CallArguments(_FULL, (sizes, number, kind), {}, index)
+        result: torch.Tensor = repeated_in_torch(arguments, "full", lambda: _full(sizes, number, kind, index))
+    except Exception as error:
+        raise translated(error, "full", (size, value), {"dtype": dtype}) from None
+    return result
+
+
+def _dtype_of_number(value: Any) -> torch.dtype:
+    if type(value) is complex:
+        return torch.tensor(value).dtype
+    return {bool: torch.bool, int: torch.int64}.get(type(value)) or torch.get_default_dtype()
+
+
+def _full(sizes: tuple[int, ...], number: Any, dtype: torch.dtype, index: int) -> tuple[Tensor, int]:
+    data_type, is_boolean = data_type_of(dtype)
+    return ops.full(sizes, number, dtype=bool if is_boolean else data_type, device=adapters.device_of(index)), index
+
+
+def zeros(size: Any, *, dtype: torch.dtype | None = None, **kwargs: Any) -> torch.Tensor:
+    """Return a tensor of zeros."""
+    return full(size, 0, dtype=dtype or torch.get_default_dtype(), **kwargs)
+
+
+def ones(size: Any, *, dtype: torch.dtype | None = None, **kwargs: Any) -> torch.Tensor:
+    """Return a tensor of ones."""
+    return full(size, 1, dtype=dtype or torch.get_default_dtype(), **kwargs)
+
+
+def scalar_tensor(
+    value: Any,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: torch.device | None = None,
+    pin_memory: bool | None = None,
+) -> torch.Tensor:
+    """Return a tensor of one number and no dimensions, which is written when it is used: ``x[i] = 1.0`` makes one and
+    copies it, which fills elements."""
+    kind = torch.get_default_dtype() if dtype is None else dtype
+    if kind is torch.float64 or kind.is_complex or type(value) is complex or layout not in {None, torch.strided}:
+        return full((), value, dtype=kind, layout=layout, device=device)
+    data_type_of(kind)
+    index, number = adapters.chosen_index(device), number_as(value, kind)
+
+    def make() -> Tensor:
+        arguments = CallArguments(_FULL, ((), number, kind), {}, index)
+        tensor: Tensor = repeated(arguments, "full", lambda: _full((), number, kind, index))[0]
+        return tensor
+
+    return _scalar_layout(index, kind).tensor(PendingNumber(number, kind, index, make))
+
+
+@functools.cache  # bounded by the dtypes
+def _scalar_layout(index: int, dtype: torch.dtype) -> TorchLayout:
+    return TorchLayout(index, dtype, (), ())
 
 
 def zeros_like(
@@ -114,6 +185,9 @@ def copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = F
         if source.device.type == "dml" and source.device.index == target.device.index:
             if source is target:
                 return target
+            number = storage.pending_number(source) if source.dtype is target.dtype and not source.is_neg() else None
+            if number is not None:
+                return _filled(target, number)
             elements = elements_of(source)
             is_plain = source.shape == target.shape and target.is_contiguous() and storage.covers_storage(target)
             if is_plain and target.dtype not in PARTS:
@@ -133,6 +207,22 @@ def copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = F
         remember(target, elements)
     except Exception as error:
         raise translated(error, "copy_", (target, source), {}) from None
+    return target
+
+
+def _filled(target: torch.Tensor, number: Any) -> torch.Tensor:
+    """Fill a tensor with a number, a view by one kernel."""
+    if storage.covers_storage(target):
+        return target.fill_(number)
+    index = target.device.index
+
+    def compute() -> tuple[tuple[()], int]:
+        data_type, is_boolean = data_type_of(target.dtype)
+        kind = bool if is_boolean else data_type
+        return _write(target, Tensor(number, kind, device=adapters.device_of(index))), index
+
+    repeated(CallArguments(_FILLED, (target, number), {}), "fill_", compute)
+    storage.count_write(target)
     return target
 
 
@@ -169,7 +259,7 @@ def to_copy(
     """Return a copy of another dtype, on another device or with another memory format; nothing is pinned."""
     kind = x.dtype if dtype is None else dtype
     index = x.device.index
-    is_here = device is None or (device.type == adapters.NAME and _index(device) == index)
+    is_here = device is None or (device.type == adapters.NAME and adapters.chosen_index(device) == index)
     is_plain = memory_format in {None, torch.preserve_format, torch.contiguous_format} and x.is_contiguous()
     try:
         if is_here and (is_plain or memory_format is torch.contiguous_format):
@@ -180,7 +270,8 @@ def to_copy(
             return storage.on_host(x).to(kind)
         if is_plain and device is not None and device.type == adapters.NAME and x.device.type == "cpu":
             host = x.detach().to(kind)
-            result = storage.torch_of(in_memory(storage.on_device(host, _index(device))), _index(device))
+            place = adapters.chosen_index(device)
+            result = storage.torch_of(in_memory(storage.on_device(host, place)), place)
             remember(result, elements_of(host))
             return result
     except Exception as error:
@@ -196,7 +287,7 @@ def clone(x: torch.Tensor, *, memory_format: torch.memory_format | None = None) 
     return to_copy(x, memory_format=memory_format)
 
 
-_PACKED, _INTO = next(function_ids), next(function_ids)
+_PACKED, _INTO, _FULL, _FILLED = (next(function_ids) for _ in range(4))
 
 
 def _packed(x: torch.Tensor, dtype: torch.dtype) -> Tensor:
@@ -243,6 +334,10 @@ def record_stream(x: torch.Tensor, stream: torch.Stream) -> None:
 KERNELS: dict[str, Callable[..., Any]] = {
     "empty.memory_format": empty,
     "empty_strided": empty_strided,
+    "zeros": zeros,
+    "ones": ones,
+    "full": full,
+    "scalar_tensor": scalar_tensor,
     "zeros_like": zeros_like,
     "full_like": full_like,
     "_to_copy": to_copy,

@@ -107,7 +107,7 @@ def operand_of(value: Any, label: str) -> Any:
     if isinstance(value, list | tuple) and any(isinstance(item, torch.Tensor) for item in value):
         return [operand_of(item, label) for item in value]
     if isinstance(value, torch.device):
-        return adapters.device_of(adapters.current_index() if value.index is None else value.index)
+        return adapters.device_of(adapters.chosen_index(value))
     return value
 
 
@@ -211,8 +211,7 @@ class Caller:
             else kwargs
         )
         if index is None:
-            device = kwargs.get("device")
-            index = adapters.current_index() if device is None or device.index is None else device.index
+            index = adapters.chosen_index(kwargs.get("device"))
             if self.takes_device:
                 keywords["device"] = adapters.device_of(index)
         return in_memory(self._in_format(values, keywords, args, kwargs)), index
@@ -327,8 +326,9 @@ class Caller:
         try:
             if self.entry.reads:
                 return wrapped(*self._compute(args, kwargs))
+            index = adapters.chosen_index(kwargs.get("device")) if self.takes_device else None
             return repeated_in_torch(
-                CallArguments(self._function_id, args, kwargs),
+                CallArguments(self._function_id, args, kwargs, index),
                 self.label,
                 lambda: self._compute(args, kwargs),
                 lambda: check_arguments(self.label, args, kwargs),
@@ -765,12 +765,7 @@ def _on_cpu(overload: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any
         _listed.add(name)
         warnings.warn(f"{_qualified(name)} is computed on the CPU: the dml device does not have it", stacklevel=2)
     index = index_of((*args, *kwargs.values()))
-    device = kwargs.get("device")
-    index = (
-        (adapters.current_index() if device is None or device.index is None else device.index)
-        if index is None
-        else index
-    )
+    index = adapters.chosen_index(kwargs.get("device")) if index is None else index
     moved: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def to_cpu(value: Any) -> Any:

@@ -25,6 +25,7 @@ __all__ = [
     "Hooks",
     "accelerator",
     "below_autograd",
+    "composed_by_torch",
     "decomposition_table",
     "device_type_for_parallel",
     "dual_level",
@@ -87,6 +88,14 @@ private("torch.ops.aten.add.Tensor._op_dk")
 def schema_of(overload: Any) -> Any:
     """Return the schema of an overload."""
     return overload._schema
+
+
+_COMPOSED_KEY = private("torch._C.DispatchKey.CompositeImplicitAutograd")
+
+
+def composed_by_torch(overload: Any) -> Callable[..., Any]:
+    """Return PyTorch's own function of an overload that calls others."""
+    return functools.partial(overload._op_dk, _COMPOSED_KEY)
 
 
 def loop_of(overload: Any) -> Callable[..., Any]:

@@ -7,7 +7,8 @@ bytes lie there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,47 @@ class Memory:
         """Take the memory of a dense tensor, which no other tensor uses."""
         self.buffer, self.tensor = tensor.buffer, tensor
         tensor.buffer.is_owned = True
+
+
+class PendingNumber(Memory):
+    """Memory of one number, which is written when its buffer is used for the first time.
+
+    Args:
+        number, dtype: The number.
+        index: As of ``Memory``.
+        make: Returns a tensor of the number.
+    """
+
+    __slots__ = ("_lock", "_make", "_written", "dtype", "number")
+
+    def __init__(self, number: Any, dtype: torch.dtype, index: int, make: Callable[[], Tensor]):
+        self.index, self.size, self.tensor = index, dtype.itemsize, None
+        self.writes, self.indices = 0, None
+        self.number, self.dtype, self._make, self._lock = number, dtype, make, threading.Lock()
+        adapters.memory[index].add(self.size)
+
+    @property
+    def buffer(self) -> Any:
+        """The dmlgpu buffer."""
+        with self._lock:
+            if self.number is not None:
+                tensor = self._make()
+                tensor.buffer.is_owned = True
+                self._written = tensor.buffer
+                self.number = None
+        return self._written
+
+    @buffer.setter
+    def buffer(self, buffer: Any) -> None:
+        self._written = buffer
+        self.number = None
+
+
+def pending_number(x: torch.Tensor) -> Any:
+    """Return the number that all elements of a tensor of the device are, if it is not in device memory yet; else
+    None."""
+    memory = memory_of(x)
+    return memory.number if type(memory) is PendingNumber and memory.dtype is x.dtype else None
 
 
 def memory_of(x: torch.Tensor) -> Memory:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 import os
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -133,3 +136,36 @@ def test_a_row_in_a_child_process() -> None:
     assert first.startswith("right    numpy, PyTorch: optimizer SGD ")
     assert second.startswith("skipped  numpy, ComfyUI: ") and second.endswith("pass --comfyui FOLDER")
     assert last == "2 rows: 1 right, 1 skipped"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="a child of the row is a shell script here")
+@pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_no_process_outlives_the_script(ended_by: signal.Signals, tmp_path: Path) -> None:
+    """Neither the child process nor that of ComfyUI, which it starts."""
+    started = tmp_path / "started"
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f"#!/bin/sh\necho $$ > {started}.part; mv {started}.part {started}; exec sleep 600\n")
+    python.chmod(0o755)
+    command = [sys.executable, "scripts/clients", "--adapter", "numpy", "-k", "^ComfyUI LoRA", "--comfyui", tmp_path]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as script:
+        _wait_until(started.exists)
+        worker = int(started.read_text())
+        script.send_signal(ended_by)
+    _wait_until(lambda: not _is_running(worker))
+
+
+def _wait_until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -80,7 +80,8 @@ def _scores(rewriting: Rewriting, reader: int, tensor: PlanTensor) -> tuple[Cont
 
 def _is_softmax(rows: Rows) -> bool:
     types = {rows.source.data_type, rows.output.data_type}
-    return rows.body.file == SOFTMAX and rows.axes == (rows.output.rank - 1,) and types == {DataType.FLOAT32}
+    is_along_last = rows.axes == (rows.output.rank - 1,)
+    return rows.body.file == SOFTMAX and is_along_last and types == {DataType.FLOAT32} and not rows.statistics
 
 
 def _is_plain(product: Contract) -> bool:

@@ -7,7 +7,14 @@ from dataclasses import replace
 
 from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.compiler.graph.passes.inlining import is_fusable
-from dmlgpu.compiler.graph.passes.rewriting import Rewriting, StepPass, element_wise_leaves, memory_of, simplified
+from dmlgpu.compiler.graph.passes.rewriting import (
+    Memory,
+    Rewriting,
+    StepPass,
+    element_wise_leaves,
+    memory_of,
+    simplified,
+)
 from dmlgpu.compiler.plan import (
     Affine,
     Body,
@@ -22,6 +29,7 @@ from dmlgpu.compiler.plan import (
     Step,
     View,
 )
+from dmlgpu.compiler.plan.parts import read, written
 from dmlgpu.compiler.rewrites.collapse import collapse
 from dmlgpu.compiler.rewrites.sources import computed, identity, is_costly, leaves
 from dmlgpu.compiler.rewrites.spaces import affine_between, reindex
@@ -57,11 +65,25 @@ def _fuse_into_producer(rewriting: Rewriting, index: int, step: Map) -> None:
         if not _takes_epilogue(writer):
             continue
         fused = with_epilogue(writer, step, leaf)
-        if fused is not None and rewriting.fits(fused):
-            rewriting.replace(producer, None)
-            rewriting.replace(index, fused)
+        place = _place(rewriting, producer, index, memory_of(leaf))
+        if fused is not None and place is not None and rewriting.fits(fused):
+            rewriting.replace(producer if place == index else index, None)
+            rewriting.replace(place, fused)
             rewriting.note(step.label, f"computed where {writer.label} stores")
             return
+
+
+def _place(rewriting: Rewriting, producer: int, index: int, memory: Memory) -> int | None:
+    """Return where a step is executed that computes a producer and a map that reads one of its results: where the map
+    was, or where the producer was if another result is read before; None if the map reads another result as well, or
+    what is written between."""
+    results = [result for result in map(memory_of, written(rewriting.step(producer))) if result != memory]
+    readers = {reader for result in results for reader in rewriting.readers(result)}
+    if not any(reader <= index for reader in readers):
+        return index
+    sources = [source for source in map(memory_of, read(rewriting.step(index))) if source != memory]
+    waits = any(writer >= producer for source in sources for writer in rewriting.writers(source))
+    return None if waits else producer
 
 
 def _fuse_inside_border(rewriting: Rewriting, index: int, step: Map) -> None:
@@ -96,32 +118,50 @@ def with_epilogue(writer: Contract | Convolve | Rows | Reduce, step: Map, leaf: 
     shares_words = step.keeps_neighbors and step.output.data_type.bits < WORD_BITS
     if leaf.view is View.INDEX or (shares_words and not isinstance(writer, Contract)):
         return None
+    statistic = _statistic(writer, leaf)
+    before, result = _computed(writer, statistic)
     for body, output in ((step.body, step.output), collapse(step.body, step.output)):
         whole, *others = (tensor for tensor in leaves(body) if memory_of(tensor) == memory_of(leaf))
         if any(other != whole for other in others):
             return None
-        affine = affine_between(writer.output, whole)
-        if affine is not None and math.prod(whole.sizes) == math.prod(writer.output.sizes):
-            return _stored(writer, step, _seen(body, whole, affine, writer), affine.of(output, writer.output.sizes))
+        affine = affine_between(result, whole)
+        if affine is not None and math.prod(whole.sizes) == math.prod(result.sizes):
+            values = {replace(whole, view=View.COMPUTE): before}
+            tree = simplified(reindex(computed(body), result.sizes, affine, values))
+            return _stored(writer, step, tree, affine.of(output, result.sizes), statistic)
     return None
 
 
-def _seen(body: Body, whole: PlanTensor, affine: Affine, writer: Contract | Convolve | Rows | Reduce) -> Source:
-    """Return the body of a map in the coordinates of a step's output, applied to the computed value."""
-    before: Source
-    if isinstance(writer, Reduce):
-        before = writer.epilogue or RegisterValue.product(writer.output.data_type, writer.output.sizes)
-    else:
-        before = writer.body if isinstance(writer, Rows) else writer.epilogue
-    values = {replace(whole, view=View.COMPUTE): before}
-    return simplified(reindex(computed(body), writer.output.sizes, affine, values))
+def _statistic(writer: Step, leaf: PlanTensor) -> int | None:
+    """Return the index of the statistic of rows that a leaf reads; None for their output, and for other steps."""
+    outputs = writer.statistic_outputs if isinstance(writer, Rows) else ()
+    return next((index for index, output in enumerate(outputs) if memory_of(output) == memory_of(leaf)), None)
 
 
-def _stored(writer: Contract | Convolve | Rows | Reduce, step: Map, tree: Source, output: PlanTensor) -> Step | None:
-    """Return a step with another epilogue and output."""
+def _computed(writer: Contract | Convolve | Rows | Reduce, statistic: int | None) -> tuple[Source, PlanTensor]:
+    """Return the value that a step computes for an element of its output or of a statistic, and where it stores it."""
+    match writer:
+        case Rows() if statistic is not None:
+            return writer.statistics[statistic], writer.statistic_outputs[statistic]
+        case Rows():
+            return writer.body, writer.output
+        case Reduce():
+            output = writer.output
+            return writer.epilogue or RegisterValue.product(output.data_type, output.sizes), output
+    return writer.epilogue, writer.output
+
+
+def _stored(
+    writer: Contract | Convolve | Rows | Reduce, step: Map, tree: Source, output: PlanTensor, statistic: int | None
+) -> Step | None:
+    """Return a step with another epilogue and output, or with another statistic."""
     if not is_fusable(tree) or not isinstance(tree, Body):
         return None
     match writer:
+        case Rows() if statistic is not None:
+            trees, outputs = list(writer.statistics), list(writer.statistic_outputs)
+            trees[statistic], outputs[statistic] = tree, output
+            return replace(writer, statistics=tuple(trees), statistic_outputs=tuple(outputs))
         case Rows():
             return replace(writer, body=tree, output=output)
         case Contract():

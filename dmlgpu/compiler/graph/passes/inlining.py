@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -257,6 +258,8 @@ def _places(step: Step) -> Iterator[_Place]:
         case Rows():
             yield _Place(step.source, False, lambda tree: _with_source(step, tree), cheap=True)
             yield _Place(step.body, False, lambda tree: replace(step, body=as_body(tree)))
+            for number, statistic in enumerate(step.statistics):
+                yield _Place(statistic, False, functools.partial(_with_statistic, step, number))
 
 
 def _fuse_one(rewriting: Rewriting, index: int) -> bool:
@@ -338,6 +341,10 @@ def _fused(rewriting: Rewriting, place: _Place, leaf: PlanTensor, writer: Map) -
     fused = place.changed(tree)
     read_again = any(memory_of(tensor) == memory_of(leaf) for tensor in read(fused))
     return "is expensive, and read again" if read_again and not is_cheap(writer.body) else fused
+
+
+def _with_statistic(step: Rows, number: int, tree: Source) -> Rows:
+    return replace(step, statistics=(*step.statistics[:number], as_body(tree), *step.statistics[number + 1 :]))
 
 
 def _with_source(step: Rows, tree: Source) -> Rows:

@@ -111,6 +111,8 @@ class ScheduledRows(KernelStep):
             unit, and read once what is the same in all of them (SERIAL only, not across); 0: each stores its own.
         tile: units that an invocation merges before it merges their sum into that of the row (SERIAL).
         runs: per stage the shader that says how an invocation takes numbers in turn.
+        statistics: values of a row that are stored: the body, and the output, whose units are whole words. Both have
+            size 1 along the axes.
     """
 
     stages: tuple[Stage, ...]
@@ -128,6 +130,7 @@ class ScheduledRows(KernelStep):
     together: int = 0
     tile: int = TILE
     runs: tuple[str, ...] = ()
+    statistics: tuple[tuple[Body, PlanTensor], ...] = ()
 
     reads = (("input", "source"),)
 

@@ -128,8 +128,19 @@ def _rows(step: ScheduledRows, writer: ShaderWriter, values: dict[str, Any]) -> 
         "result_type": "output_t" if stored_as_float else vector(Scalar.F32, output.lanes),
         "fixed": [name for name, _ in step.fixed],
         "shared": [name for name, _ in step.shared],
+        "statistics": [f"statistic{index}_put" for index in range(len(step.statistics))],
     }
-    return text
+    return text + "".join(_statistic(index, step, writer, results) for index in range(len(step.statistics)))
+
+
+def _statistic(index: int, step: ScheduledRows, writer: ShaderWriter, results: dict[str, RegisterValue]) -> str:
+    """Return ``statistic<index>_put(at, ...)``, which stores a value of a row, computed from results of the stages."""
+    body, output = step.statistics[index]
+    with writer.names.within(f"statistic{index}_"):
+        text, values = writer.store(output, body.portable)
+        text += writer.element_of(body, {result: name for name, result in results.items()})
+        kind = vector(Scalar.F32, output.lanes)
+        return text + templates.render("schedules/row_statistic", **values, names=list(results), result_type=kind)
 
 
 def _stage_monoid(stage: Stage, run: str, writer: ShaderWriter, counts: tuple[int, ...]) -> str:

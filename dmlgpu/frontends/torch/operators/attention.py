@@ -98,12 +98,11 @@ def fused_attention(
     *,
     scale: float | None = None,
 ) -> tuple[Any, ...]:
-    """Return the output of attention, and placeholders of the tensors that other backends save for the gradient."""
+    """Return the output of attention, without the tensors that other backends save for the gradient."""
     if dropout_p:
         raise Unsupported("dropout_p must be 0")
     output = attention(query, key, value, attn_bias, is_causal, scale)
-    nothing = filled(query, (0,))
-    return output, nothing, nothing, nothing, query.sizes[2], key.sizes[2], nothing, nothing, nothing
+    return output, None, None, None, query.sizes[2], key.sizes[2], None, None, None
 
 
 @aten("_scaled_dot_product_fused_attention_overrideable_backward")

@@ -10,12 +10,14 @@ from typing import Any
 import torch
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.frontends.torch.internals import below_autograd, dual_level
+from dmlgpu.frontends.torch.dtypes import dtype_of
+from dmlgpu.frontends.torch.internals import below_autograd, composed_by_torch, dual_level
 from dmlgpu.frontends.torch.operators.registry import DIFFERENTIABLE, aten, composes, overload
 from dmlgpu.ops import directml
 from dmlgpu.tensors.calls import filled, widened
 from dmlgpu.tensors.gradients.rules import mean as mean_of
 from dmlgpu.tensors.gradients.rules import total
+from dmlgpu.tensors.memory import recorder
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.tracing import compiled
 
@@ -50,11 +52,21 @@ def _inverse(variance: Tensor, eps: float) -> Tensor:
     return result
 
 
+def _number(x: Tensor, number: float) -> Tensor:
+    """Return a number in the type of a tensor and with its dimensions, in a graph as a constant, which takes no
+    binding."""
+    trace = recorder()
+    if trace is None:
+        return filled(x, (1,) * x.ndim, number)
+    constant: Tensor = trace._number(number, x.data_type).reshape((1,) * x.ndim)
+    return constant
+
+
 def _normalized(
     x: Tensor, sizes: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Normalize `x` over the axes in which `sizes` is 1, then scale and shift; return also mean and variance."""
-    ones, zeros = (filled(x, (1,) * x.ndim, index).broadcast_to(tuple(sizes)) for index in (1, 0))
+    ones, zeros = (_number(x, index).broadcast_to(tuple(sizes)) for index in (1, 0))
     is_per_channel = all(tensor is None or tensor.sizes == tuple(sizes) for tensor in (weight, bias))
     outputs: Any = directml.batch_normalization_training(
         x,
@@ -73,22 +85,37 @@ def _normalized(
 def _normalized_with_inverse(
     x: Tensor, sizes: tuple[int, ...], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the results of ``_normalized``, with the reciprocal of the deviation in place of the variance.
+    """Return the results of ``_normalized``, with the reciprocal of the deviation in place of the variance, in the
+    dtypes of ``_mixed``.
 
     It is compiled because an eager call takes as long as its kernels are many.
     """
-    output, mean, variance = _normalized(x, sizes, weight, bias, eps)
-    return output, mean, _inverse(variance, eps)
+    kind = _statistics_type(x, weight, bias)
+    weight, bias = _wide(weight, bias)
+    output, mean, variance = _normalized(widened(x), sizes, weight, bias, eps)
+    return output.astype(x.data_type), mean.astype(kind), _inverse(variance, eps).astype(kind)
+
+
+def _wide(*operands: Tensor | None) -> list[Tensor | None]:
+    return [None if operand is None else widened(operand) for operand in operands]
+
+
+def _statistics_type(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> DataType:
+    """Return the dtype of mean and reciprocal of the deviation: float32 if one of the operands has it."""
+    kinds = {operand.data_type for operand in (x, weight, bias) if operand is not None}
+    return DataType.FLOAT32 if DataType.FLOAT32 in kinds else x.data_type
 
 
 @compiled.compile
 def _normalized_alone(
-    x: Tensor, axes: tuple[int, ...], weight: Tensor | None, bias: Tensor | None, eps: float
+    x: Tensor, axes: tuple[int, ...], weight: Tensor | None, bias: Tensor | None, eps: float, use_mean: bool = True
 ) -> Tensor:
-    """Return the first result of ``_normalized``, by a single kernel."""
-    output: Tensor = directml.mean_variance_normalization2(x, axes=axes, epsilon=eps)
+    """Return the first result of ``_normalized``, of the dtype of `x`, by a single kernel. Without the mean, it divides
+    by the root mean square."""
+    output: Tensor = directml.mean_variance_normalization2(widened(x), axes=axes, use_mean=use_mean, epsilon=eps)
+    weight, bias = _wide(weight, bias)
     output = output if weight is None else output * weight
-    return output if bias is None else output + bias
+    return (output if bias is None else output + bias).astype(x.data_type)
 
 
 def _without_gradient(name: str, with_statistics: Callable[..., torch.Tensor]) -> None:
@@ -102,7 +129,8 @@ def _without_gradient(name: str, with_statistics: Callable[..., torch.Tensor]) -
 
     def normalize(*args: Any, **kwargs: Any) -> torch.Tensor:
         tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, torch.Tensor)]
-        if dual_level() >= 0 or (torch.is_grad_enabled() and any(x.requires_grad for x in tensors)):
+        needs_gradient = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+        if needs_gradient or dual_level() >= 0 or not all(x.is_floating_point() for x in tensors):
             return with_statistics(*args, **kwargs)
         with below_autograd():
             result: torch.Tensor = target(*args, **kwargs)
@@ -328,8 +356,7 @@ def batch_norm_with_statistics(
 # ---- layers ----------------------------------------------------------------------------------------------------------
 
 
-@aten("native_layer_norm", wide=True)
-@_mixed
+@aten("native_layer_norm")
 def layer_norm(
     x: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -337,15 +364,15 @@ def layer_norm(
     outer = x.sizes[: x.ndim - len(normalized_shape)]
     statistics_shape = (*outer, *(1,) * len(normalized_shape))
     if not x.size:
-        return x, filled(x, statistics_shape), filled(x, statistics_shape)
+        nothing = filled(x, statistics_shape).astype(_statistics_type(x, weight, bias))
+        return x, nothing, nothing
     rows = x.reshape(math.prod(outer), -1)
     weight, bias = (None if vector is None else vector.reshape(1, -1) for vector in (weight, bias))
     output, mean, inverse = _normalized_with_inverse(rows, (rows.sizes[0], 1), weight, bias, eps)
     return output.reshape(x.sizes), mean.reshape(statistics_shape), inverse.reshape(statistics_shape)
 
 
-@aten("layer_norm", wide=True)
-@_mixed
+@aten("layer_norm")
 def layer_norm_alone(
     x: Tensor,
     normalized_shape: Sequence[int],
@@ -369,6 +396,23 @@ _without_gradient(
         0
     ],
 )
+
+
+@aten("rms_norm")
+def rms_norm_alone(
+    x: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
+) -> Tensor:
+    """Divide the last axes by their root mean square."""
+    if not x.size:
+        return x
+    eps = torch.finfo(dtype_of(x)).eps if eps is None else eps
+    rows = x.reshape(math.prod(x.sizes[: x.ndim - len(normalized_shape)]), -1)
+    weight = None if weight is None else weight.reshape(1, -1)
+    result: Tensor = _normalized_alone(rows, (1,), weight, None, eps, False).reshape(x.sizes)
+    return result
+
+
+_without_gradient("rms_norm", composed_by_torch(overload("rms_norm")))
 
 
 @aten("native_layer_norm_backward", wide=True)
@@ -402,8 +446,7 @@ def layer_norm_backward(
 # ---- groups ----------------------------------------------------------------------------------------------------------
 
 
-@aten("native_group_norm", wide=True)
-@_mixed
+@aten("native_group_norm")
 def group_norm(
     x: Tensor,
     weight: Tensor | None,
@@ -416,7 +459,9 @@ def group_norm(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Normalize groups of channels; return also the mean and the reciprocal of the deviation of each."""
     if not x.size:
-        return x, filled(x, (batch, groups)), filled(x, (batch, groups), math.nan if batch else 0)
+        kind = _statistics_type(x, weight, bias)
+        zeros, inverse = filled(x, (batch, groups)), filled(x, (batch, groups), math.nan if batch else 0)
+        return x, zeros.astype(kind), inverse.astype(kind)
     rows = x.reshape(batch, groups, channels // groups, area)
     weight, bias = (
         None if vector is None else vector.reshape(1, groups, channels // groups, 1) for vector in (weight, bias)
@@ -425,8 +470,7 @@ def group_norm(
     return output.reshape(x.sizes), mean.reshape(batch, groups), inverse.reshape(batch, groups)
 
 
-@aten("group_norm", wide=True)
-@_mixed
+@aten("group_norm")
 def group_norm_alone(
     x: Tensor,
     num_groups: int,

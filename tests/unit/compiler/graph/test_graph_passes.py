@@ -56,19 +56,22 @@ def kernels(graph: GraphDesc, target: Target, *disabled: str) -> int:
 
 
 def graph(nodes: dict[str, object], edges: str, outputs: str) -> GraphDesc:
-    """Return a graph from edges such as ``x>a.0 a>b.0``, where names that are no node are inputs of the graph."""
+    """Return a graph from edges such as ``x>a.0 a>b.0 a/1>b.1``, the last one from the second output of a node, where
+    names that are no node are inputs of the graph."""
     names, inputs = list(nodes), []
     into, inner = [], []
     for edge in edges.split():
         source, _, target = edge.partition(">")
         node, _, position = target.partition(".")
+        source, _, output = source.partition("/")
         if source in names:
-            inner.append(IntermediateEdge(names.index(source), 0, names.index(node), int(position)))
+            inner.append(IntermediateEdge(names.index(source), int(output or 0), names.index(node), int(position)))
         else:
             if source not in inputs:
                 inputs.append(source)
             into.append(InputEdge(inputs.index(source), names.index(node), int(position)))
-    out = tuple(OutputEdge(names.index(name), 0, index) for index, name in enumerate(outputs.split()))
+    ends = (name.partition("/") for name in outputs.split())
+    out = tuple(OutputEdge(names.index(name), int(output or 0), index) for index, (name, _, output) in enumerate(ends))
     built = tuple(
         ConstantNode(value, name) if isinstance(value, bytes) else OperatorNode(value, name)  # type: ignore[arg-type]
         for name, value in nodes.items()
@@ -148,6 +151,31 @@ def test_elementwise_consumers_are_fused_into_softmax_and_normalization(target: 
     softmax = descs.ActivationSoftmax1(input_tensor=FLOATS, output_tensor=FLOATS, axes=(3,))
     rows = graph({"rows": softmax, "exp": exponential()}, "x>rows.0 rows>exp.0", "exp")
     assert kernels(rows, target, "epilogues") - kernels(rows, target) == 1
+
+
+def test_elementwise_consumers_of_statistics_are_fused_into_the_rows(target: Target) -> None:
+    """Also if the rows, or the other statistic, are read before; not if they are read with the statistic."""
+    small = TensorDesc(DataType.FLOAT32, (1, 2, 1, 1))
+    spread = TensorDesc(DataType.FLOAT32, FLOATS.sizes, strides=(2, 1, 0, 0), total_tensor_size_in_bytes=8)
+    rows = descs.BatchNormalizationTraining(
+        input_tensor=FLOATS,
+        scale_tensor=small,
+        bias_tensor=small,
+        output_tensor=FLOATS,
+        output_mean_tensor=small,
+        output_variance_tensor=small,
+        epsilon=1e-5,
+    )
+    root = descs.ElementWiseSqrt(input_tensor=small, output_tensor=small)
+    edges = "x>rows.0 b>rows.1 b>rows.2"
+    alone = graph({"rows": rows, "root": root}, f"{edges} rows/2>root.0", "rows rows/1 root")
+    assert kernels(alone, target, "epilogues") - kernels(alone, target) == 1
+    heavy = f"{edges} rows>heavy.0 w>heavy.1 rows/2>root.0"
+    read = graph({"rows": rows, "heavy": product(), "root": root}, heavy, "heavy rows/1 root")
+    assert kernels(read, target, "epilogues") - kernels(read, target) == 1
+    assert labels(compile_network(resolve(read), target))[0].startswith("graph rows")
+    paired = graph({"rows": rows, "sum": add(FLOATS, spread, FLOATS)}, f"{edges} rows>sum.0 rows/1>sum.1", "sum rows/2")
+    assert kernels(paired, target, "epilogues") - kernels(paired, target) == 0
 
 
 def test_producers_are_fused_into_reductions(target: Target) -> None:

@@ -247,8 +247,10 @@ def test_without_mean_and_variance_no_row_is_reduced():
 
 def test_batches_read_their_input_twice_at_most():
     assert kinds(batch(), CPU) == [ScheduledMap]
-    assert kinds(training((1, 3, 1, 1)), CPU) == [ScheduledReduce, ScheduledMap, ScheduledMap, ScheduledMap]
-    assert kinds(training(BATCH), CPU) == [ScheduledReduce, ScheduledMap, ScheduledMap, ScheduledMap]
+    for target in (CPU, GPU):
+        assert kinds(training((1, 3, 1, 1)), target) == kinds(training(BATCH), target) == [ScheduledRows]
+        few_channels = kinds(training((1, 2, 1, 1), (8, 2, 512, 512)), target)
+        assert few_channels == [ScheduledReduce, ScheduledReduce, ScheduledMap, ScheduledMap, ScheduledMap]
 
 
 @pytest.mark.parametrize("desc_class", [descs.BatchNormalizationGrad, descs.BatchNormalizationTrainingGrad])

@@ -258,3 +258,71 @@ def test_indices_on_the_cpu() -> None:
     y[rows], y[mask, 1] = torch.zeros(4, device="dml"), 7.0
     assert y.tolist() == [[0, 7, 0, 0], [4, 5, 6, 7], [0, 7, 0, 0]]
     assert y.index_put((rows,), torch.tensor(1.0), accumulate=True).sum() == y.sum() + 8
+
+
+PARTS: dict[str, Any] = {
+    "row": 1,
+    "rows": slice(1, 3),
+    "column": (slice(None), 2),
+    "element": (1, 2),
+    "everything": ...,
+    "every second": (slice(None, None, 2), slice(1, None)),
+    "indices": torch.tensor([2, 0]),
+}
+NUMBERS: dict[Any, tuple[Any, ...]] = {
+    torch.float32: (1.7, -3, True, float("inf")),
+    torch.float16: (1.7, 1e6),
+    torch.bfloat16: (1.7, 300),
+    torch.float64: (1.7,),
+    torch.complex64: (1.7, 2 + 1j),
+    torch.int64: (1.7, -3, 1 << 40),
+    torch.int8: (-3.9, 100),
+    torch.uint8: (7, True),
+    torch.bool: (2, 0.0),
+}
+
+
+@pytest.mark.parametrize("place", PARTS)
+@pytest.mark.parametrize("dtype", NUMBERS, ids=str)
+def test_numbers_are_written_into_views(dtype: Any, place: str) -> None:
+    index = PARTS[place]
+    for number in NUMBERS[dtype]:
+        for _ in range(2):  # the second call repeats the first one
+            expected, actual = torch.zeros(4, 5).to(dtype), torch.zeros(4, 5).to(dtype).to("dml")
+            expected[index] = number
+            actual[index] = number
+            assert torch.equal(actual.cpu(), expected)
+
+
+def test_a_tensor_of_one_number_is_like_others() -> None:
+    """Its number is written when it is used."""
+
+    def number() -> Any:
+        return torch.scalar_tensor(2.5, device="dml")
+
+    def copied(source: Any) -> list[Any]:
+        x = torch.zeros(3, dtype=source.dtype, device="dml")
+        x[1:].copy_(source.expand(2))
+        result: list[Any] = x.tolist()
+        return result
+
+    assert number().item() == 2.5 and (number() + 1).item() == 3.5
+    assert copied(number()) == [0, 2.5, 2.5]
+    assert copied(number().add_(1)) == copied(number().fill_(3.5)) == [0, 3.5, 3.5]
+    assert copied(number().view(torch.int32)) == [0, 0x40200000, 0x40200000]
+    used = number()
+    assert copied(used) == copied(used) == [0, 2.5, 2.5]
+    assert torch.scalar_tensor(2, dtype=torch.int8, device="dml").tolist() == 2
+
+
+@pytest.mark.parametrize("dtype", [None, *NUMBERS], ids=str)
+def test_filled_tensors(dtype: Any) -> None:
+    for _ in range(2):  # the second call repeats the first one
+        for shape in ((2, 3), (), (0, 3)):
+            for function, *others in ((torch.zeros,), (torch.ones,), (torch.full, 2), (torch.full, True)):
+                expected = function(shape, *others, dtype=dtype)
+                actual = function(shape, *others, dtype=dtype, device="dml")
+                assert actual.dtype is expected.dtype and torch.equal(actual.cpu(), expected)
+                actual.zero_()  # memory of its own
+    assert torch.full((2,), 1 + 2j, device="dml").tolist() == [1 + 2j, 1 + 2j]
+    assert torch.arange(1, 9, 2, device="dml").tolist() == torch.arange(1, 9, 2, device="dml").tolist() == [1, 3, 5, 7]

@@ -354,6 +354,7 @@ def test_random_numbers(name: str) -> None:
 NORMALIZATIONS: dict[str, Callable[..., Any]] = {
     "layer_norm": lambda x, *vectors: F.layer_norm(x, (4,), *vectors),
     "group_norm": lambda x, *vectors: F.group_norm(x, 2, *vectors),
+    "rms_norm": lambda x, *vectors: F.rms_norm(x, (4,), *vectors[:1]),
 }
 
 
@@ -379,8 +380,31 @@ def test_normalizations_without_gradients(name: str) -> None:
     expected, actual = (torch.func.jvp(function, (x.to(device),), (tangent.to(device),)) for device in ("cpu", "dml"))
     for ours, theirs in zip(actual, expected, strict=True):
         assert_close(ours, theirs)
-    with pytest.raises(RuntimeError, match="normalized_shape" if name == "layer_norm" else "divisible"):
+    with pytest.raises(RuntimeError, match="divisible" if name == "group_norm" else "normalized_shape"):
         function(torch.ones(2, 5, 5, device="dml"))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", NORMALIZATIONS)
+@pytest.mark.parametrize("of_weights", [torch.float32, None])
+def test_normalizations_of_16_bits(name: str, dtype: torch.dtype, of_weights: torch.dtype | None) -> None:
+    """They compute in float32 and round once, with weights of either dtype; gradients too."""
+    function, x = NORMALIZATIONS[name], (torch.randn(2, 4, 3, 4) * 3 + 1).to(dtype)
+    vectors = [vector.to(of_weights or dtype) for vector in (torch.rand(4), torch.rand(4))]
+    operands = [operand.to("dml").requires_grad_() for operand in (x, *vectors)]
+    wide = [operand.double().requires_grad_() for operand in (x, *vectors)]
+    expected = function(*wide)
+    results = [function(*operands), function(*(operand.detach() for operand in operands))]
+    close = torch.testing.assert_close
+    for result in results:
+        assert result.dtype is dtype
+        close(result.detach().cpu().double(), expected.detach(), atol=1e-5, rtol=2 * torch.finfo(dtype).eps)
+    if name != "rms_norm" or of_weights is None:
+        results[0].sum().backward()
+        expected.sum().backward()
+        for operand, other in zip(operands[: 2 if name == "rms_norm" else 3], wide, strict=False):
+            scale = float(other.grad.abs().max()) + 1
+            close(operand.grad.cpu().double(), other.grad, atol=8 * scale * torch.finfo(dtype).eps, rtol=0.0)
 
 
 def test_draws_without_replacement_are_distinct() -> None:
