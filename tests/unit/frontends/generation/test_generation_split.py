@@ -311,7 +311,7 @@ def test_the_command_line_reads_features(exported, tmp_path, capsys):
     result = json.loads(capsys.readouterr().out)
     assert result["statistics"]["tokens"] == 5 and result["completions"][0]["text"]
     show_language_model(copy, ADAPTER, as_text=True)
-    assert "grow by concatenation" in capsys.readouterr().out
+    assert "a row per token of the context" in capsys.readouterr().out
 
 
 def without(name, field):
