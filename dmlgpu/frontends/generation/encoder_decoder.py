@@ -293,6 +293,12 @@ class EncodedDecoding:
         """Maximum number of tokens of a prompt."""
         return self._network.settings.prompt_length
 
+    @property
+    def feature_sizes(self) -> tuple[Any, ...]:
+        """Sizes of a prompt that is an array of features; those that are free are no integers."""
+        (shape,) = [info.shape for info in self._encoder.inputs if info.name == self._network.features]
+        return (None,) * 2 if shape is None else shape[1:]
+
     def features_of(self, prompt: Any) -> NDArray[Any] | None:
         """Return a prompt of a model that takes features; None if it takes tokens.
 
@@ -302,8 +308,7 @@ class EncodedDecoding:
         name = self._network.features
         if name is None:
             return None
-        (shape,) = [info.shape for info in self._encoder.inputs if info.name == name]
-        sizes = (None,) * 2 if shape is None else shape[1:]
+        sizes = self.feature_sizes
         fits = isinstance(prompt, np.ndarray) and prompt.dtype.kind == "f" and len(prompt.shape) == len(sizes)
         if not fits or any(
             isinstance(size, int) and size != axis for size, axis in zip(sizes, prompt.shape, strict=True)
@@ -339,9 +344,9 @@ class EncodedDecoding:
             self._decoder.bind(name, value)
         self._begin(len(prompts))
         for step, column in enumerate(starts.astype(np.int32).T, 1):
-            self._suppress(is_first=step == len(network.start))
+            self.suppress(is_first=step == len(network.start))
             scores = self.step(Tensor(column[:, None], device=self._device))
-        self._suppress()
+        self.suppress()
         return scores
 
     def _begin(self, rows: int) -> None:
@@ -355,7 +360,7 @@ class EncodedDecoding:
             elif cache.past in self._decoder.bound:
                 self._decoder.unbind(cache.past)
 
-    def _suppress(self, *, is_first: bool = False) -> None:
+    def suppress(self, *, is_first: bool = False) -> None:
         """Suppress tokens from the next step on."""
         settings = self._network.settings
         tokens = (*settings.suppressed, *(settings.first_suppressed if is_first else ()))
