@@ -220,9 +220,7 @@ def transcribe(
         typer.Option("--language", metavar="CODE", help="Language, such as en or de; by default, it is detected."),
     ] = None,
     translate: Annotated[bool, typer.Option("--translate", help="Translate into English.")] = False,
-    timestamps: Annotated[
-        bool, typer.Option("--timestamps", help="Print the start and end of each segment.")
-    ] = False,
+    timestamps: Annotated[bool, typer.Option("--timestamps", help="Print the start and end of each segment.")] = False,
     srt: Annotated[bool, typer.Option("--srt", help="Print subtitles in the format SubRip.")] = False,
     adapter: Adapter = None,
 ) -> None:

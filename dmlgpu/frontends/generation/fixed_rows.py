@@ -69,7 +69,7 @@ def fix_rows(
         caches: Its caches that grow.
 
     Returns:
-        Whether it was rewritten. If so, it has the input ``step.past`` and the output ``step.after``, which is one more.
+        Whether it was rewritten. If so, it has the input ``step.past``, and one more in ``step.after``.
     """
     rewriting = _Rewriting(proto.graph)
     try:

@@ -7,7 +7,7 @@ import functools
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.ops import concatenate, log10, maximum, sum  # noqa: A004
+from dmlgpu.ops import concatenate, log10, maximum, sum
 from dmlgpu.ops.fft import rfft
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.tensor import Tensor

@@ -83,15 +83,17 @@ class SpeechTokens:
         settings, tokenizer = {} if model.encoder is None else model.encoder.settings, model.tokenizer
         if tokenizer is None or settings.get("model_type") != "whisper":
             raise NotSupported(
-                f"model {model.name!r}: transcription needs a folder of Whisper with tokenizer.json, as Optimum exports "
-                f"it, got {model.config.architecture}{'' if tokenizer else ' without tokenizer'}"
+                f"model {model.name!r}: transcription needs a folder of Whisper with tokenizer.json, as Optimum "
+                f"exports it, got {model.config.architecture}{'' if tokenizer else ' without tokenizer'}"
             )
 
         def token(name: str, text: str) -> int:
             value = settings.get(name)
             value = tokenizer.token_to_id(text) if value is None else value
             if not isinstance(value, int) or not 0 <= value < model.config.vocabulary or not model.config.eos:
-                raise NotSupported(f"model {model.name!r}: has no token {text}; add generation_config.json to its folder")
+                raise NotSupported(
+                    f"model {model.name!r}: has no token {text}; add generation_config.json to its folder"
+                )
             return value
 
         languages: dict[str, int] = {}
@@ -170,7 +172,9 @@ class Transcriber:
             known = ", ".join(sorted(tokens.languages)) or "none: it has one language"
             raise InvalidArgument(f"{self._label}: language must be one of {known}, got {shown(language)}")
         if task != "transcribe" and task not in tokens.tasks:
-            raise InvalidArgument(f"{self._label}: task must be transcribe, the model knows no other, got {shown(task)}")
+            raise InvalidArgument(
+                f"{self._label}: task must be transcribe, the model knows no other, got {shown(task)}"
+            )
         samples = self._window * HOP
         total = -(-min(len(audio), samples) // HOP) if len(audio) <= samples else len(audio) // HOP
         if len(audio) < samples:

@@ -13,8 +13,8 @@ import pytest
 from dmlgpu.cli.generate import generate, show_language_model
 from dmlgpu.common.errors import InvalidArgument, ModelError, NotSupported
 from dmlgpu.demo.language_model import tokenizer
-from dmlgpu.frontends.generation.encoder_decoder import EncodedDecoding, step_network
 from dmlgpu.frontends.generation import decoding
+from dmlgpu.frontends.generation.encoder_decoder import EncodedDecoding, step_network
 from dmlgpu.frontends.generation.folders import read
 from dmlgpu.frontends.generation.generator import Generator
 from dmlgpu.frontends.onnx.session import runner_of
@@ -301,7 +301,7 @@ def positions_of(graph):
 
 def with_positions_given(graph):
     """Read positions from an input, as Optimum's exports do."""
-    lookup, name = positions_of(graph)
+    _lookup, name = positions_of(graph)
     for node in graph.node:
         node.input[:] = ["cache_position" if source == name else source for source in node.input]
     graph.input.append(onnx.helper.make_tensor_value_info("cache_position", onnx.TensorProto.INT64, [1]))

@@ -127,14 +127,14 @@ def speech(tmp_path_factory):
     special = {"eos_token_id": TOKENS["eos"], "pad_token_id": TOKENS["eos"], "decoder_start_token_id": TOKENS["sot"]}
     settings = {"suppress_tokens": [5, 6], "begin_suppress_tokens": [7], **special}
     model.config.update(settings)
-    settings |= dict(
-        max_length=96,
-        no_timestamps_token_id=TOKENS["plain"],
-        max_initial_timestamp_index=5,
-        is_multilingual=True,
-        lang_to_id={"<|en|>": TOKENS["en"], "<|de|>": TOKENS["de"]},
-        task_to_id={"translate": TOKENS["translate"], "transcribe": TOKENS["transcribe"]},
-    )
+    settings |= {
+        "max_length": 96,
+        "no_timestamps_token_id": TOKENS["plain"],
+        "max_initial_timestamp_index": 5,
+        "is_multilingual": True,
+        "lang_to_id": {"<|en|>": TOKENS["en"], "<|de|>": TOKENS["de"]},
+        "task_to_id": {"translate": TOKENS["translate"], "transcribe": TOKENS["transcribe"]},
+    }
     for name, value in settings.items():
         setattr(model.generation_config, name, value)
     export(model, folder)
@@ -159,9 +159,7 @@ def expected_segments(model, audio, **options):
     extractor = transformers.WhisperFeatureExtractor(feature_size=8)
     features = extractor(audio, sampling_rate=RATE, truncation=False, padding="longest", return_tensors="pt")
     with torch.no_grad():
-        result = model.generate(
-            features["input_features"], return_segments=True, return_timestamps=True, **options
-        )
+        result = model.generate(features["input_features"], return_segments=True, return_timestamps=True, **options)
     return result["segments"][0]
 
 
@@ -170,7 +168,9 @@ def text_of(tokens):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{"task": "transcribe"}, {"language": "de"}, {"language": "en", "task": "translate"}])
+@pytest.mark.parametrize(
+    "options", [{"task": "transcribe"}, {"language": "de"}, {"language": "en", "task": "translate"}]
+)
 def test_long_audio_is_transcribed_as_by_transformers(speech, options):
     folder, model = speech
     transcriber, audio = Transcriber(folder, Device(ADAPTER)), sound(1.7)
@@ -215,12 +215,12 @@ def test_wrong_requests_are_rejected(speech, tmp_path):
         transcriber.transcribe(sound(0.1), language="fr")
     with pytest.raises(InvalidArgument, match="audio must be samples of one channel"):
         transcriber.transcribe(np.zeros((2, 5), np.float32))
-    with pytest.raises(InvalidArgument, match="task must be transcribe, .*, got 'sing'"):
+    with pytest.raises(InvalidArgument, match=r"task must be transcribe, .*, got 'sing'"):
         transcriber.transcribe(sound(0.1), task="sing")
     for name in ("tokenizer.json", "generation_config.json"):
         copy = copied(folder, tmp_path / name, name)
         if name == "tokenizer.json":
-            with pytest.raises(NotSupported, match="needs a folder of Whisper with tokenizer.json"):
+            with pytest.raises(NotSupported, match="needs a folder of Whisper with"):
                 Transcriber(copy, Device(ADAPTER))
         else:  # tokens by their names; the vocabulary is too small for several languages
             assert list(Transcriber(copy, Device(ADAPTER)).transcribe(sound(0.1)))
