@@ -19,7 +19,7 @@ from dmlgpu.runtime.device import Device
 if TYPE_CHECKING:
     from dmlgpu.frontends.generation.transcription import TranscribedSegment
 
-RATE = 16_000
+_RATE = 16_000
 _MAX_SAMPLES = 2**30
 """Maximum number of samples of all channels of a file."""
 
@@ -72,8 +72,8 @@ def transcribe(
         else:
             print(f"[{_times(segment, '.')}] {text}" if timestamps else text, flush=True)
     seconds = time.perf_counter() - start
-    told = f", language {transcriber.language}" if transcriber.language else ""
-    print(f"{len(samples) / RATE:.1f} s of audio in {seconds:.1f} s{told}", file=sys.stderr)
+    suffix = f", language {transcriber.language}" if transcriber.language else ""
+    print(f"{len(samples) / _RATE:.1f} s of audio in {seconds:.1f} s{suffix}", file=sys.stderr)
 
 
 def read_audio(path: Path) -> NDArray[np.float32]:
@@ -98,9 +98,9 @@ def read_audio(path: Path) -> NDArray[np.float32]:
     except (soundfile.SoundFileError, OSError) as error:
         raise InvalidArgument(f"transcribe: AUDIO must be a sound file, such as WAV or FLAC: {error}") from None
     mono = samples.mean(axis=1)
-    if rate != RATE:
-        divisor = math.gcd(rate, RATE)
-        mono = resample_poly(mono, RATE // divisor, rate // divisor)
+    if rate != _RATE:
+        divisor = math.gcd(rate, _RATE)
+        mono = resample_poly(mono, _RATE // divisor, rate // divisor)
     return np.ascontiguousarray(mono, np.float32)
 
 

@@ -71,7 +71,7 @@ def fix_rows(
     Returns:
         Whether it was rewritten. If so, it has the input ``step.past``, and one more in ``step.after``.
     """
-    rewriting = _Rewriting(proto.graph)
+    rewriting = _FixingRows(proto.graph)
     try:
         appended = [rewriting.appended(cache) for cache in caches]
         softmaxes = [rewriting.softmax(cache) for cache in caches[::2]]
@@ -82,7 +82,7 @@ def fix_rows(
     return True
 
 
-class _Rewriting:
+class _FixingRows:
     """The rewriting of a graph."""
 
     def __init__(self, graph: GraphProto):
