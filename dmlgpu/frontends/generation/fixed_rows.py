@@ -187,16 +187,16 @@ class _FixingRows:
     ) -> None:
         """Rewrite the nodes."""
         graph = self._graph
-        zero, one, axis, last = (self._constant(f"step.fixed.{value}", [value]) for value in (0, 1, 2, -1))
+        zero, unit, axis, last = (self._constant(f"step.fixed.{value}", [value]) for value in (0, 1, 2, -1))
         scalars = [self._constant(f"step.fixed.scalar.{value}", value) for value in (0, 1)]
         for cache in caches:
             self._node("Slice", [cache.past, zero, last, axis], f"step.{cache.past}.before")
         past = self._node("Cast", [PAST], "step.past.wide", to=TensorProto.INT64)
-        row = self._node("Slice", [caches[0].past, zero, one, axis], "step.row")
+        row = self._node("Slice", [caches[0].past, zero, unit, axis], "step.row")
         place = self._node("Expand", [past, self._node("Shape", [row], "step.row.shape")], "step.row.index")
         shape = self._node("Shape", [caches[0].past], "step.rows.shape")
         rows = self._node("Gather", [shape, axis], "step.rows")
-        self._last_row = self._node("Sub", [rows, one], "step.rows.last")
+        self._last_row = self._node("Sub", [rows, unit], "step.rows.last")
         shift = self._node("Sub", [past, self._last_row], "step.shift")
         count = self._node("Squeeze", [rows, zero], "step.rows.count")
         self._numbers = self._node("Range", [scalars[0], count, scalars[1]], "step.rows.numbers")
