@@ -107,8 +107,9 @@ class _FixingRows:
     def appended(self, cache: KeyValueCache) -> NodeProto:
         """Return the node that appends a row to a cache."""
         node = self._producers.get(self._source(cache.present))
-        is_append = node is not None and node.op_type == "Concat" and len(node.input) == 2
-        if not is_append or _integer(node, "axis") not in (-2, 2) or self._source(node.input[0]) != cache.past:
+        if node is None or node.op_type != "Concat" or len(node.input) != 2 or _integer(node, "axis") not in (-2, 2):
+            raise _Unfixable
+        if self._source(node.input[0]) != cache.past:
             raise _Unfixable
         return node
 
@@ -227,8 +228,9 @@ class _FixingRows:
     def _masked(self, node: NodeProto, cache: KeyValueCache, seen: str) -> list[NodeProto]:
         """Return a softmax that does not see rows without tokens."""
         producer = self._producers.get(node.input[0])
-        is_cast = producer is not None and producer.op_type == "Cast"
-        element = _integer(producer, "to") if is_cast else cache.element
+        element = cache.element
+        if producer is not None and producer.op_type == "Cast":
+            element = _integer(producer, "to")
         lowest = f"step.fixed.lowest.{element}"
         if lowest not in self._initializers:
             dtype = helper.tensor_dtype_to_np_dtype(element)
