@@ -75,19 +75,21 @@ def export(model: Any, folder: Path) -> None:
     model.config.save_pretrained(folder)
     is_audio = model.main_input_name == "input_features"
     layers = getattr(model.config, "decoder_layers", None) or model.config.num_layers
-    size = getattr(model.config, "d_kv", None) or HIDDEN // HEADS
+    hidden, heads = model.config.d_model, getattr(model.config, "decoder_attention_heads", HEADS)
+    size = getattr(model.config, "d_kv", None) or hidden // heads
     batch, rows, past = 2, 6, 3
     mask = torch.ones(batch, rows, dtype=torch.long)
     ids = torch.full((batch, rows), 5)
-    features = torch.randn(batch, 8, 40) if is_audio else ids
-    states = torch.randn(batch, 20 if is_audio else rows, HIDDEN)
+    frames = model.config.max_source_positions if is_audio else rows
+    features = torch.randn(batch, model.config.num_mel_bins, 2 * frames) if is_audio else ids
+    states = torch.randn(batch, frames, hidden)
     masks = [] if is_audio else [mask]
     mask_names = [] if is_audio else ["encoder_attention_mask"]
 
-    def logits_of(hidden: Any) -> Any:
-        scale = HIDDEN**-0.5 if getattr(model.config, "scale_decoder_outputs", False) else 1.0
+    def logits_of(outputs: Any) -> Any:
+        scale = hidden**-0.5 if getattr(model.config, "scale_decoder_outputs", False) else 1.0
         head = model.proj_out if is_audio else model.lm_head
-        return head(hidden * scale) + (model.final_logits_bias if hasattr(model, "final_logits_bias") else 0.0)
+        return head(outputs * scale) + (model.final_logits_bias if hasattr(model, "final_logits_bias") else 0.0)
 
     def caches_of(cache: Any, sides: Sequence[str]) -> tuple[Any, ...]:
         parts = {"decoder": cache.self_attention_cache.layers, "encoder": cache.cross_attention_cache.layers}
@@ -116,7 +118,7 @@ def export(model: Any, folder: Path) -> None:
             cache.self_attention_cache.update(*pasts[4 * layer : 4 * layer + 2], layer)
             cache.cross_attention_cache.update(*pasts[4 * layer + 2 : 4 * layer + 4], layer)
             cache.is_updated[layer] = True
-        states = torch.zeros(tokens.shape[0], pasts[2].shape[2], HIDDEN)  # not read: their keys and values are cached
+        states = torch.zeros(tokens.shape[0], pasts[2].shape[2], hidden)  # not read: their keys and values are cached
         outputs = decoded(tokens, states, masks, cache)
         return (logits_of(outputs.last_hidden_state), *caches_of(outputs.past_key_values, ("decoder",)))
 
@@ -128,7 +130,7 @@ def export(model: Any, folder: Path) -> None:
         return model.get_encoder()(source, **options).last_hidden_state
 
     def cache(count: int) -> Any:
-        return torch.randn(batch, HEADS, count, size)
+        return torch.randn(batch, heads, count, size)
 
     both = ("decoder", "encoder")
     pasts = [cache(count) for _ in range(layers) for count in (past, past, states.shape[1], states.shape[1])]

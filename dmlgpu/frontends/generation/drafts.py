@@ -68,12 +68,16 @@ class ModelDraft:
 
     Args:
         decoding: Decoding of the model, which nothing else uses.
+
+    Attributes:
+        memory: Device memory of the model.
     """
 
     count = 3
 
     def __init__(self, decoding: CachedDecoding):
         self._decoding = decoding
+        self.memory = decoding.memory
         self._cached: list[int] = []
 
     def begin(self) -> None:

@@ -2,8 +2,8 @@
 
 The encoder and the part of ``decoder_model.onnx`` that makes keys and values of its states run once per prompt.
 ``decoder_with_past_model.onnx`` takes one token at a time, the first one with empty caches, so that the weights of a
-decoder are needed once. Its caches grow, and kernels are shared between their lengths; those of the encoder's states
-stay as they are.
+decoder are needed once. Its caches get fixed rows (``fixed_rows``); networks that cannot be rewritten append to them,
+so that each length is compiled. Those of the encoder's states stay as they are.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from onnx import ModelProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from dmlgpu.common.errors import InvalidArgument, ModelError, NotSupported, shown
 from dmlgpu.frontends.generation.branches import take_branch
-from dmlgpu.frontends.generation.decoding import SMALLEST_CHUNK, Scores
+from dmlgpu.frontends.generation.decoding import SMALLEST_CHUNK, Scores, grow_caches, rows_for, run_recorded
 from dmlgpu.frontends.generation.editing import drop_unread, replace_entries
+from dmlgpu.frontends.generation.fixed_rows import fix_rows
 from dmlgpu.frontends.generation.joining import without_data
 from dmlgpu.frontends.generation.language_model import CacheFormat, EncoderNetworks, LanguageModel
 from dmlgpu.frontends.generation.memory import MemoryNeed
-from dmlgpu.frontends.generation.network import BEST, LOGITS, TOKENS, KeyValueCache, StepNetwork, as_step
+from dmlgpu.frontends.generation.network import AFTER, BEST, LOGITS, PAST, TOKENS, KeyValueCache, StepNetwork, as_step
 from dmlgpu.frontends.generation.shared_weights import SharedWeights
 from dmlgpu.frontends.onnx.model import OnnxModel, Source, light
 from dmlgpu.frontends.onnx.model import read as read_network
@@ -33,6 +34,7 @@ from dmlgpu.frontends.onnx.session import Session
 from dmlgpu.frontends.onnx.values import OnnxValue
 from dmlgpu.frontends.onnx.weights import Weights
 from dmlgpu.runtime.device import Device
+from dmlgpu.tensors.recorded_call import RecordedCall
 from dmlgpu.tensors.tensor import Tensor
 
 _STATES, _MASK = "encoder_hidden_states", "encoder_attention_mask"
@@ -140,6 +142,7 @@ class EncoderDecoderNetwork:
         vocabulary: Number of logits.
         weight_bytes: Bytes of the weights.
         largest_bytes: Bytes of the largest of them.
+        is_fixed: Whether the caches of the decoder's tokens have fixed rows; else they grow by concatenation.
     """
 
     settings: EncoderNetworks
@@ -152,9 +155,9 @@ class EncoderDecoderNetwork:
     vocabulary: int
     weight_bytes: int
     largest_bytes: int
+    is_fixed: bool
 
     repeated_bytes: ClassVar[int] = 0
-    cache_kind: ClassVar[str] = "grow by concatenation"
 
     @property
     def row_bytes(self) -> int:
@@ -164,7 +167,12 @@ class EncoderDecoderNetwork:
     def cache_bytes(self, context: int) -> int:
         """Return the bytes of all caches of a prompt; those of the encoder's states have the same size and are not
         copied."""
-        return (2 * context + self.settings.prompt_length) * self.row_bytes
+        return ((1 if self.is_fixed else 2) * context + self.settings.prompt_length) * self.row_bytes
+
+    @property
+    def cache_kind(self) -> str:
+        """Text that describes how the caches change."""
+        return "a row per token of the context" if self.is_fixed else "grow by concatenation"
 
     @property
     def features(self) -> str | None:
@@ -233,6 +241,7 @@ def step_network(
     half = len(caches) // 2
     cross.keep(cache.present for cache in caches[half:])
     decoder.keep(["logits", *(cache.present for cache in caches[:half])])
+    is_fixed = fix_rows(decoder.proto, decoder.folder, decoder.values, caches[:half])
     decoder.make_step(config.vocabulary)
     arrays = {id(value.array): value.array for part in (encoder, cross, decoder) for value in part.values.values()}
     sizes = [array.nbytes for array in arrays.values() if array is not None]
@@ -247,6 +256,7 @@ def step_network(
         config.vocabulary,
         weight_bytes=sum(sizes),
         largest_bytes=max(sizes, default=0),
+        is_fixed=is_fixed,
     )
 
 
@@ -274,12 +284,20 @@ class EncodedDecoding:
         networks = (network.encoder, network.cross, network.decoder)
         self.sessions = tuple(Session(part.read(), device, weights=weights) for part in networks)
         self._encoder, self._cross, self._decoder = self.sessions
-        self._count = 0
+        self._count = self._capacity = 0  # tokens in the caches, and their rows if these are fixed
+        self._after = Tensor(np.zeros(1, np.int32), device=device)
+        self._recorded: dict[int, RecordedCall | None] = {}
 
     @property
     def max_prompt(self) -> int:
         """Maximum number of tokens of a prompt."""
         return self._network.settings.prompt_length
+
+    @property
+    def feature_sizes(self) -> tuple[Any, ...]:
+        """Sizes of a prompt that is an array of features; those that are free are no integers."""
+        (shape,) = [info.shape for info in self._encoder.inputs if info.name == self._network.features]
+        return (None,) * 2 if shape is None else shape[1:]
 
     def features_of(self, prompt: Any) -> NDArray[Any] | None:
         """Return a prompt of a model that takes features; None if it takes tokens.
@@ -290,8 +308,7 @@ class EncodedDecoding:
         name = self._network.features
         if name is None:
             return None
-        (shape,) = [info.shape for info in self._encoder.inputs if info.name == name]
-        sizes = (None,) * 2 if shape is None else shape[1:]
+        sizes = self.feature_sizes
         fits = isinstance(prompt, np.ndarray) and prompt.dtype.kind == "f" and len(prompt.shape) == len(sizes)
         if not fits or any(
             isinstance(size, int) and size != axis for size, axis in zip(sizes, prompt.shape, strict=True)
@@ -325,23 +342,32 @@ class EncodedDecoding:
         known |= {cache.past: keys_and_values[cache.present] for cache in network.cross_caches}
         for name, value in _inputs_of(known, network.decoder).items():
             self._decoder.bind(name, value)
-        for cache in network.caches:
-            if cache.past in self._decoder.bound:
-                self._decoder.unbind(cache.past)
-        self._count = 0
+        self._begin(len(prompts))
         for step, column in enumerate(starts.astype(np.int32).T, 1):
-            self._suppress(is_first=step == len(network.start))
-            scores = self.step(column[:, None])
-        self._suppress()
+            self.suppress(is_first=step == len(network.start))
+            scores = self.step(Tensor(column[:, None], device=self._device))
+        self.suppress()
         return scores
 
-    def _suppress(self, *, is_first: bool = False) -> None:
+    def _begin(self, rows: int) -> None:
+        """Empty the caches."""
+        network, self._count, self._capacity = self._network, 0, rows_for(1, self._context)
+        self._after = Tensor(np.zeros(1, np.int32), device=self._device)
+        for cache in network.caches:
+            if network.is_fixed:
+                zeros = np.zeros((rows, cache.heads, self._capacity, cache.head_size), cache.dtype)
+                self._decoder.bind(cache.past, zeros, updated_by=cache.present)
+            elif cache.past in self._decoder.bound:
+                self._decoder.unbind(cache.past)
+
+    def suppress(self, *, is_first: bool = False) -> None:
         """Suppress tokens from the next step on."""
         settings = self._network.settings
         tokens = (*settings.suppressed, *(settings.first_suppressed if is_first else ()))
         added = np.zeros(self._network.vocabulary, np.float32)
         added[[token for token in tokens if token < len(added)]] = _SUPPRESSED
         self._decoder.bind(_ADDED, added)
+        self._recorded = {}
 
     def repeat(self, scores: Scores, count: int) -> Scores:
         """Raise NotSupported: ``shares_prompts`` is False."""
@@ -351,7 +377,23 @@ class EncodedDecoding:
         """Raise NotSupported: models with an encoder have no embeddings."""
         raise NotSupported(f"{self._label}: embeddings are those of models without an encoder")
 
-    def step(self, tokens: Tensor | NDArray[np.int32]) -> Scores:
+    def step(self, tokens: Tensor) -> Scores:
+        """Run the next tokens."""
+        return self._step_in_place(tokens) if self._network.is_fixed else self._growing_step(tokens)
+
+    def _step_in_place(self, tokens: Tensor) -> Scores:
+        """Run the next tokens in caches with fixed rows."""
+        capacity = rows_for(self._count + 1, self._context)
+        if capacity > self._capacity:
+            updates = {cache.past: cache.present for cache in self._network.caches}
+            grow_caches(self._decoder, updates, self._capacity, capacity)
+            self._capacity, self._recorded = capacity, {}
+        self._count += 1
+        inputs = {TOKENS: tokens, PAST: self._after}
+        logits, best, self._after = run_recorded(self._decoder, self._recorded, inputs, (LOGITS, BEST, AFTER))
+        return logits, best
+
+    def _growing_step(self, tokens: Tensor) -> Scores:
         """Run the next tokens; the caches grow."""
         network, count = self._network, self._count
         inputs = {TOKENS: tokens, **_inputs_of({_PLACES: np.array([count])}, network.decoder)}

@@ -191,6 +191,7 @@ def _transformers(folder: Path) -> LanguageModel:
             padding=_token(both.get("pad_token_id")) or 0,
             suppressed=_tokens(both.get("suppress_tokens")),
             first_suppressed=_tokens(both.get("begin_suppress_tokens")),
+            settings=both,
         )
         config = replace(config, start=_start(both))
         return _with_texts(folder, LanguageModel(name, networks[2], config, encoder=encoder))

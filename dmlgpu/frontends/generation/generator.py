@@ -192,13 +192,14 @@ class Generator:
                 model, network, self.device, context=self.context, chunk=chunk, label=self._label
             )
         self._sampler = Sampler(self.device, model.config.vocabulary)
+        self._draft = None if draft is None else self._drafts_by(draft)
+        self.memory.check(self._label, self.device)
         self.statistics = GenerationStatistics(memory=self.memory)
         self.answers: list[list[int]] = []
         self.logprobs: list[list[TokenLogprob]] = []
         self._cached: list[int] = []
         self._runs = 0
         self._matched: Any = None
-        self._draft = None if draft is None else self._drafts_by(draft)
 
     @classmethod
     def load(
@@ -277,8 +278,9 @@ class Generator:
 
     @property
     def memory(self) -> MemoryNeed:
-        """Estimated device memory that the model needs."""
-        return self._decoding.memory
+        """Estimated device memory that the model needs, and the smaller one of ``draft``."""
+        need = self._decoding.memory
+        return need.plus(self._draft.memory) if isinstance(self._draft, ModelDraft) else need
 
     @property
     def takes_features(self) -> bool:

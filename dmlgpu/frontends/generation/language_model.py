@@ -63,6 +63,7 @@ class EncoderNetworks:
         padding: Token that fills shorter prompts.
         suppressed: Tokens that an answer must not have.
         first_suppressed: Tokens that it must not begin with.
+        settings: Values of the configuration files.
     """
 
     encoder: Source
@@ -71,6 +72,7 @@ class EncoderNetworks:
     padding: int = 0
     suppressed: tuple[int, ...] = ()
     first_suppressed: tuple[int, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from dmlgpu.common.errors import InvalidArgument
@@ -74,6 +74,20 @@ class MemoryNeed:
     def total(self) -> int:
         """Bytes in all."""
         return self.weights + self.caches + self.growth + self.logits
+
+    def plus(self, other: MemoryNeed) -> MemoryNeed:
+        """Return the memory of two models, of which one at a time is laid out.
+
+        Args:
+            other: Memory of the other model.
+        """
+        return replace(
+            self,
+            weights=self.weights + other.weights,
+            caches=self.caches + other.caches,
+            growth=max(self.growth, other.growth),
+            logits=self.logits + other.logits,
+        )
 
     def check(self, label: str, device: Device) -> None:
         """Raise InvalidArgument if the adapter cannot hold it."""

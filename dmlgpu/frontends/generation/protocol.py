@@ -27,6 +27,7 @@ from dmlgpu.frontends.generation.tool_calls import (
     call_form,
     marked_tokens,
     reads_tools,
+    schemas_of,
     with_tools,
 )
 
@@ -187,7 +188,7 @@ class GenerationRequest:
         stream: Whether pieces are sent as they arrive.
         include_usage: Whether the last piece has the numbers of tokens.
         call_form: Form of calls of tools in the answer; None if there are none.
-        tools: Names of the tools.
+        tools: Schemas of arguments by the names of tools.
     """
 
     is_chat: bool
@@ -195,7 +196,7 @@ class GenerationRequest:
     stream: bool = False
     include_usage: bool = False
     call_form: CallForm | None = None
-    tools: tuple[str, ...] = ()
+    tools: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def choices(self) -> int:
@@ -285,7 +286,7 @@ class ServedModel:
             common.stream,
             common.include_usage,
             form,
-            tuple(tool["function"]["name"] for tool in tools),
+            schemas_of(tools),
         )
 
     def _calls(self, form: CallForm | None, tools: Sequence[Tool], choice: Any, is_parallel: bool) -> Grammar:

@@ -5,6 +5,10 @@ A form is recognized by the text of the chat template, which shows the model's o
     Hermes, Qwen     <tool_call>{"name": "now", "arguments": {}}</tool_call>
     Llama 3          {"name": "now", "parameters": {}}, also after <|python_tag|>
     Mistral          [TOOL_CALLS][{"name": "now", "arguments": {}}], or [TOOL_CALLS]now[ARGS]{}
+    Qwen3-Coder      <tool_call><function=now><parameter=zone>CET</parameter></function></tool_call>
+    GLM              <tool_call>now<arg_key>zone</arg_key><arg_value>CET</arg_value></tool_call>
+
+Arguments of the last two are text if the function's schema says that they are strings, else JSON.
 
 If the template does not read tools, the system message lists them and the first form.
 """
@@ -56,6 +60,23 @@ class ToolCall:
 
 
 @dataclass(frozen=True)
+class CallTags:
+    """Marks of a call whose arguments are text, each between white space.
+
+    Attributes:
+        name: Before and after the function's name.
+        key: Before and after the name of an argument.
+        value: Before and after its value.
+        end: After the arguments.
+    """
+
+    name: tuple[str, str]
+    key: tuple[str, str]
+    value: tuple[str, str]
+    end: str = ""
+
+
+@dataclass(frozen=True)
 class CallForm:
     """A form in which a model writes calls.
 
@@ -67,6 +88,7 @@ class CallForm:
         is_list: Whether calls are elements of a list.
         has_named_arguments: Whether a call is a name, ``[ARGS]``, and the arguments.
         id_length: Length of an identifier; 0 for one in the form of OpenAI's.
+        tags: Marks of calls whose arguments are text; None for JSON.
     """
 
     begin: str
@@ -76,6 +98,7 @@ class CallForm:
     is_list: bool = False
     has_named_arguments: bool = False
     id_length: int = 0
+    tags: CallTags | None = None
 
     @property
     def marks(self) -> tuple[str, ...]:
@@ -87,21 +110,21 @@ class CallForm:
         """Return a new identifier."""
         return uuid.uuid4().hex[: self.id_length] if self.id_length else f"call_{uuid.uuid4().hex[:24]}"
 
-    def calls(self, text: str, names: Sequence[str]) -> list[ToolCall] | None:
+    def calls(self, text: str, schemas: Mapping[str, Mapping[str, Any]]) -> list[ToolCall] | None:
         """Return the calls in a text between ``begin`` and ``end``; None if it is anything else.
 
         Args:
             text: The text.
-            names: Names of functions.
+            schemas: Schemas of arguments by the names of functions.
         """
         try:
-            pairs = list(self._pairs(text))
+            pairs = list(self._pairs(text) if self.tags is None else _tagged(self.tags, text, schemas))
         except (ValueError, KeyError, TypeError, RecursionError):
             return None
         calls = []
         for name, arguments in pairs:
             value = json.loads(arguments) if isinstance(arguments, str) else arguments
-            if name not in names or not isinstance(value, dict):
+            if name not in schemas or not isinstance(value, dict):
                 return None
             calls.append(ToolCall(name, json.dumps(value, ensure_ascii=False), self.call_id()))
         return calls or None
@@ -133,6 +156,8 @@ class CallForm:
             is_parallel: Whether several calls are allowed.
         """
         begin = _terminal(self.begin, tokenizer)
+        if self.tags is not None:
+            return _tagged_grammar(self.tags, tools, (begin, _terminal(self.end, tokenizer)), is_parallel=is_parallel)
         if self.has_named_arguments:
             mark = _terminal(_ARGUMENTS_MARK, tokenizer)
             options = (
@@ -160,10 +185,49 @@ class CallForm:
         return f'start: call{more}\ncall: {begin} "\\n" {_json(schema)} "\\n" {end}\n'
 
 
+def _tagged(
+    tags: CallTags, text: str, schemas: Mapping[str, Mapping[str, Any]]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the name and the arguments of a call. Any exception says that the text is malformed."""
+    head, *parts = text.strip().removesuffix(tags.end).split(tags.key[0])
+    name = head.strip().removeprefix(tags.name[0]).removesuffix(tags.name[1])
+    properties = schemas.get(name, {}).get("properties")
+    types = {key: schema.get("type") for key, schema in (properties or {}).items()}
+    arguments = {}
+    for part in parts:
+        key, _, rest = part.partition(tags.key[1])
+        rest = rest.lstrip() if tags.value[0] else rest
+        value, has_end, after = rest.removeprefix(tags.value[0]).partition(tags.value[1])
+        if not rest.startswith(tags.value[0]) or not has_end or after.strip():
+            raise ValueError("an argument is incomplete")
+        arguments[key.strip()] = _argument(value.removeprefix("\n").removesuffix("\n"), types.get(key.strip()))
+    yield name, arguments
+
+
+def _argument(text: str, type_name: Any) -> Any:
+    """Return the value of an argument: text if that is its type, else JSON, if it is."""
+    if type_name == "string":
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
 HERMES = CallForm("<tool_call>", "</tool_call>")
 LLAMA = CallForm("<|python_tag|>", arguments="parameters", is_bare=True)
 MISTRAL = CallForm("[TOOL_CALLS]", is_list=True, id_length=9)
 MISTRAL_NAMED = CallForm("[TOOL_CALLS]", has_named_arguments=True, id_length=9)
+QWEN_CODER = CallForm(
+    "<tool_call>",
+    "</tool_call>",
+    tags=CallTags(("<function=", ">"), ("<parameter=", ">"), ("", "</parameter>"), "</function>"),
+)
+GLM = CallForm(
+    "<tool_call>",
+    "</tool_call>",
+    tags=CallTags(("", ""), ("<arg_key>", "</arg_key>"), ("<arg_value>", "</arg_value>")),
+)
 
 
 def call_form(template: str) -> CallForm | None:
@@ -177,7 +241,7 @@ def call_form(template: str) -> CallForm | None:
     if MISTRAL.begin in template:
         return MISTRAL_NAMED if _ARGUMENTS_MARK in template else MISTRAL
     if HERMES.begin in template:
-        return None if "<function=" in template or "<arg_key>" in template else HERMES
+        return QWEN_CODER if "<function=" in template else GLM if "<arg_key>" in template else HERMES
     if LLAMA.begin in template or ('"parameters":' in template and '"name":' in template):
         return LLAMA
     return None
@@ -232,14 +296,14 @@ class CallStream:
 
     Args:
         form: Form of the calls.
-        names: Names of functions. Calls of others remain text.
+        schemas: Schemas of arguments by the names of functions. Calls of others remain text.
 
     Attributes:
         calls: The calls so far.
     """
 
-    def __init__(self, form: CallForm, names: Sequence[str]):
-        self._form, self._names = form, names
+    def __init__(self, form: CallForm, schemas: Mapping[str, Mapping[str, Any]]):
+        self._form, self._schemas = form, schemas
         self._text = ""
         self._is_call = self._is_bare = self._has_begun = self._follows_call = False
         self.calls: list[ToolCall] = []
@@ -260,7 +324,7 @@ class CallStream:
         text, self._text = self._text, ""
         if not self._is_call:
             return text, []
-        calls = self._form.calls(text, self._names)
+        calls = self._form.calls(text, self._schemas)
         self.calls += calls or []
         return ("", calls) if calls else (f"{'' if self._is_bare else self._form.begin}{text}", [])
 
@@ -274,7 +338,7 @@ class CallStream:
             return "", [], True
         body, self._text = self._text[:end], self._text[end + len(form.end) :]
         self._is_call = False
-        calls = form.calls(body, self._names)
+        calls = form.calls(body, self._schemas)
         self.calls += calls or []
         self._follows_call = calls is not None
         return ("", calls, False) if calls else (f"{form.begin}{body}{form.end}", [], False)
@@ -299,6 +363,34 @@ class CallStream:
         content, self._text = self._text[: len(self._text) - held], self._text[len(self._text) - held :]
         self._has_begun = self._has_begun or bool(content)
         return content, [], True
+
+
+def _tagged_grammar(tags: CallTags, tools: Sequence[Tool], marks: tuple[str, str], *, is_parallel: bool) -> str:
+    """Return the grammar of calls whose arguments are text, in the order of the schema."""
+    rules, calls = [], []
+    for number, (name, schema) in enumerate(_signatures(tools)):
+        parts = [json.dumps("\n".join(["", f"{tags.name[0]}{name}{tags.name[1]}", ""]) if tags.end else f"{name}\n")]
+        for index, (key, value) in enumerate((schema.get("properties") or {}).items()):
+            rule = f"value_{number}_{index}"
+            separator = "\n"
+            before = json.dumps(f"{tags.key[0]}{key}{tags.key[1]}{separator}{tags.value[0]}")
+            inner = "" if tags.value[0] else separator
+            after = f"{inner}{tags.value[1]}\n"
+            if value.get("type") == "string" and "enum" not in value:
+                rules.append(f"{rule}[suffix={json.dumps(after)}]: /(?s:.*)/")
+                argument = f"{before} {rule}"
+            else:
+                argument = f"{before} {_json(value)} {json.dumps(after)}"
+            parts.append(argument if key in schema.get("required", ()) else f"({argument})?")
+        calls.append(" ".join([*parts, *([json.dumps(f"{tags.end}\n")] if tags.end else [])]))
+    more = ' ("\\n" call)*' if is_parallel else ""
+    options = " | ".join(f"({call})" for call in calls)
+    return "\n".join([f"start: call{more}", f"call: {marks[0]} ({options}) {marks[1]}", *rules, ""])
+
+
+def schemas_of(tools: Sequence[Tool]) -> dict[str, dict[str, Any]]:
+    """Return the schemas of arguments by the names of functions."""
+    return dict(_signatures(tools))
 
 
 def _signatures(tools: Sequence[Tool]) -> list[tuple[str, dict[str, Any]]]:

@@ -263,6 +263,7 @@ FOR_USERS = {
     "llm",
     "grammar",
     "server",
+    "audio",
     "torch",
     "demo",
     "ocr",

@@ -113,8 +113,18 @@ def binary(node: OnnxNode) -> OnnxValue:
     """Apply a function to the elements of two tensors."""
     if node.version < 7 and node.flag("broadcast"):
         raise node.rejection("broadcasting along an axis, of operator sets before 7, is not supported")
+    if node.op_type == "Mul":  # by 1: exporters scale queries and keys
+        for factor, other in (0, 1), (1, 0):
+            if _is_one(node.value(factor)) and len(node.shape(factor)) <= len(node.shape(other)):
+                return node.valued(node.tensor(other), node.shape(other))
     (a, b), shape = node.broadcast(node.value(0), node.value(1))
     return node.valued(BINARY[node.op_type](a, b), shape)
+
+
+def _is_one(value: OnnxValue) -> bool:
+    """Return whether a value is known to be 1, of one element."""
+    array = value.array
+    return array is not None and array.size == 1 and value.data_type.is_float and array.reshape(-1)[0] == 1
 
 
 @operator("PRelu")

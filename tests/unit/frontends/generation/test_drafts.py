@@ -93,6 +93,13 @@ def test_drafts_save_steps(folder, monkeypatch):
     assert "drafted" in str(generator.statistics)
 
 
+def test_memory_counts_the_model_that_drafts(folder):
+    plain, drafted = Generator.load(folder, ADAPTER).memory, Generator.load(folder, ADAPTER, draft=folder).memory
+    assert (drafted.weights, drafted.caches, drafted.logits) == (2 * plain.weights, 2 * plain.caches, 2 * plain.logits)
+    assert drafted.growth == plain.growth
+    assert Generator.load(folder, ADAPTER, draft="ngram").memory == plain
+
+
 def test_ngrams_propose_what_followed():
     draft = NgramDraft()
     assert draft.propose([1, 2, 3]) == []

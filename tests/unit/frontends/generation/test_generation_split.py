@@ -13,6 +13,7 @@ import pytest
 from dmlgpu.cli.generate import generate, show_language_model
 from dmlgpu.common.errors import InvalidArgument, ModelError, NotSupported
 from dmlgpu.demo.language_model import tokenizer
+from dmlgpu.frontends.generation import decoding
 from dmlgpu.frontends.generation.encoder_decoder import EncodedDecoding, step_network
 from dmlgpu.frontends.generation.folders import read
 from dmlgpu.frontends.generation.generator import Generator
@@ -249,6 +250,90 @@ def agrees(folder, model):
 
 
 @pytest.mark.slow
+def test_caches_of_decoders_with_an_encoder_grow_by_blocks(exported, monkeypatch):
+    monkeypatch.setattr(decoding, "SMALLEST_CACHE", 8)
+    agrees(*exported)
+
+
+def rewrite_decoder(folder, tmp_path, change):
+    """Return a copy of a folder in which a function changed the graph of the decoder with caches."""
+    copy = tmp_path / "changed"
+    shutil.copytree(folder, copy)
+    path = copy / "decoder_with_past_model.onnx"
+    network = onnx.load(path)
+    change(network.graph)
+    onnx.save(network, path)
+    return copy
+
+
+def with_number_of_rows(graph):
+    """Add a number that depends on the number of past tokens, and that rounding removes, to the logits."""
+    (head,) = [node for node in graph.node if "logits" in node.output]
+    head.output[0] = "logits.before"
+    graph.initializer.append(onnx.numpy_helper.from_array(np.array(1e-30, np.float32), "none"))
+    for op_type, inputs, output, attributes in (
+        ("Shape", ["past_key_values.0.decoder.key"], "past.shape", {}),
+        ("Cast", ["past.shape"], "past.sizes", {"to": onnx.TensorProto.FLOAT}),
+        ("ReduceSum", ["past.sizes"], "past.sum", {"keepdims": 0}),
+        ("Mul", ["past.sum", "none"], "past.nothing", {}),
+        ("Add", ["logits.before", "past.nothing"], "logits", {}),
+    ):
+        graph.node.append(onnx.helper.make_node(op_type, inputs, [output], output, **attributes))
+
+
+@pytest.mark.slow
+def test_caches_of_other_networks_grow(exported, tmp_path):
+    folder = rewrite_decoder(exported[0], tmp_path, with_number_of_rows)
+    generator = Generator.load(folder, ADAPTER)
+    assert step_network(generator.model).cache_kind == "grow by concatenation"
+    agrees(folder, exported[1])
+
+
+def positions_of(graph):
+    """Return the lookup of positions, and the number of the position."""
+    (lookup,) = [node for node in graph.node if node.op_type == "Gather" and "embed_positions" in node.input[0]]
+    name = lookup.input[1]
+    producers = {output: node for node in graph.node for output in node.output}
+    while producers[name].op_type != "Add":
+        name = producers[name].input[0]
+    return lookup, name
+
+
+def with_positions_given(graph):
+    """Read positions from an input, as Optimum's exports do."""
+    _lookup, name = positions_of(graph)
+    for node in graph.node:
+        node.input[:] = ["cache_position" if source == name else source for source in node.input]
+    graph.input.append(onnx.helper.make_tensor_value_info("cache_position", onnx.TensorProto.INT64, [1]))
+
+
+def with_positions_sliced(graph):
+    """Take positions by a slice of the table, as older versions of Transformers do."""
+    lookup, name = positions_of(graph)
+    graph.initializer.append(onnx.numpy_helper.from_array(np.array([0]), "slice.axis"))
+    graph.initializer.append(onnx.numpy_helper.from_array(np.array([1]), "slice.one"))
+    index = list(graph.node).index(lookup)
+    table, output = lookup.input[0], lookup.output[0]
+    del graph.node[index]
+    for node in (
+        onnx.helper.make_node("Slice", [table, name, "slice.end", "slice.axis"], [output], output),
+        onnx.helper.make_node("Add", [name, "slice.one"], ["slice.end"], "slice.end"),
+    ):
+        graph.node.insert(index, node)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", [with_positions_given, with_positions_sliced])
+def test_positions_of_other_exports(exported, tmp_path, change):
+    if exported[1].config.model_type != "whisper":
+        pytest.skip("positions of this form are Whisper's")
+    folder = rewrite_decoder(exported[0], tmp_path, change)
+    generator = Generator.load(folder, ADAPTER)
+    assert step_network(generator.model).is_fixed
+    agrees(folder, exported[1])
+
+
+@pytest.mark.slow
 def test_a_merged_decoder_stands_for_both(exported, tmp_path):
     folder, model = exported
     copy = tmp_path / "onnx" / "copy"
@@ -311,7 +396,7 @@ def test_the_command_line_reads_features(exported, tmp_path, capsys):
     result = json.loads(capsys.readouterr().out)
     assert result["statistics"]["tokens"] == 5 and result["completions"][0]["text"]
     show_language_model(copy, ADAPTER, as_text=True)
-    assert "grow by concatenation" in capsys.readouterr().out
+    assert "a row per token of the context" in capsys.readouterr().out
 
 
 def without(name, field):

@@ -8,19 +8,33 @@ from tokenizers.pre_tokenizers import ByteLevel
 
 from dmlgpu.frontends.generation import tool_calls
 from dmlgpu.frontends.generation.text import TextStream, conversation
-from dmlgpu.frontends.generation.tool_calls import HERMES, LLAMA, MISTRAL, MISTRAL_NAMED, CallStream, call_form
+from dmlgpu.frontends.generation.tool_calls import (
+    GLM,
+    HERMES,
+    LLAMA,
+    MISTRAL,
+    MISTRAL_NAMED,
+    QWEN_CODER,
+    CallStream,
+    call_form,
+    schemas_of,
+)
 
-NAMES = ("now", "weather")
 TOOLS = [
     {"type": "function", "function": {"name": "now"}},
     {
         "type": "function",
         "function": {
             "name": "weather",
-            "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+            "parameters": {
+                "type": "object",
+                "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+                "required": ["city"],
+            },
         },
     },
 ]
+SCHEMAS = schemas_of(TOOLS)
 ANSWERS = [
     (HERMES, 'Wait.\n<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>', "Wait.\n", [("now", {})]),
     (
@@ -40,6 +54,32 @@ ANSWERS = [
     (LLAMA, 'In C: { "name" }', 'In C: { "name" }', []),
     (MISTRAL, 'So: [TOOL_CALLS] [{"name": "now", "arguments": {}}]', "So: ", [("now", {})]),
     (
+        QWEN_CODER,
+        "Wait.\n<tool_call>\n<function=weather>\n<parameter=city>\n 1\n<b>\n</parameter>\n<parameter=days>\n2\n"
+        "</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=now>\n</function>\n</tool_call>",
+        "Wait.\n",
+        [("weather", {"city": " 1\n<b>", "days": 2}), ("now", {})],
+    ),
+    (
+        GLM,
+        "\n<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>12</arg_value>\n<arg_key>days</arg_key>\n"
+        "<arg_value>[1]</arg_value>\n</tool_call><tool_call>now</tool_call>",
+        "\n",
+        [("weather", {"city": "12", "days": [1]}), ("now", {})],
+    ),
+    (
+        GLM,
+        "<tool_call>now<arg_key>zone</arg_key><arg_value>CET",
+        "<tool_call>now<arg_key>zone</arg_key><arg_value>CET",
+        [],
+    ),
+    (
+        GLM,
+        "<tool_call>now<arg_key>zone</arg_key><arg_value>CET</arg_value><arg_key>n</arg_key><arg_value>1</arg_value>",
+        "",
+        [("now", {"zone": "CET", "n": 1})],
+    ),
+    (
         MISTRAL_NAMED,
         '[TOOL_CALLS]now[ARGS]{}[TOOL_CALLS]weather[ARGS]{"city": "x"}',
         "",
@@ -55,12 +95,16 @@ TEXTS = [
     (LLAMA, '{"x": 1} {'),
     (MISTRAL, "[TOOL_CALLS]" + "[" * 100_000),
     (MISTRAL_NAMED, "[TOOL_CALLS]now {}"),
+    (QWEN_CODER, "<tool_call><function=delete></function></tool_call>"),
+    (QWEN_CODER, "<tool_call><function=now><parameter=a>1</tool_call>"),
+    (QWEN_CODER, "<tool_call>" + "<parameter=a>1</parameter>" * 300),
+    (GLM, "<tool_call>now<arg_key>a</arg_key>1<arg_value>2</arg_value></tool_call>"),
 ]
 
 
 def separated(form, text, size):
     """Text and calls of an answer, some characters at a time."""
-    stream = CallStream(form, NAMES)
+    stream = CallStream(form, SCHEMAS)
     parts = [stream.add(text[start : start + size]) for start in range(0, len(text), size)] + [stream.finish()]
     calls = [call for _, calls in parts for call in calls]
     assert calls == stream.calls
@@ -84,7 +128,7 @@ def test_anything_else_remains_text(form, text, size):
 
 
 def test_text_does_not_wait_unless_a_call_may_begin():
-    stream = CallStream(HERMES, NAMES)
+    stream = CallStream(HERMES, SCHEMAS)
     assert [stream.add(piece)[0] for piece in ("a <", "b", " <tool", "_box>")] == ["a ", "<b", " ", "<tool_box>"]
 
 
@@ -93,7 +137,8 @@ def test_text_does_not_wait_unless_a_call_may_begin():
     [
         ("{{ messages }}", HERMES),
         ("{% if tools %}{{ tools | tojson }}{% endif %}<tool_call>", HERMES),
-        ("{{ tools }}<tool_call><function=name>", None),
+        ("{{ tools }}<tool_call><function=name>", QWEN_CODER),
+        ("{{ tools }}<tool_call>{{ name }}<arg_key>", GLM),
         ("{{ tools }}<|python_tag|>", LLAMA),
         ('{{ tools }}{"name": function name, "parameters": dictionary}', LLAMA),
         ("{{ tools }}[TOOL_CALLS]", MISTRAL),
@@ -113,7 +158,7 @@ def byte_tokenizer(*special):
     return tokenizer
 
 
-@pytest.mark.parametrize("form", [HERMES, LLAMA, MISTRAL, MISTRAL_NAMED])
+@pytest.mark.parametrize("form", [HERMES, LLAMA, MISTRAL, MISTRAL_NAMED, QWEN_CODER, GLM])
 @pytest.mark.parametrize("is_special", [False, True])
 def test_grammars_allow_calls_and_nothing_else(form, is_special):
     llguidance = pytest.importorskip("llguidance", reason="grammars need llguidance")
@@ -133,13 +178,20 @@ def test_grammars_allow_calls_and_nothing_else(form, is_special):
         LLAMA: '{"name": "weather", "parameters": {"city": "x"}}',
         MISTRAL: '[TOOL_CALLS][{"name": "weather", "arguments": {"city": "x"}}]',
         MISTRAL_NAMED: '[TOOL_CALLS]weather[ARGS]{"city": "x"}',
+        QWEN_CODER: "<tool_call>\n<function=weather>\n<parameter=city>\nx\n</parameter>\n<parameter=days>\n2\n"
+        "</parameter>\n</function>\n</tool_call>",
+        GLM: "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>x</arg_value>\n<arg_key>days</arg_key>\n"
+        "<arg_value>2</arg_value>\n</tool_call>",
     }[form]
     assert accepts(call)
     assert not accepts(call, TOOLS[:1])
-    assert not accepts(call.replace('"x"', "1"))
+    assert not accepts(call.replace('"x"', "1").replace("2", "x"))
+    if form.tags is not None:
+        calls = CallStream(form, SCHEMAS).add(call)[1]
+        assert [json.loads(each.arguments) for each in calls] == [{"city": "x", "days": 2}]
     assert not accepts(f"Well, {call}")
     two = {LLAMA: f"{call};{call}", MISTRAL: f"{call[:-1]}, {call[len('[TOOL_CALLS][') :]}"}.get(form)
-    two = two or (f"{call}\n{call}" if form is HERMES else call + call)
+    two = two or (f"{call}\n{call}" if form.end else call + call)
     assert accepts(two, is_parallel=True)
     assert not accepts(two)
 
@@ -163,7 +215,7 @@ def test_templates_without_tools_have_them_as_text():
     system, question, called, result = tool_calls.with_tools(messages, TOOLS)
     assert all(json.dumps(tool) in system["content"] for tool in TOOLS)
     assert question is messages[0]
-    stream = CallStream(HERMES, NAMES)
+    stream = CallStream(HERMES, SCHEMAS)
     assert stream.add(called["content"])[0] == ""
     assert [(call.name, call.arguments) for call in stream.calls] == [("now", '{"zone": 1}')]
     assert (result["role"], "noon" in result["content"]) == ("user", True)
