@@ -30,8 +30,8 @@ def sentences(device: str) -> Any:
         texts = ["hello there", "ab", "what is this thing called love"]
         embeddings = model.encode(texts, convert_to_tensor=True)
     assert embeddings.device.type == device
-    found = util.semantic_search(embeddings[:1], embeddings)[0]
-    return [embeddings, [hit["corpus_id"] for hit in found]]
+    hits = util.semantic_search(embeddings[:1], embeddings)[0]
+    return [embeddings, [hit["corpus_id"] for hit in hits]]
 
 
 @row("x-transformers", "decoder with rotary positions: gradient, generation", "x_transformers")

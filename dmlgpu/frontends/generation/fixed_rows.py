@@ -155,7 +155,7 @@ class _FixingRows:
         ]
 
     def _derived(self) -> tuple[set[str], list[NodeProto]]:
-        """Return the tensors that depend on nothing but sizes, and the nodes that look up rows of weights by them."""
+        """Return the tensors that depend on sizes only, and the nodes that look up rows of weights by them."""
         constant, derived = {*self._initializers, ""}, set[str]()
         tables = []
         for node in self._graph.node:

@@ -29,7 +29,7 @@ _PIECE = 4 << 20
 """Maximum bytes of an upload."""
 
 
-class _Batch:
+class _SharedSubmission:
     """Fills of parts whose weights are uploaded, which share a submission.
 
     Attributes:
@@ -105,7 +105,7 @@ class Weights:
         filled = filled_parts(program)
         last_use = {source: index for index, group in enumerate(filled) for source in group.inputs}
         buffers: dict[PersistentPart, OwnedBuffer] = {}
-        batch = _Batch()
+        batch = _SharedSubmission()
         for index, group in enumerate(filled):
             buffers |= self._filled(prepared, program, group, keys, batch)
             for source in group.inputs:
@@ -120,7 +120,7 @@ class Weights:
         program: Program,
         group: FilledParts,
         keys: Sequence[int | None],
-        batch: _Batch,
+        batch: _SharedSubmission,
     ) -> dict[PersistentPart, OwnedBuffer]:
         """Return the memory of parts, filled by a batch or for another graph."""
         key = group.key(program, keys)
