@@ -54,7 +54,6 @@ def lightning(device: str) -> Any:
 def fastai(device: str) -> Any:
     """Train an epoch."""
     import torch  # noqa: PLC0415
-    from fastai.callback import schedule  # noqa: PLC0415
     from fastai.data.core import DataLoaders  # noqa: PLC0415
     from fastai.data.load import DataLoader  # noqa: PLC0415
     from fastai.learner import Learner  # noqa: PLC0415
@@ -63,7 +62,7 @@ def fastai(device: str) -> Any:
     loaders = DataLoaders(DataLoader(items, bs=16), DataLoader(items, bs=16), device=torch.device(device))
     learner = Learner(loaders, torch.nn.Sequential(torch.nn.Linear(8, 1)), loss_func=torch.nn.functional.mse_loss)
     with learner.no_bar(), learner.no_logging():
-        schedule.fit_one_cycle(learner, 1)
+        learner.fit_one_cycle(1)
     return list(learner.model.parameters())
 
 
