@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from typing import Any
 
@@ -58,6 +59,8 @@ def fastai(device: str) -> Any:
     from fastai.data.load import DataLoader  # noqa: PLC0415
     from fastai.learner import Learner  # noqa: PLC0415
 
+    for name in ("progress", "schedule"):
+        importlib.import_module(f"fastai.callback.{name}")  # adds methods to learners
     items = list(_data())
     loaders = DataLoaders(DataLoader(items, bs=16), DataLoader(items, bs=16), device=torch.device(device))
     learner = Learner(loaders, torch.nn.Sequential(torch.nn.Linear(8, 1)), loss_func=torch.nn.functional.mse_loss)
