@@ -111,6 +111,8 @@ def _partition(module: fx.GraphModule, inputs: Sequence[Any], **options: Any) ->
             node.args = (*node.args[:-1], node.args[1])
         elif _name(node.target) == "native_batch_norm_backward" and node.args[7]:
             node.args = (*node.args[:3], None, None, *node.args[5:])
+        elif _name(node.target) == "_scaled_dot_product_fused_attention_overrideable_backward":
+            node.args = (*node.args[:6], *[None] * 4, *node.args[10:14], None, None)  # it computes the weights again
     return min_cut_rematerialization_partition(module, inputs, **options)
 
 

@@ -18,7 +18,7 @@ from torch._dynamo import convert_frame  # noqa: E402
 
 from dmlgpu.common.errors import InvalidArgument  # noqa: E402
 from dmlgpu.demo import training  # noqa: E402
-from dmlgpu.frontends.torch import compiled  # noqa: E402
+from dmlgpu.frontends.torch import compiled, indices  # noqa: E402
 from dmlgpu.frontends.torch.exported import load  # noqa: E402
 
 
@@ -99,6 +99,27 @@ def test_networks_train_as_on_the_cpu(name: str, device: str, monkeypatch: pytes
         for key, value in ours.state_dict().items():
             torch.testing.assert_close(value.cpu(), state[key], atol=1e-3, rtol=1e-3, msg=f"step {step}: {key}")
     assert outside == []
+
+
+@pytest.mark.parametrize("checks_all", [False, True], ids=["one graph", "operator by operator"])
+def test_attention_with_a_mask_trains(checks_all: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results and gradients, also of the mask; what other backends save for the gradient is not asked for."""
+    monkeypatch.setattr(indices, "checks_all", checks_all)
+    shapes = (2, 4, 5, 8), (2, 2, 7, 8), (2, 2, 7, 8), (5, 7)
+    theirs = [torch.randn(shape).requires_grad_() for shape in shapes]
+
+    def attend(query: Any, key: Any, value: Any, mask: Any) -> Any:
+        return nn.functional.scaled_dot_product_attention(query, key, value, mask, enable_gqa=True)
+
+    cotangent = torch.randn(2, 4, 5, 8)
+    expected = attend(*theirs)
+    expected.backward(cotangent)
+    ours = [x.detach().to("dml").requires_grad_() for x in theirs]
+    actual = compiled_of(attend)(*ours)
+    actual.backward(cotangent.to("dml"))
+    torch.testing.assert_close(actual.detach().cpu(), expected.detach(), atol=1e-5, rtol=1e-5)
+    for x, reference in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(x.grad.cpu(), reference.grad, atol=1e-5, rtol=1e-5)
 
 
 def test_inference_follows_parameters_that_change() -> None:
