@@ -9,7 +9,7 @@ A form is recognized by the text of the chat template, which shows the model's o
     GLM              <tool_call>now<arg_key>zone</arg_key><arg_value>CET</arg_value></tool_call>
 
 Arguments of the last two are text if the function's schema says that they are strings, else JSON. Templates of
-Qwen3-Coder show truth values as Python prints them: ``True`` is read like ``true``.
+Qwen3-Coder show booleans as Python prints them: ``True`` is read like ``true``.
 
 If the template does not read tools, the system message lists them and the first form.
 """
