@@ -8,7 +8,8 @@ A form is recognized by the text of the chat template, which shows the model's o
     Qwen3-Coder      <tool_call><function=now><parameter=zone>CET</parameter></function></tool_call>
     GLM              <tool_call>now<arg_key>zone</arg_key><arg_value>CET</arg_value></tool_call>
 
-Arguments of the last two are text if the function's schema says that they are strings, else JSON.
+Arguments of the last two are text if the function's schema says that they are strings, else JSON. Templates of
+Qwen3-Coder show booleans as Python prints them: ``True`` is read like ``true``.
 
 If the template does not read tools, the system message lists them and the first form.
 """
@@ -208,6 +209,8 @@ def _argument(text: str, type_name: Any) -> Any:
     """Return the value of an argument: text if that is its type, else JSON, if it is."""
     if type_name == "string":
         return text
+    if type_name == "boolean":
+        text = text.lower()
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

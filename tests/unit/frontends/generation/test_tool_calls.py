@@ -28,7 +28,11 @@ TOOLS = [
             "name": "weather",
             "parameters": {
                 "type": "object",
-                "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+                "properties": {
+                    "city": {"type": "string"},
+                    "days": {"type": "integer"},
+                    "brief": {"type": "boolean"},
+                },
                 "required": ["city"],
             },
         },
@@ -59,6 +63,13 @@ ANSWERS = [
         "</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=now>\n</function>\n</tool_call>",
         "Wait.\n",
         [("weather", {"city": " 1\n<b>", "days": 2}), ("now", {})],
+    ),
+    (
+        QWEN_CODER,
+        "<tool_call>\n<function=weather>\n<parameter=city>\nTrue\n</parameter>\n<parameter=brief>\nTrue\n"
+        "</parameter>\n</function>\n</tool_call>",
+        "",
+        [("weather", {"city": "True", "brief": True})],
     ),
     (
         GLM,

@@ -16,6 +16,20 @@ from dmlgpu.frontends.onnx import load
 from tests.unit.frontends.onnx.onnx_against import model_of
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+PRODUCTS = [
+    ("float32", 1, [2, 3], [], True),
+    ("float32", 1, [2, 3], [1], True),
+    ("float32", 1, [2, 3], [1, 1], True),
+    ("float16", 1, [2, 3], [1], True),
+    ("float32", 1, [0, 3], [1], True),
+    ("float32", 1, [5], [1, 1, 1], False),  # the result has more axes
+    ("float32", 1, [], [1], False),
+    ("float32", 1, [2, 1], [1, 3], False),  # several elements
+    ("float32", 1.5, [2, 3], [], False),
+    ("int32", 1, [2, 2], [], False),
+    ("int32", 3, [2, 2], [], False),
+]
+"""Types of factors, the second one, the shapes, and whether the product is omitted."""
 
 
 def normal(*shape: int) -> np.ndarray:
@@ -98,6 +112,40 @@ def test_initializers_that_are_inputs_may_be_replaced() -> None:
         np.testing.assert_array_equal(session.run({"x": x, "w": x})["y"], 2 * x)
     with pytest.raises(InvalidArgument, match="'w' must have size 3"):
         session.run({"x": x, "w": normal(4)})
+
+
+@pytest.mark.parametrize(("dtype", "number", "shape", "factor", "is_omitted"), PRODUCTS)
+@pytest.mark.parametrize("is_first", [False, True], ids=["x*w", "w*x"])
+def test_products_by_1_are_omitted(
+    dtype: str, number: float, shape: list[int], factor: list[int], is_omitted: bool, is_first: bool
+) -> None:
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    x = np.resize(np.array([-3, 0, 2, 7] if dtype == "int32" else [np.nan, -np.inf, -0.0, 1e-7, 2.5], dtype), shape)
+    w = np.full(factor, number, dtype)
+    nodes = [
+        helper.make_node("Mul", ["w", "x"] if is_first else ["x", "w"], ["p"], name="product"),
+        helper.make_node("Neg", ["p"], ["y"], name="negative"),
+    ]
+    session = load(model_of(nodes, {"x": (kind, shape)}, {"p": kind, "y": kind}, {"w": w}), "numpy")
+    expected = x * w
+    for result, other in zip(session.run({"x": x}).values(), (expected, -expected), strict=True):
+        assert (result.dtype, result.shape) == (other.dtype, other.shape)
+        np.testing.assert_array_equal(result, other)
+        np.testing.assert_array_equal(np.signbit(result), np.signbit(other))
+    operators = [name for placement in session.placement for name in placement.operators]
+    assert ("ELEMENT_WISE_MULTIPLY" not in operators) == is_omitted
+
+
+def test_factors_of_1_may_be_replaced() -> None:
+    model = model_of(
+        [helper.make_node("Mul", ["x", "w"], ["y"])],
+        {"x": (FLOAT, [3]), "w": (FLOAT, [])},
+        {"y": FLOAT},
+        {"w": np.float32(1)},
+    )
+    session, x = load(model, "numpy"), normal(3)
+    for feeds, factor in (({}, 1), ({"w": np.float32(2)}, 2), ({}, 1)):
+        np.testing.assert_array_equal(session.run({"x": x, **feeds})["y"], factor * x)
 
 
 # ---- errors
