@@ -17,17 +17,17 @@ from tests.unit.frontends.onnx.onnx_against import model_of
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 PRODUCTS = [
-    ("float32", 1, [2, 3], [], True),
-    ("float32", 1, [2, 3], [1], True),
-    ("float32", 1, [2, 3], [1, 1], True),
-    ("float16", 1, [2, 3], [1], True),
-    ("float32", 1, [0, 3], [1], True),
-    ("float32", 1, [5], [1, 1, 1], False),  # the result has more axes
-    ("float32", 1, [], [1], False),
-    ("float32", 1, [2, 1], [1, 3], False),  # several elements
-    ("float32", 1.5, [2, 3], [], False),
-    ("int32", 1, [2, 2], [], False),
-    ("int32", 3, [2, 2], [], False),
+    ("float32", 1, ([2, 3], []), True),
+    ("float32", 1, ([2, 3], [1]), True),
+    ("float32", 1, ([2, 3], [1, 1]), True),
+    ("float16", 1, ([2, 3], [1]), True),
+    ("float32", 1, ([0, 3], [1]), True),
+    ("float32", 1, ([5], [1, 1, 1]), False),  # the result has more axes
+    ("float32", 1, ([], [1]), False),
+    ("float32", 1, ([2, 1], [1, 3]), False),  # several elements
+    ("float32", 1.5, ([2, 3], []), False),
+    ("int32", 1, ([2, 2], []), False),
+    ("int32", 3, ([2, 2], []), False),
 ]
 """Types of factors, the second one, the shapes, and whether the product is omitted."""
 
@@ -114,11 +114,12 @@ def test_initializers_that_are_inputs_may_be_replaced() -> None:
         session.run({"x": x, "w": normal(4)})
 
 
-@pytest.mark.parametrize(("dtype", "number", "shape", "factor", "is_omitted"), PRODUCTS)
+@pytest.mark.parametrize(("dtype", "number", "shapes", "is_omitted"), PRODUCTS)
 @pytest.mark.parametrize("is_first", [False, True], ids=["x*w", "w*x"])
 def test_products_by_1_are_omitted(
-    dtype: str, number: float, shape: list[int], factor: list[int], is_omitted: bool, is_first: bool
+    dtype: str, number: float, shapes: tuple[list[int], list[int]], is_omitted: bool, is_first: bool
 ) -> None:
+    shape, factor = shapes
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     x = np.resize(np.array([-3, 0, 2, 7] if dtype == "int32" else [np.nan, -np.inf, -0.0, 1e-7, 2.5], dtype), shape)
     w = np.full(factor, number, dtype)
