@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.compiler.sizes.recordings import MAX_UNUSED, Recordings
 from dmlgpu.compiler.sizes import recordings
+from dmlgpu.compiler.sizes.recordings import MAX_UNUSED, Recordings
 from dmlgpu.compiler.sizes.symbols import Recording, Replay, value_of
 
 
