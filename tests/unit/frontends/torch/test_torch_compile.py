@@ -103,7 +103,7 @@ def test_networks_train_as_on_the_cpu(name: str, device: str, monkeypatch: pytes
 
 @pytest.mark.parametrize("checks_all", [False, True], ids=["one graph", "operator by operator"])
 def test_attention_with_a_mask_trains(checks_all: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Results and gradients, also of the mask; what other backends save for the gradient is not asked for."""
+    """Results and gradients, also of the mask; what other backends save for the gradient is not required."""
     monkeypatch.setattr(indices, "checks_all", checks_all)
     shapes = (2, 4, 5, 8), (2, 2, 7, 8), (2, 2, 7, 8), (5, 7)
     theirs = [torch.randn(shape).requires_grad_() for shape in shapes]
