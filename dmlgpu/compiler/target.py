@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dmlgpu.common.errors import InvalidArgument, counted, shown
-from dmlgpu.compiler.sizes.symbols import settled
+from dmlgpu.compiler.sizes.arithmetic import settled
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.coercion import argument, as_index, boolean, integer
 from dmlgpu.common.errors import InvalidArgument, NotSupported, shown
-from dmlgpu.compiler.sizes.symbols import is_symbolic
+from dmlgpu.compiler.sizes.arithmetic import is_symbolic
 from dmlgpu.ops import directml
 from dmlgpu.runtime.device import as_device
 from dmlgpu.tensors.array_like import as_operand, convert_float64

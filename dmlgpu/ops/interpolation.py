@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dmlgpu.catalog.enums import AxisDirection, InterpolationMode
 from dmlgpu.common.coercion import argument, as_index, between, boolean, real, tuple_of
 from dmlgpu.common.errors import InvalidArgument, shown
-from dmlgpu.compiler.sizes.symbols import value_of
+from dmlgpu.compiler.sizes.arithmetic import value_of
 from dmlgpu.ops import directml
 from dmlgpu.tensors.calls import FLOATING, Array, Operand, Where, caller, check_kind, eager, tensor_of, word
 from dmlgpu.tensors.tensor import Tensor, matmul

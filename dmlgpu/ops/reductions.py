@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 from dmlgpu.catalog.enums import AxisDirection, DataType, ReduceFunction
 from dmlgpu.common.coercion import argument, as_index, boolean, integer, real
 from dmlgpu.common.errors import InvalidArgument, shown
-from dmlgpu.compiler.sizes.symbols import computed
+from dmlgpu.compiler.sizes.arithmetic import computed
 from dmlgpu.ops import directml
 from dmlgpu.ops.shape import along, joined
 from dmlgpu.tensors.arithmetic import wrapped

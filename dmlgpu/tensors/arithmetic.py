@@ -15,7 +15,7 @@ from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import BFLOAT16, DataType, ReduceFunction
 from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias
 from dmlgpu.common.errors import DmlError, InvalidArgument
-from dmlgpu.compiler.sizes.symbols import is_symbolic
+from dmlgpu.compiler.sizes.arithmetic import is_symbolic
 from dmlgpu.tensors.array_like import as_operand
 from dmlgpu.tensors.execution import call_op
 from dmlgpu.tensors.memory import NodeMemory, current_caller

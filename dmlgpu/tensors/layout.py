@@ -12,7 +12,7 @@ from dmlgpu.catalog.enums import DataType, TensorFlags
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, MAX_ELEMENTS, TensorDesc, packed_strides
 from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, shown
-from dmlgpu.compiler.sizes.symbols import is_broadcastable, is_same_size, is_symbolic
+from dmlgpu.compiler.sizes.arithmetic import is_broadcastable, is_same_size, is_symbolic
 
 Sizes: TypeAlias = tuple[int, ...]
 

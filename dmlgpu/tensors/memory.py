@@ -17,7 +17,7 @@ from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar, cast
 
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.compiler.sizes.symbols import inside, is_inside
+from dmlgpu.compiler.sizes.arithmetic import inside, is_inside
 
 if TYPE_CHECKING:
     from dmlgpu.catalog.operator_desc import OperatorDesc

@@ -15,7 +15,7 @@ from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, TENSOR_ALIGNMENT, TensorD
 from dmlgpu.common import coercion
 from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidState, OutOfMemory
 from dmlgpu.common.memory import host_budget
-from dmlgpu.compiler.sizes.symbols import is_many, is_same_size
+from dmlgpu.compiler.sizes.arithmetic import is_many, is_same_size
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors import layout
 from dmlgpu.tensors.layout import Sizes

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dmlgpu.catalog.enums import BFLOAT16, DataType, data_type_named, holds_numbers
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import DmlError, InvalidArgument, shown
-from dmlgpu.compiler.sizes.symbols import is_symbolic
+from dmlgpu.compiler.sizes.arithmetic import is_symbolic
 
 TypeLike: TypeAlias = DataType | np.dtype[Any] | type[Any] | str
 """A data type, a NumPy type, or the name of one: ``"float16"``, ``"bfloat16"``. ``bool`` is stored as UINT8."""

@@ -19,7 +19,7 @@ from dmlgpu.compiler.operators.lowering import (
 from dmlgpu.compiler.plan import Body, Lookup, Map, Plan, PlanTensor, Scatter, View, constants
 from dmlgpu.compiler.rewrites.collapse import merge_dimensions
 from dmlgpu.compiler.rewrites.sources import identity
-from dmlgpu.compiler.sizes.symbols import is_many
+from dmlgpu.compiler.sizes.arithmetic import is_many
 
 # ---- checks
 

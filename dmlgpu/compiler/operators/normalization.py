@@ -48,7 +48,7 @@ from dmlgpu.compiler.plan import (
 from dmlgpu.compiler.plan.reductions import rows
 from dmlgpu.compiler.rewrites.sources import NUMBER, number
 from dmlgpu.compiler.rewrites.windows import WINDOW_SUM
-from dmlgpu.compiler.sizes.symbols import is_broadcastable
+from dmlgpu.compiler.sizes.arithmetic import is_broadcastable
 
 FLOAT32 = DataType.FLOAT32
 

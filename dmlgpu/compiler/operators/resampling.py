@@ -32,7 +32,7 @@ from dmlgpu.compiler.rewrites.resampling import (
     nearest,
 )
 from dmlgpu.compiler.rewrites.sources import identity
-from dmlgpu.compiler.sizes.symbols import computed
+from dmlgpu.compiler.sizes.arithmetic import computed
 
 FLOAT32 = DataType.FLOAT32
 ROUNDED = "resampling/rounded"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.plan.sources import Body, Constants, PlanTensor, RegisterValue, Sizes, Source
 from dmlgpu.compiler.plan.steps import Step
-from dmlgpu.compiler.sizes.symbols import is_many, is_same_size
+from dmlgpu.compiler.sizes.arithmetic import is_many, is_same_size
 
 
 @dataclass(frozen=True)

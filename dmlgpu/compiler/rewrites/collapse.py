@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from dmlgpu.compiler.plan import Body, Element, PlanTensor, RegisterValue, Source
 from dmlgpu.compiler.rewrites.sources import AnySource, is_elementwise, leaves, rewrite
-from dmlgpu.compiler.sizes.symbols import is_many
+from dmlgpu.compiler.sizes.arithmetic import is_many
 
 Groups = tuple[tuple[int, ...], ...]
 """Old dimensions of each new dimension, outermost first."""

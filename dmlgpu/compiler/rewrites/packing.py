@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from dmlgpu.compiler.plan import Affine, AffineView, Body, PlanTensor, RegisterValue, Role, Source, View, only_moves
 from dmlgpu.compiler.rewrites.sources import AnySource, nodes
-from dmlgpu.compiler.sizes.symbols import is_many
+from dmlgpu.compiler.sizes.arithmetic import is_many
 
 WIDEST_UNIT_BITS = 128
 

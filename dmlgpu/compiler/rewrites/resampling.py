@@ -31,7 +31,7 @@ from dmlgpu.compiler.plan import (
     constants,
 )
 from dmlgpu.compiler.rewrites.sources import identity, is_identity
-from dmlgpu.compiler.sizes.symbols import computed, decided
+from dmlgpu.compiler.sizes.arithmetic import computed, decided
 
 NEAREST = "resampling/nearest"
 LINEAR = "resampling/linear"

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from dmlgpu.compiler.plan import Affine, AffineView, Apply, PlanTensor, RegisterValue, Sizes, Source
 from dmlgpu.compiler.rewrites.sources import identity, is_identity
-from dmlgpu.compiler.sizes.symbols import is_many, is_same_size, is_symbolic, remembered
+from dmlgpu.compiler.sizes.arithmetic import is_many, is_same_size, is_symbolic, remembered
 
 
 def affine_between(view: PlanTensor, written: PlanTensor) -> Affine | None:

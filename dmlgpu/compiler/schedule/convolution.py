@@ -45,7 +45,7 @@ from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.products import Patch
 from dmlgpu.compiler.schedule.tiles import MAX_ACROSS, MAX_ROWS, is_narrow, packed_patch, tile_columns, tile_rows, tiles
-from dmlgpu.compiler.sizes.symbols import computed
+from dmlgpu.compiler.sizes.arithmetic import computed
 from dmlgpu.compiler.target import Target
 
 IMPLICIT_GEMM = "implicit-gemm"

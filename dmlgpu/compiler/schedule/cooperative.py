@@ -52,7 +52,7 @@ from dmlgpu.compiler.schedule.steps.cooperative import (
     tile_of,
 )
 from dmlgpu.compiler.schedule.steps.products import Operand, OperandLayout, ProductSchedule, ProductTile
-from dmlgpu.compiler.sizes.symbols import decided, is_symbolic
+from dmlgpu.compiler.sizes.arithmetic import decided, is_symbolic
 from dmlgpu.compiler.target import Matrices, Target
 
 DEPTHS = (32, 16)

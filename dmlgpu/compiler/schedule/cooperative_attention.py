@@ -21,7 +21,7 @@ from dmlgpu.compiler.schedule.registry import Condition, at_least, no, only_if
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.cooperative import PADDING, SUBGROUPS, ScheduledCooperativeAttend
 from dmlgpu.compiler.schedule.steps.products import Operand, OperandLayout
-from dmlgpu.compiler.sizes.symbols import decided, value_of
+from dmlgpu.compiler.sizes.arithmetic import decided, value_of
 from dmlgpu.compiler.target import Matrices, Target
 
 FLOAT16, FLOAT32 = DataType.FLOAT16, DataType.FLOAT32

@@ -23,7 +23,7 @@ from typing import Any
 from dmlgpu.compiler.cards import GpuCard
 from dmlgpu.compiler.rewrites.packing import UNIT
 from dmlgpu.compiler.schedule.steps.products import ProductTile
-from dmlgpu.compiler.sizes.symbols import largest, smallest
+from dmlgpu.compiler.sizes.arithmetic import largest, smallest
 from dmlgpu.compiler.target import Matrices
 
 LOADED = 64

@@ -89,7 +89,7 @@ from dmlgpu.compiler.schedule.steps.products import (
     ScheduledContract,
 )
 from dmlgpu.compiler.schedule.units import MULTIPLIED, reads_single
-from dmlgpu.compiler.sizes.symbols import largest
+from dmlgpu.compiler.sizes.arithmetic import largest
 from dmlgpu.compiler.target import Target
 
 SMALL = "schedules/gemm_small"

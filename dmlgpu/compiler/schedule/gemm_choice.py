@@ -41,7 +41,7 @@ from dmlgpu.compiler.schedule.registry import (
     only_if,
 )
 from dmlgpu.compiler.schedule.steps.products import ProductSchedule, ProductTile
-from dmlgpu.compiler.sizes.symbols import decided
+from dmlgpu.compiler.sizes.arithmetic import decided
 from dmlgpu.compiler.target import MIN_LANES, Target
 
 CHUNK = 1024

@@ -10,7 +10,7 @@ from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.plan import PlanTensor
 from dmlgpu.compiler.schedule.registry import by_profile
-from dmlgpu.compiler.sizes.symbols import is_many
+from dmlgpu.compiler.sizes.arithmetic import is_many
 from dmlgpu.compiler.target import Target
 
 

@@ -31,7 +31,7 @@ from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.products import Operand, OperandLayout, ProductSchedule
 from dmlgpu.compiler.schedule.tiles import packed_patch
 from dmlgpu.compiler.schedule.units import READ_ONCE, reads_single
-from dmlgpu.compiler.sizes.symbols import is_many
+from dmlgpu.compiler.sizes.arithmetic import is_many
 from dmlgpu.compiler.target import Target
 
 

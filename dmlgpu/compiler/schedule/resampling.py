@@ -37,7 +37,7 @@ from dmlgpu.compiler.schedule.scheduling import plain_steps
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.maps import Pattern, ScheduledDownsample, ScheduledUpsample, Stencil, Tap
 from dmlgpu.compiler.schedule.tiles import tiles, unchanged
-from dmlgpu.compiler.sizes.symbols import decided
+from dmlgpu.compiler.sizes.arithmetic import decided
 from dmlgpu.compiler.target import Target
 
 MAX_AXES = 2

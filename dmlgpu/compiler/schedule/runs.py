@@ -14,7 +14,7 @@ from dmlgpu.compiler.rewrites.sources import is_elementwise, leaves, split
 from dmlgpu.compiler.schedule.launch import choose_walk, loop_launch
 from dmlgpu.compiler.schedule.registry import Condition, no, only_if
 from dmlgpu.compiler.schedule.steps.maps import ScheduledRuns
-from dmlgpu.compiler.sizes.symbols import computed, is_many, smallest
+from dmlgpu.compiler.sizes.arithmetic import computed, is_many, smallest
 from dmlgpu.compiler.target import Target
 
 SHORTEST_RUN = 16

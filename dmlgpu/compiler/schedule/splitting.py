@@ -33,7 +33,7 @@ from dmlgpu.compiler.plan import (
 from dmlgpu.compiler.plan.parts import replace_parts, tensors, written
 from dmlgpu.compiler.rewrites.sources import fold_views, identity, leaves
 from dmlgpu.compiler.rewrites.spaces import reindex
-from dmlgpu.compiler.sizes.symbols import largest
+from dmlgpu.compiler.sizes.arithmetic import largest
 from dmlgpu.compiler.target import Target
 
 MAX_PARTS = 64

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from dmlgpu.compiler.sizes.symbols import decided
+from dmlgpu.compiler.sizes.arithmetic import decided
 from dmlgpu.compiler.target import Target
 
 

@@ -35,7 +35,7 @@ from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.products import Patch
 from dmlgpu.compiler.schedule.tiles import is_narrow, packed_patch, tiles, unchanged
-from dmlgpu.compiler.sizes.symbols import decided, largest
+from dmlgpu.compiler.sizes.arithmetic import decided, largest
 from dmlgpu.compiler.target import Target
 
 FILTERS, PATCHES, RESULTS = (f"convolution/winograd_{what}" for what in ("filters", "patches", "results"))

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, InvalidState, shown
-from dmlgpu.compiler.sizes.symbols import Recording, Replay, Symbol, is_symbolic
+from dmlgpu.compiler.sizes.arithmetic import Recording, Replay, Symbol, is_symbolic
 
 _PRIMES: Final = (3, 5, 7, 11, 13, 17, 19, 23)
 

@@ -18,8 +18,8 @@ from dmlgpu.compiler.graph.description import GraphDesc, OperatorNode
 from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.program import Program
+from dmlgpu.compiler.sizes.arithmetic import Recording, Replay, is_symbolic
 from dmlgpu.compiler.sizes.recordings import MAX_RECORDINGS, Recordings, count_failure, first_result
-from dmlgpu.compiler.sizes.symbols import Recording, Replay, is_symbolic
 from dmlgpu.compiler.target import Target
 
 if TYPE_CHECKING:

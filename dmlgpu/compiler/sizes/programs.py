@@ -12,8 +12,8 @@ from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.plan import PlanBinding, Role, Step
 from dmlgpu.compiler.program import Program, RenderedKernel
 from dmlgpu.compiler.schedule.scheduling import check_count, copy_of_owned, memory_layout
+from dmlgpu.compiler.sizes.arithmetic import Recording, is_symbolic, settled
 from dmlgpu.compiler.sizes.steps import Group, kernels_of_step, recorded_step
-from dmlgpu.compiler.sizes.symbols import Recording, is_symbolic, settled
 from dmlgpu.compiler.target import Target
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from dmlgpu.common.collection import collection_paused
 from dmlgpu.common.errors import DmlError
-from dmlgpu.compiler.sizes.symbols import Recording
+from dmlgpu.compiler.sizes.arithmetic import Recording
 
 MAX_RECORDINGS: Final = 8
 """Recordings of one kind that are kept: computations differ where sizes are equal, or divide, or are large."""

@@ -18,8 +18,8 @@ from dmlgpu.compiler.graph.compiler import schedule_named
 from dmlgpu.compiler.plan import Allocation, PlanBinding, Role, Step
 from dmlgpu.compiler.schedule.scheduling import bytes_of
 from dmlgpu.compiler.schedule.steps.base import AnyScheduled
+from dmlgpu.compiler.sizes.arithmetic import Recording, Replay, is_symbolic, settled
 from dmlgpu.compiler.sizes.recordings import first_result
-from dmlgpu.compiler.sizes.symbols import Recording, Replay, is_symbolic, settled
 from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl.parameters import CONSTANTS, parameter_fields
 from dmlgpu.compiler.wgsl.render import Sources, UnplacedKernel, kernels_of

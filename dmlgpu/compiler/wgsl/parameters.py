@@ -22,8 +22,8 @@ from typing import Any, Final
 
 from dmlgpu.compiler.plan import PlanBinding
 from dmlgpu.compiler.rewrites.resampling import bits_of_float
-from dmlgpu.compiler.sizes.symbols import is_symbolic, value_of
-from dmlgpu.compiler.sizes.symbols import largest as largest_of
+from dmlgpu.compiler.sizes.arithmetic import is_symbolic, value_of
+from dmlgpu.compiler.sizes.arithmetic import largest as largest_of
 from dmlgpu.compiler.wgsl import names
 
 PARAMETERS: Final[Mapping[str, frozenset[str]]] = {

@@ -21,7 +21,7 @@ from jinja2.ext import Extension
 from jinja2.lexer import Token, TokenStream
 from jinja2.utils import missing
 
-from dmlgpu.compiler.sizes.symbols import settled
+from dmlgpu.compiler.sizes.arithmetic import settled
 from dmlgpu.compiler.wgsl import names, parameters
 
 SUFFIX = ".wgsl"

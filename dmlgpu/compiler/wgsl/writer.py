@@ -26,7 +26,7 @@ from dmlgpu.compiler.plan import (
 )
 from dmlgpu.compiler.rewrites.packing import is_paired
 from dmlgpu.compiler.schedule.steps.base import KernelStep
-from dmlgpu.compiler.sizes.symbols import is_many
+from dmlgpu.compiler.sizes.arithmetic import is_many
 from dmlgpu.compiler.target import Division, Float16Conversions, Float16Encoding, Target
 from dmlgpu.compiler.wgsl import library, matrices, templates
 from dmlgpu.compiler.wgsl.expressions import TypedValue

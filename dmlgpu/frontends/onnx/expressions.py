@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from dmlgpu.catalog.enums import DataType, ReduceFunction
-from dmlgpu.compiler.sizes.symbols import is_broadcastable, is_same_size
+from dmlgpu.compiler.sizes.arithmetic import is_broadcastable, is_same_size
 from dmlgpu.tensors import directml
 from dmlgpu.tensors import directmlx as dml
 from dmlgpu.tensors.tensor import Tensor

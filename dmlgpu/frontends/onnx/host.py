@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto
 
 from dmlgpu.common.errors import ModelError
-from dmlgpu.compiler.sizes.symbols import computed, is_symbolic, largest, needed, smallest
+from dmlgpu.compiler.sizes.arithmetic import computed, is_symbolic, largest, needed, smallest
 from dmlgpu.frontends.onnx.node import OnnxNode, slice_extent, slice_range, split_sizes
 from dmlgpu.frontends.onnx.symbolic import array_of, has_symbols, plain_array
 from dmlgpu.frontends.onnx.tensor_proto import CODED, data_type_of

@@ -16,7 +16,7 @@ from onnx import AttributeProto, NodeProto
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, MAX_ELEMENTS
 from dmlgpu.common.errors import NotSupported
-from dmlgpu.compiler.sizes.symbols import is_symbolic
+from dmlgpu.compiler.sizes.arithmetic import is_symbolic
 from dmlgpu.frontends.onnx.expressions import broadcast_shapes, broadcast_to, reshaped
 from dmlgpu.frontends.onnx.symbolic import array_of, as_integer, has_symbols
 from dmlgpu.frontends.onnx.values import Bounds, Limit, NeedsDecision, NeedsHost, OnnxSequence, OnnxValue, Shape

@@ -18,9 +18,9 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from dmlgpu.common.cache import Cache, CacheLimits
+from dmlgpu.compiler.sizes.arithmetic import Recording
 from dmlgpu.compiler.sizes.networks import RecordedNetwork, SizedNetwork, separated, with_integers
 from dmlgpu.compiler.sizes.recordings import Recordings
-from dmlgpu.compiler.sizes.symbols import Recording
 from dmlgpu.frontends.onnx.placement import PlannedPlacement
 from dmlgpu.frontends.onnx.segments import Outcome, RunInput, RunStage, Segment
 from dmlgpu.frontends.onnx.translate import Stages

@@ -17,8 +17,8 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.graph.description import GraphDesc
+from dmlgpu.compiler.sizes.arithmetic import resolved
 from dmlgpu.compiler.sizes.networks import SizedNetwork
-from dmlgpu.compiler.sizes.symbols import resolved
 from dmlgpu.frontends.onnx import watching
 from dmlgpu.frontends.onnx.placement import NodeKernels, Placement, PlacementSource, PlannedPlacement
 from dmlgpu.frontends.onnx.tensor_proto import type_name

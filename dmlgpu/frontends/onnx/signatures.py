@@ -11,7 +11,7 @@ import onnx.defs
 from onnx import NodeProto, helper, numpy_helper, shape_inference
 
 from dmlgpu.catalog.enums import DataType, data_type_named
-from dmlgpu.compiler.sizes.symbols import value_of
+from dmlgpu.compiler.sizes.arithmetic import value_of
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.operators import ML
 from dmlgpu.frontends.onnx.registry import Result

@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.compiler.sizes.symbols import is_symbolic, needed
+from dmlgpu.compiler.sizes.arithmetic import is_symbolic, needed
 
 Array = NDArray[Any]
 

@@ -16,7 +16,7 @@ from onnx import GraphProto, NodeProto, TensorProto
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import DmlError, ModelError, NotSupported
-from dmlgpu.compiler.sizes.symbols import current, is_symbolic, needed
+from dmlgpu.compiler.sizes.arithmetic import current, is_symbolic, needed
 from dmlgpu.frontends.onnx import codes, host, registry, zero_size
 from dmlgpu.frontends.onnx.containers import constructed
 from dmlgpu.frontends.onnx.loops import BodyPerRun, BodyRunner, LoopAction, NeedsBranch, NeedsLoop

@@ -13,7 +13,7 @@ from onnx import TensorProto, TypeProto, helper
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument
-from dmlgpu.compiler.sizes.symbols import value_of
+from dmlgpu.compiler.sizes.arithmetic import value_of
 from dmlgpu.frontends.onnx.tensor_proto import ELEMENT_TYPES, DeferredArray, as_array, as_coded, as_typed, type_name
 from dmlgpu.tensors.tensor import Tensor
 

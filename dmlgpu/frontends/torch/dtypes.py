@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from dmlgpu.catalog.enums import BFLOAT16, DataType
-from dmlgpu.compiler.sizes.symbols import is_symbolic
+from dmlgpu.compiler.sizes.arithmetic import is_symbolic
 from dmlgpu.frontends.torch.complex_numbers import Complex, ComplexPairs
 from dmlgpu.tensors.tensor import Tensor
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 import torch
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.compiler.sizes.symbols import is_symbolic
+from dmlgpu.compiler.sizes.arithmetic import is_symbolic
 from dmlgpu.frontends.torch.dtypes import data_type_of
 from dmlgpu.ops.shape import joined
 from dmlgpu.tensors.tensor import Tensor

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.compiler.sizes.symbols import value_of
+from dmlgpu.compiler.sizes.arithmetic import value_of
 from dmlgpu.ops.shape import joined
 from dmlgpu.tensors.calls import filled
 from dmlgpu.tensors.tensor import Tensor, matmul

@@ -12,9 +12,9 @@ from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler.graph.description import ConstantNode, GraphDesc
 from dmlgpu.compiler.graph.resolve import check_nodes
+from dmlgpu.compiler.sizes.arithmetic import inside
 from dmlgpu.compiler.sizes.named import NamedSizes
 from dmlgpu.compiler.sizes.networks import RecordedNetwork, SizedNetwork
-from dmlgpu.compiler.sizes.symbols import inside
 from dmlgpu.tensors.graphs.nodes import BuiltNode, InputNode, used
 from dmlgpu.tensors.tensor import Tensor
 

@@ -17,8 +17,8 @@ from dmlgpu.common import coercion
 from dmlgpu.common.cache import Cache, CacheInfo, CacheLimits
 from dmlgpu.common.errors import InvalidArgument, InvalidState, NotSupported, counted, shown
 from dmlgpu.compiler.graph.description import GraphDesc
+from dmlgpu.compiler.sizes.arithmetic import Recording
 from dmlgpu.compiler.sizes.recordings import Recordings
-from dmlgpu.compiler.sizes.symbols import Recording
 from dmlgpu.runtime.adapters import target_of
 from dmlgpu.runtime.device import Device, as_device, other_device
 from dmlgpu.runtime.device import device as default_of_block

@@ -15,8 +15,8 @@ import numpy as np
 
 from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.common.errors import InvalidState
+from dmlgpu.compiler.sizes.arithmetic import Recording, is_symbolic
 from dmlgpu.compiler.sizes.networks import RecordedNetwork
-from dmlgpu.compiler.sizes.symbols import Recording, is_symbolic
 from dmlgpu.tensors.strided import TensorBase, behind_binding
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.tracing.trace import (

@@ -26,7 +26,7 @@ from dmlgpu.common.errors import (
     cause_of,
     shown,
 )
-from dmlgpu.compiler.sizes.symbols import Size, current, hint_of, is_symbolic
+from dmlgpu.compiler.sizes.arithmetic import Size, current, hint_of, is_symbolic
 from dmlgpu.runtime.device import Device, other_device
 from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.tensors.execution import OperatorCall

@@ -18,7 +18,7 @@ from dmlgpu.common.errors import InvalidDescription, OutOfMemory
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.graph.network import Constant, Network, NetworkInput, NetworkNode, NodeResult, Value
 from dmlgpu.compiler.graph.passes.rewriting import NodePass, NoteTaker
-from dmlgpu.compiler.sizes.symbols import is_symbolic
+from dmlgpu.compiler.sizes.arithmetic import is_symbolic
 
 AnyDesc = TypeVar("AnyDesc", bound=OperatorDesc)
 

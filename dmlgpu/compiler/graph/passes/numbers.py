@@ -16,7 +16,7 @@ from dmlgpu.compiler.graph.passes.rewriting import Rewriting, StepPass
 from dmlgpu.compiler.plan import Apply, Body, PlanTensor, Role, Source, View, apply, constants
 from dmlgpu.compiler.plan.parts import replace_parts
 from dmlgpu.compiler.rewrites.sources import rewrite
-from dmlgpu.compiler.sizes.symbols import is_many
+from dmlgpu.compiler.sizes.arithmetic import is_many
 
 NUMBER = "elementwise/number"
 

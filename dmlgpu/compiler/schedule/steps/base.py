@@ -11,7 +11,7 @@ from dmlgpu.compiler.plan import PlanBinding, PlanTensor, Role
 from dmlgpu.compiler.plan.parts import replace_parts, tensors
 from dmlgpu.compiler.schedule.launch import Launch
 from dmlgpu.compiler.schedule.memory import MemoryLayout
-from dmlgpu.compiler.sizes.symbols import largest
+from dmlgpu.compiler.sizes.arithmetic import largest
 from dmlgpu.compiler.target import Target
 
 

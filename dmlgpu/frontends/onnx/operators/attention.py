@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.compiler.sizes.symbols import is_broadcastable
+from dmlgpu.compiler.sizes.arithmetic import is_broadcastable
 from dmlgpu.frontends.onnx.attention import (
     AttentionInputs,
     AttentionPositions,

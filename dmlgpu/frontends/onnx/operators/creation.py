@@ -8,7 +8,7 @@ import numpy as np
 from onnx import TensorProto
 
 from dmlgpu.catalog.tensor_desc import MAX_ELEMENTS
-from dmlgpu.compiler.sizes.symbols import is_symbolic
+from dmlgpu.compiler.sizes.arithmetic import is_symbolic
 from dmlgpu.frontends.onnx.expressions import broadcast_to, reshaped
 from dmlgpu.frontends.onnx.node import Array, OnnxNode, checked_shape
 from dmlgpu.frontends.onnx.registry import Steps, operator

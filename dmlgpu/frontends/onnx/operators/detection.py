@@ -11,7 +11,7 @@ import numpy as np
 
 from dmlgpu.catalog.enums import AxisDirection, DataType, InterpolationMode, ReduceFunction
 from dmlgpu.catalog.operator_desc import Size2D
-from dmlgpu.compiler.sizes.symbols import smallest
+from dmlgpu.compiler.sizes.arithmetic import smallest
 from dmlgpu.frontends.onnx.expressions import (
     add,
     cast,

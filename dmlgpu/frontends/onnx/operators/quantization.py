@@ -10,7 +10,7 @@ import numpy as np
 from onnx import TensorProto
 
 from dmlgpu.catalog.enums import DataType, QuantizationType, ReduceFunction
-from dmlgpu.compiler.sizes.symbols import is_broadcastable
+from dmlgpu.compiler.sizes.arithmetic import is_broadcastable
 from dmlgpu.frontends.onnx.codes import encoded, floats_of
 from dmlgpu.frontends.onnx.expressions import broadcast_to, reshaped, transposed
 from dmlgpu.frontends.onnx.node import OnnxNode

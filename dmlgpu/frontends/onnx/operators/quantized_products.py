@@ -8,7 +8,7 @@ import numpy as np
 
 from dmlgpu.catalog.enums import DataType, MatrixTransform, ReduceFunction
 from dmlgpu.common.errors import shown
-from dmlgpu.compiler.sizes.symbols import is_broadcastable
+from dmlgpu.compiler.sizes.arithmetic import is_broadcastable
 from dmlgpu.frontends.onnx.expressions import broadcast_to, reshaped, same, transposed
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.operators import ACTIVATIONS, MICROSOFT

@@ -9,7 +9,7 @@ import numpy as np
 
 from dmlgpu.catalog.enums import AxisDirection, DataType, InterpolationMode, ReduceFunction
 from dmlgpu.compiler.operators.resampling import scaled_size
-from dmlgpu.compiler.sizes.symbols import computed, decided, largest, smallest
+from dmlgpu.compiler.sizes.arithmetic import computed, decided, largest, smallest
 from dmlgpu.frontends.onnx.expressions import add, cast, multiply, reshaped, transposed
 from dmlgpu.frontends.onnx.node import OnnxNode, checked_shape
 from dmlgpu.frontends.onnx.registry import operator

@@ -12,7 +12,7 @@ from dmlgpu import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.compiler.plan import Affine, AffineView, PlanBinding, PlanTensor, RegisterValue, Role, apply
 from dmlgpu.compiler.rewrites.spaces import affine_between, compose, reindex, split
-from dmlgpu.compiler.sizes.symbols import Recording
+from dmlgpu.compiler.sizes.arithmetic import Recording
 
 BINDING = PlanBinding(Role.TEMPORARY, 0)
 SIZES = st.lists(st.integers(1, 4), min_size=1, max_size=4).map(tuple)

@@ -17,7 +17,7 @@ from dmlgpu.compiler.schedule.gemm import CHUNK
 from dmlgpu.compiler.schedule.gemm_choice import NAMES, Shape, alternatives, choose, expected_cost
 from dmlgpu.compiler.schedule.steps.products import OperandLayout, ProductSchedule, ScheduledContract
 from dmlgpu.compiler.schedule.steps.reductions import ScheduledRows
-from dmlgpu.compiler.sizes.symbols import Recording
+from dmlgpu.compiler.sizes.arithmetic import Recording
 from dmlgpu.compiler.target import Overrides, Profile, Target
 from tests.schedules import steps_of
 from tests.unit.rejections import rejection

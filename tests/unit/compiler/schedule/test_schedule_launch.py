@@ -14,7 +14,7 @@ from dmlgpu.compiler.plan import Map, PlanTensor, apply, constants, element
 from dmlgpu.compiler.rewrites.sources import MERGE
 from dmlgpu.compiler.schedule.launch import fold, item_launch, loop_launch, map_launch, row_launch
 from dmlgpu.compiler.schedule.scheduling import schedule_step
-from dmlgpu.compiler.sizes.symbols import Recording
+from dmlgpu.compiler.sizes.arithmetic import Recording
 from dmlgpu.compiler.target import Profile, Target
 
 CPU, GPU = Target("any", Profile.CPU), Target("any", Profile.DISCRETE)

@@ -14,7 +14,7 @@ from dmlgpu.compiler.plan import Contract
 from dmlgpu.compiler.schedule import schedule
 from dmlgpu.compiler.schedule.gemm import PRODUCT_SCHEDULES, ProductProblem
 from dmlgpu.compiler.schedule.registry import observed_choices, pick
-from dmlgpu.compiler.sizes.symbols import Recording
+from dmlgpu.compiler.sizes.arithmetic import Recording
 from dmlgpu.compiler.target import Matrices, Profile, Target, Tuned
 from tests.unit.compiler.schedule.test_schedule_quantized import compiled
 

@@ -18,7 +18,7 @@ from dmlgpu.compiler.schedule.runs import (
     runs_pay,
     schedule_runs,
 )
-from dmlgpu.compiler.sizes.symbols import Recording
+from dmlgpu.compiler.sizes.arithmetic import Recording
 from dmlgpu.compiler.target import Profile, Target
 from tests import schedules
 

@@ -9,8 +9,8 @@ import pytest
 
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler.sizes import recordings
+from dmlgpu.compiler.sizes.arithmetic import Recording, Replay, value_of
 from dmlgpu.compiler.sizes.recordings import MAX_UNUSED, Recordings
-from dmlgpu.compiler.sizes.symbols import Recording, Replay, value_of
 
 
 class Recorder:

@@ -14,7 +14,7 @@ import pytest
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc
-from dmlgpu.compiler.sizes.symbols import (
+from dmlgpu.compiler.sizes.arithmetic import (
     Recording,
     Size,
     computed,

@@ -15,7 +15,7 @@ from onnx.helper import make_node as node
 from onnx.reference import ReferenceEvaluator
 
 from dmlgpu import DataType, Device, DmlError, InvalidArgument
-from dmlgpu.compiler.sizes.symbols import Recording, hint_of, needed, resolved
+from dmlgpu.compiler.sizes.arithmetic import Recording, hint_of, needed, resolved
 from dmlgpu.conformance.suites import onnx_backend
 from dmlgpu.frontends.onnx import Session, load
 from dmlgpu.frontends.onnx.model import read

@@ -12,8 +12,8 @@ import pytest
 
 from dmlgpu import ExecutionFlags, Graph, InvalidArgument, InvalidState, Tensor, export, ops
 from dmlgpu import directmlx as dml
+from dmlgpu.compiler.sizes.arithmetic import Replay
 from dmlgpu.compiler.sizes.named import NamedSizes
-from dmlgpu.compiler.sizes.symbols import Replay
 from dmlgpu.runtime.evaluate import run_compiled
 from dmlgpu.tensors.graphs import graph as graphs
 from tests.unit.tensors.tracing.test_tracing_sizes import FUNCTIONS, NETWORKS, SIZES, normal

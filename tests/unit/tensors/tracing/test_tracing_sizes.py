@@ -12,7 +12,7 @@ import pytest
 
 import dmlgpu
 from dmlgpu import InvalidArgument, Tensor, ops
-from dmlgpu.compiler.sizes.symbols import Recording, Replay, hint_of
+from dmlgpu.compiler.sizes.arithmetic import Recording, Replay, hint_of
 from dmlgpu.tensors.layout import select
 
 SIZES = [*range(3, 21), 33, 50]
