@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.frontends.torch.dtypes import dtype_of
 from dmlgpu.frontends.torch.internals import below_autograd, composed_by_torch, dual_level
 from dmlgpu.frontends.torch.operators.registry import DIFFERENTIABLE, aten, composes, overload
 from dmlgpu.ops import directml
@@ -405,7 +404,7 @@ def rms_norm_alone(
     """Divide the last axes by their root mean square."""
     if not x.size:
         return x
-    eps = torch.finfo(dtype_of(x)).eps if eps is None else eps
+    eps = torch.finfo(torch.float32).eps if eps is None else eps  # of the type that it computes in
     rows = x.reshape(math.prod(x.sizes[: x.ndim - len(normalized_shape)]), -1)
     weight = None if weight is None else weight.reshape(1, -1)
     result: Tensor = _normalized_alone(rows, (1,), weight, None, eps, False).reshape(x.sizes)

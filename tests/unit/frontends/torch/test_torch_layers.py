@@ -407,6 +407,14 @@ def test_normalizations_of_16_bits(name: str, dtype: torch.dtype, of_weights: to
             close(operand.grad.cpu().double(), other.grad, atol=8 * scale * torch.finfo(dtype).eps, rtol=0.0)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("has_gradient", [False, True])
+def test_rms_norm_adds_the_epsilon_of_float32(dtype: torch.dtype, has_gradient: bool) -> None:
+    x = torch.full((1, 4), 2.0**-9, dtype=dtype)
+    result = F.rms_norm(x.to("dml").requires_grad_(has_gradient), (4,))
+    torch.testing.assert_close(result.detach().cpu(), F.rms_norm(x, (4,)))
+
+
 def test_draws_without_replacement_are_distinct() -> None:
     draws = torch.multinomial(torch.tensor([[0.1, 0.2, 0.3, 0.4], [1.0, 0.0, 1.0, 1.0]], device="dml"), 3).cpu()
     assert all(len(set(row)) == 3 for row in draws.tolist())
