@@ -53,7 +53,7 @@ def volumes(device: str) -> Any:
     trained = _with_gradient(network, torch.rand(1, 1, 16, 16, 16).to(device))
     swin = SwinUNETR(1, 2, feature_size=12, spatial_dims=3).to(device).eval()
     with torch.no_grad():
-        transformed = swin(torch.rand(1, 1, 32, 32, 32).to(device))
+        transformed = swin(torch.rand(1, 1, 64, 64, 64).to(device))
         windows = sliding_window_inference(torch.rand(1, 1, 24, 24, 24).to(device), 16, 2, network.eval())
     labels = torch.randint(2, (1, 1, 24, 24, 24)).to(device)
     return [trained, transformed, windows, DiceCELoss(to_onehot_y=True, softmax=True)(windows, labels)]

@@ -14,6 +14,7 @@ from dmlgpu.frontends.onnx.codes import encoded, floats_of
 from dmlgpu.frontends.onnx.expressions import broadcast_shapes, broadcast_to, same
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.registry import operator
+from dmlgpu.frontends.onnx.symbolic import has_symbols
 from dmlgpu.frontends.onnx.tensor_proto import data_type_of, stored_type
 from dmlgpu.frontends.onnx.values import OnnxValue
 from dmlgpu.tensors import directml
@@ -122,9 +123,11 @@ def binary(node: OnnxNode) -> OnnxValue:
 
 
 def _is_one(value: OnnxValue) -> bool:
-    """Return whether a value is known to be 1, of one element."""
+    """Return whether a value is known to be 1, of one element, for sizes of all inputs."""
     array = value.array
-    return array is not None and array.size == 1 and value.data_type.is_float and array.reshape(-1)[0] == 1
+    if array is None or has_symbols(array) or array.size != 1 or not value.data_type.is_float:
+        return False
+    return bool(array.item() == 1)
 
 
 @operator("PRelu")
