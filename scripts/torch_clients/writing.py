@@ -92,7 +92,7 @@ def page(results: Sequence[Result], installed: Mapping[str, str]) -> str:
         f" relative to the largest magnitude; 0 if tokens or other integers are equal. Versions: {shown}.",
         "",
         "A program that is *rejected* raises an error; the table says what the error advises, which was tried. A"
-        " program that is *skipped* was not run.",
+        " program that is *skipped*, or whose cell is empty, was not run there.",
     ]
     by_client: dict[str, dict[str, dict[str, Result]]] = {}
     for result in results:
