@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,12 @@ import pytest
 from dmlgpu import Device
 from dmlgpu.compiler.target import AdapterInfo, Profile
 from dmlgpu.demo.language_model import DecoderSizes
-from dmlgpu.frontends.generation.decoding import CachedDecoding
 from dmlgpu.frontends.generation.generator import Generator
 from dmlgpu.frontends.generation.sampling import SamplingOptions
 from dmlgpu.frontends.onnx.recorded import StageRecording
+from dmlgpu.frontends.onnx.session import Session
 from dmlgpu.ops import memory_info
 from dmlgpu.runtime.wgpu import GpuBackend, queue
-from dmlgpu.tensors.tensor import Tensor
 from tests.language_models import Expected, folder_of, prompt_of
 from tests.recorded_logits import recorded_logits
 
@@ -75,13 +74,13 @@ def test_prompts_of_other_lengths_and_contexts_share_translation_and_kernels(
 
 def test_tokens_after_the_second_repeat_its_run(device: Device, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     generator, prompt, runs = Generator.load(folder, device), prompt_of(3), []
-    run = CachedDecoding._outputs
+    run = Session.run_tensors
 
-    def counted(self: CachedDecoding, inputs: dict[str, Any], names: Sequence[str]) -> dict[str, Tensor]:
+    def counted(self: Session, inputs: Mapping[str, Any], names: Sequence[str]) -> Any:
         runs.append(inputs)
         return run(self, inputs, names)
 
-    monkeypatch.setattr(CachedDecoding, "_outputs", counted)
+    monkeypatch.setattr(Session, "run_tensors", counted)
     expected = Expected(folder, SIZES).tokens(prompt, 9)
     for _ in range(2):
         assert list(generator.generate_tokens(prompt, max_tokens=9)) == expected

@@ -204,14 +204,13 @@ def _writes_pieces_in_one_place(stored: Any) -> Any:
     return lambda writer, step, tree, output: stored(writer, step, tree, dataclasses.replace(output, offset=0))
 
 
-def _forgets_to_round_halves(seen: Any) -> Any:
-    def exact(body: Any, whole: Any, affine: Any, writer: Any) -> Any:
+def _forgets_to_round_halves(computed: Any) -> Any:
+    def exact(writer: Any, statistic: Any) -> Any:
         """The value that is held stays a float32."""
-        if isinstance(writer, Contract | Convolve) and writer.epilogue.data_type is DataType.FLOAT16:
-            writer = dataclasses.replace(
-                writer, epilogue=dataclasses.replace(writer.epilogue, data_type=DataType.FLOAT32)
-            )
-        return seen(body, whole, affine, writer)
+        value, output = computed(writer, statistic)
+        if isinstance(writer, Contract | Convolve) and value.data_type is DataType.FLOAT16:
+            value = dataclasses.replace(value, data_type=DataType.FLOAT32)
+        return value, output
 
     return exact
 
@@ -291,7 +290,7 @@ FAULTS: Mapping[str, tuple[Fault, tuple[tuple[Any, str], ...]]] = {
     "a type is not read again": (_reads_bytes_as_another_type, ((inlining, "affine_between"),)),
     "a second reader is overlooked": (_sees_one_reader_only, ((Rewriting, "readers"),)),
     "pieces are written in one place": (_writes_pieces_in_one_place, ((epilogues, "_stored"),)),
-    "float16 are not rounded": (_forgets_to_round_halves, ((epilogues, "_seen"),)),
+    "float16 are not rounded": (_forgets_to_round_halves, ((epilogues, "_computed"),)),
     "kernels run in the wrong order": (_executes_in_the_wrong_order, ((compiler, "_rewritten"),)),
     "an output is not copied": (_copies_no_outputs, ((compiler, "_copies"),)),
     "rows of any kind become attention": (_takes_all_rows_for_softmax, ((attention, "_is_softmax"),)),
