@@ -1,4 +1,4 @@
-"""``dmlgpu transcribe``: the text of speech in a sound file."""
+"""``dmlgpu transcribe``: transcribe speech in a sound file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def transcribe(
     timestamps: bool = False,
     srt: bool = False,
 ) -> None:
-    """Print the text of speech, a segment as soon as it is known.
+    """Print what is said in a sound file, each segment as soon as it is known.
 
     Args:
         source: Folder of the model.

@@ -1,4 +1,4 @@
-"""Whisper with trained weights: the text of speech, the tokens of transformers, and the time of a token."""
+"""Whisper with trained weights: transcriptions, the tokens of transformers, and the time of a token."""
 
 from __future__ import annotations
 
