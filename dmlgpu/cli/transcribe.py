@@ -34,7 +34,7 @@ def transcribe(
     timestamps: bool = False,
     srt: bool = False,
 ) -> None:
-    """Print what is said in a sound file, each segment as soon as it is known.
+    """Print speech as text, each segment as soon as it is known.
 
     Args:
         source: Folder of the model.
