@@ -80,13 +80,15 @@ def read_audio(path: Path) -> NDArray[np.float32]:
     """Return the samples {count} of a sound file, of the mean of its channels at 16,000 per second.
 
     Raises:
-        InvalidArgument: If a package is missing, or the file is no sound, too long, or empty.
+        InvalidArgument: If a package is missing, or the file does not exist, is no sound, too long, or empty.
     """
     try:
         import soundfile  # noqa: PLC0415 - an extra
         from scipy.signal import resample_poly  # noqa: PLC0415 - likewise
     except ImportError as error:
         raise InvalidArgument(f"transcribe needs the extra `dmlgpu[audio]`: {error}") from None
+    if not path.is_file():
+        raise InvalidArgument(f"transcribe: AUDIO must be a sound file, such as WAV or FLAC: {str(path)!r} is no file")
     try:
         info = soundfile.info(str(path))
         if not 0 < info.frames * info.channels <= _MAX_SAMPLES:
