@@ -80,6 +80,8 @@ def suggestion(name: str, home: str, with_similar: bool = True) -> str:
     for namespace in _NAMESPACES:
         if namespace != home and name in _names(namespace):
             return f"; use {namespace}.{name}"
+    if home in _NAMESPACES and name in importlib.import_module("dmlgpu.tensors.numpy_composed").COMPOSED:
+        return f"; use numpy.{name}, which computes on the device of a Tensor"
     similar = _similar(name, _names(home)) if with_similar else []
     return f"; did you mean {f'{home}.{similar[0]}'.removeprefix('dmlgpu.')}?" if similar else ""
 

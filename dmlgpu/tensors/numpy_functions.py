@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from dmlgpu.common.errors import NotSupported
-from dmlgpu.tensors.methods import ops
+from dmlgpu.tensors.numpy_composed import COMPOSED, as_tensors
 from dmlgpu.tensors.strided import TensorBase
 
 
@@ -84,6 +84,9 @@ _REDUCTIONS = {
 }
 """Functions that compute the method ``reduce`` of a ufunc."""
 
+_ACCUMULATIONS = {"add": "cumsum", "multiply": "cumprod"}
+"""Functions that compute the method ``accumulate`` of a ufunc."""
+
 _OTHER_MEANING = frozenset({"imag", "linspace", "resize"})
 """Names that NumPy gives to other functions than ``dmlgpu.ops`` and ``dmlgpu.array``."""
 
@@ -118,8 +121,7 @@ def apply_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: Ma
     """
     name = ufunc.__name__
     if method != "__call__":
-        reduction = _REDUCTIONS.get(name) if method == "reduce" else None
-        _reject(f"{name}.{method}", reduction and _target("", reduction))
+        return _apply_method(ufunc, method, inputs, options)
     if name in OPERATORS and not options:
         inputs = [x[()] if isinstance(x, np.ndarray) else x for x in inputs]  # numbers of arrays of rank 0
         forward, reverse = OPERATORS[name]
@@ -133,6 +135,24 @@ def apply_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: Ma
     if function is None or options:
         _reject(name, function, *options)
     return function(*_operands(function, inputs))
+
+
+def _apply_method(ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    """Compute a method of a ufunc, such as ``np.add.reduce``, along axis 0 by default."""
+    name = f"{ufunc.__name__}.{method}"
+    if method == "outer":
+        if options:
+            _reject(name, None, *options)
+        a, b = as_tensors(*inputs)
+        return ufunc(a[(..., *[None] * b.ndim)], b)
+    functions = {"reduce": _REDUCTIONS, "accumulate": _ACCUMULATIONS}.get(method, {})
+    function = _target("", functions[ufunc.__name__]) if ufunc.__name__ in functions else None
+    if function is None:
+        _reject(name)
+    unsupported = options.keys() - _signature(function).parameters.keys()
+    if unsupported:
+        _reject(name, function, *sorted(unsupported))
+    return function(*inputs, **{"axis": 0, **options})
 
 
 def apply_function(function: Any, types: Sequence[type], args: Sequence[Any], options: Mapping[str, Any]) -> Any:
@@ -161,8 +181,8 @@ def apply_function(function: Any, types: Sequence[type], args: Sequence[Any], op
 def _target(package: str, name: str) -> Any:
     """Return the function that computes NumPy's of this name and package, such as ``linalg``; None if none does."""
     qualified = f"{package}.{name}" if package else name
-    if qualified in _COMPOSED:
-        return _COMPOSED[qualified]
+    if qualified in COMPOSED:
+        return COMPOSED[qualified]
     ops, array = importlib.import_module("dmlgpu.ops"), importlib.import_module("dmlgpu.array")
     if package:
         function = getattr(getattr(ops, package, None), name, None)
@@ -270,9 +290,9 @@ def _layout(value: Any) -> Any:
 
 def _operands(target: Callable[..., Any], values: Sequence[Any]) -> list[Any]:
     """Return operands as a function takes them: those of ``dmlgpu.ops`` take arrays and lists, others only tensors."""
-    if target.__module__.startswith("dmlgpu.ops"):
+    first: Any = next(_tensors(values), None)
+    if target.__module__.startswith("dmlgpu.ops") or first is None:
         return list(values)
-    first: Any = next(_tensors(values))
 
     def beside(value: Any) -> Any:
         if isinstance(value, list | tuple) and next(_tensors(value), None) is not None:
@@ -289,9 +309,6 @@ def _tensors(values: Any) -> Iterator[TensorBase]:
             yield value
         elif isinstance(value, list | tuple):
             yield from _tensors(value)
-
-
-# ---- functions that have no equal in ``dmlgpu.ops``, under NumPy's parameters ---------------------------------------
 
 
 def _broadcast_arrays(*args: Any, subok: bool = False) -> list[Any]:
@@ -311,58 +328,3 @@ _OF_MEMORY: dict[str, Callable[..., Any]] = {
     "shares_memory": _shares_memory,
 }
 """Functions of tensors and host arrays that read no elements."""
-
-
-def _with_rank(rank: int, arrays: Sequence[Any]) -> Any:
-    """Return tensors with at least `rank` axes, as ``np.atleast_3d`` adds them: one, or a tuple."""
-    new = {(1, 0): (0,), (2, 0): (0, 1), (2, 1): (0,), (3, 0): (0, 1, 2), (3, 1): (0, 2), (3, 2): (2,)}
-    results = tuple(x.expand_dims(new[rank, x.ndim]) if x.ndim < rank else x for x in arrays)
-    return results if len(results) != 1 else results[0]
-
-
-def _stacked(rank: int, axis: int) -> Callable[[Any], Any]:
-    def stack(tup: Any) -> Any:
-        parts = [_with_rank(rank, [part]) for part in tup]
-        return ops().concatenate(parts, min(axis, parts[0].ndim - 1))
-
-    return stack
-
-
-def _column_stack(tup: Any) -> Any:
-    return ops().concatenate([_with_rank(2, [part]).T if part.ndim < 2 else part for part in tup], 1)
-
-
-def _product(axis_of_b: int) -> Callable[[Any, Any], Any]:
-    """Return a function that sums products over the last axis of a and an axis of b."""
-
-    def product(a: Any, b: Any) -> Any:
-        if not (np.ndim(a) and np.ndim(b)):
-            return a * b
-        tensordot = importlib.import_module("dmlgpu.array").tensordot
-        return tensordot(a, b, axes=((-1,), (max(axis_of_b, -b.ndim),)))
-
-    return product
-
-
-def _where(condition: Any, *values: Any) -> Any:
-    return ops().where(condition, *values) if values else ops().nonzero(condition)
-
-
-_COMPOSED: dict[str, Callable[..., Any]] = {
-    "atleast_1d": lambda *arys: _with_rank(1, arys),
-    "atleast_2d": lambda *arys: _with_rank(2, arys),
-    "atleast_3d": lambda *arys: _with_rank(3, arys),
-    "column_stack": _column_stack,
-    "conjugate": lambda x: x,
-    "copy": lambda a: a.copy(),
-    "dot": _product(-2),
-    "dstack": _stacked(3, 2),
-    "hstack": _stacked(1, 1),
-    "inner": _product(-1),
-    "ravel": lambda a: a.reshape(-1),
-    "real": lambda val: val,
-    "vdot": lambda a, b: a.reshape(-1) @ b.reshape(-1),
-    "vstack": _stacked(2, 0),
-    "where": _where,
-}
-"""Functions of tensors, by NumPy's names, that need no function of ``dmlgpu.ops`` of their own."""

@@ -212,6 +212,10 @@ class Tensor(TensorBase, Arithmetic, Methods):
     def __iter__(self) -> Iterator[Tensor]:
         return (self[index] for index in range(len(self)))
 
+    def __contains__(self, value: Any) -> bool:
+        is_equal = self == value
+        return isinstance(is_equal, Tensor) and bool(is_equal.any())
+
     @decides
     def reshape(self, *sizes: Any, copy: bool | None = None) -> Tensor:
         """Return the elements, in row-major order, in another shape.

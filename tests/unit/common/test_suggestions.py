@@ -18,6 +18,8 @@ NAMES: dict[str, Any] = {"dmlgpu": dmlgpu, "ops": ops, "xp": xp, "tensor": Tenso
 SUGGESTED = {
     # typed: how the message ends
     "ops.tensordot": "; use dmlgpu.array.tensordot",
+    "ops.hstack": "; use numpy.hstack, which computes on the device of a Tensor",
+    "xp.interp": "; use numpy.interp, which computes on the device of a Tensor",
     "ops.repeat": "; use dmlgpu.array.repeat",
     "ops.expm1": "; use dmlgpu.array.expm1",
     "xp.softmax": "; use dmlgpu.ops.softmax",

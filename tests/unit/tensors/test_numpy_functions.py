@@ -18,6 +18,7 @@ from dmlgpu.tensors.numpy_functions import UnsupportedByDevice
 X = np.array([[1.5, 3.0, -2.0], [0.5, 2.5, 4.0], [2.0, -1.0, 0.25]], np.float32)
 ROW = np.array([1.0, 2.0, 4.0], np.float32)
 BITS = np.array([[1, 2, 3], [4, 5, 6]])
+FINE = np.arange(-1, 6, 0.25, np.float32)
 PLACES = np.array([[0, 2, 1]])
 
 Call = Callable[[Any, Callable[[Any], Any]], Any]
@@ -26,7 +27,7 @@ Call = Callable[[Any, Callable[[Any], Any]], Any]
 _DISPATCHER = type(np.sum)
 
 TWO = (
-    "allclose array_equal array_equiv convolve correlate cross dot inner isin kron outer polyadd polydiv polymul "
+    "allclose array_equal array_equiv cross dot inner isin kron outer polyadd polydiv polymul "
     "polysub setdiff1d setxor1d intersect1d union1d tensordot vdot isclose linalg.cross linalg.matmul linalg.outer "
     "linalg.tensordot linalg.vecdot linalg.tensorsolve may_share_memory shares_memory interp"
 )
@@ -48,6 +49,8 @@ CALLS: dict[str, Call] = {
     "choose": lambda f, t: f(t(np.array([0, 1])), [1, 2]),
     "clip": lambda f, t: f(t(X), -1, 2),
     "compress": lambda f, t: f([True, False, True], t(ROW)),
+    "convolve": lambda f, t: f(t(ROW), t(ROW[:2])),
+    "correlate": lambda f, t: f(t(ROW), t(ROW[:2])),
     "copyto": lambda f, t: f(np.zeros(3, np.float32), t(ROW)),
     "cross": lambda f, t: f(t(ROW), t(ROW)),
     "datetime_as_string": lambda f, t: f(t(ROW)),
@@ -149,7 +152,9 @@ COMPUTED = (
     "tril triu meshgrid pad zeros_like ones_like full_like copy atleast_1d atleast_2d atleast_3d astype linalg.norm "
     "linalg.matmul linalg.tensordot linalg.vecdot exp expm1 log log1p hypot logaddexp sqrt sin arctan2 absolute "
     "maximum isnan floor sign signbit copysign add subtract multiply divide power matmul vecdot greater equal "
-    "square rint round"
+    "square rint round append argwhere array_split average convolve correlate corrcoef cov cross deg2rad delete exp2 "
+    "extract flatnonzero fliplr flipud fmax fmin gradient heaviside hsplit interp intersect1d isin polyval rad2deg "
+    "rot90 select setdiff1d sinc trapezoid union1d vsplit dsplit linalg.cross linalg.multi_dot"
 )
 """Functions that must be computed; the others may be."""
 
@@ -278,6 +283,67 @@ OPTIONS: dict[str, Call] = {
     "np.hypot(x, array)": lambda f, t: np.hypot(t(X), X),
     "np.logaddexp(array, x)": lambda f, t: np.logaddexp(X, t(X)),
     "np.power(2, x)": lambda f, t: np.power(2.0, t(X)),
+    "np.add.reduce(x)": lambda f, t: np.add.reduce(t(X)),
+    "np.maximum.reduce(x, axis, keepdims)": lambda f, t: np.maximum.reduce(t(X), axis=1, keepdims=True),
+    "np.multiply.reduce(x, axis=None)": lambda f, t: np.multiply.reduce(t(X), axis=None),
+    "np.add.accumulate(x)": lambda f, t: np.add.accumulate(t(X)),
+    "np.multiply.accumulate(x, 1)": lambda f, t: np.multiply.accumulate(t(X), 1),
+    "np.subtract.outer(row, x)": lambda f, t: np.subtract.outer(t(ROW), t(X)),
+    "np.subtract.outer(list, x)": lambda f, t: np.subtract.outer([1.0, 2.0], t(X)),
+    "np.append(x, 5)": lambda f, t: np.append(t(ROW), 5),
+    "np.append(x, array, 0)": lambda f, t: np.append(t(X), X, 0),
+    "np.append(x, row of an axis, 1)": lambda f, t: np.append(t(X), X[:, :1], axis=1),
+    "np.array_split of uneven parts": lambda f, t: np.array_split(t(np.arange(8, dtype=np.float32)), 3),
+    "np.array_split at indices": lambda f, t: np.array_split(t(X), [1], axis=1),
+    "np.array_split of more parts than rows": lambda f, t: np.array_split(t(ROW), 4)[:3],
+    "np.average(x)": lambda f, t: np.average(t(X)),
+    "np.average(weights of an axis)": lambda f, t: np.average(t(X), axis=1, weights=ROW),
+    "np.average(array, weights)": lambda f, t: np.average(X, axis=0, weights=t(abs(X)), keepdims=True),
+    "np.convolve(short, long)": lambda f, t: np.convolve(t(ROW[:2]), np.arange(5, dtype=np.float32)),
+    "np.convolve same": lambda f, t: np.convolve(
+        t(np.arange(5, dtype=np.float32)), t(np.arange(1, 5, dtype=np.float32)), "same"
+    ),
+    "np.convolve valid": lambda f, t: np.convolve(t(np.arange(5, dtype=np.float32)), t(ROW), "valid"),
+    "np.correlate valid": lambda f, t: np.correlate(t(np.arange(5, dtype=np.float32)), t(ROW)),
+    "np.correlate(short, long, full)": lambda f, t: np.correlate(t(ROW[:2]), t(np.arange(5, dtype=np.float32)), "full"),
+    "np.correlate same": lambda f, t: np.correlate(t(np.arange(6, dtype=np.float32)), t(ROW), "same"),
+    "np.corrcoef(x, y)": lambda f, t: np.corrcoef(t(X), t(ROW)),
+    "np.corrcoef of columns": lambda f, t: np.corrcoef(t(X), rowvar=False),
+    "np.cov(row)": lambda f, t: np.cov(t(ROW)),
+    "np.cov(bias)": lambda f, t: np.cov(t(X), bias=True),
+    "np.cov(ddof)": lambda f, t: np.cov(t(X), t(X), rowvar=False, ddof=0),
+    "np.cross of rows of columns": lambda f, t: np.cross(t(X), t(X[::-1].copy()), axis=0),
+    "np.cross broadcast": lambda f, t: np.cross(t(X), [1.0, 2.0, 4.0]),
+    "np.delete(x, list, 1)": lambda f, t: np.delete(t(X), [0, 2], 1),
+    "np.delete(x, slice)": lambda f, t: np.delete(t(X), slice(1, None, 3)),
+    "np.delete(x, mask, 0)": lambda f, t: np.delete(t(X), np.array([True, False, True]), axis=0),
+    "np.extract of a matrix": lambda f, t: np.extract(t(X) > 1, t(X)),
+    "np.fmax with NaN": lambda f, t: np.fmax(t(np.array([np.nan, 1, np.nan], np.float32)), [2, np.nan, np.nan]),
+    "np.fmin with NaN": lambda f, t: np.fmin(t(np.array([np.nan, 1, 3], np.float32)), 2),
+    "np.gradient(row, 0.5)": lambda f, t: np.gradient(t(ROW), 0.5),
+    "np.gradient of two axes": lambda f, t: np.gradient(t(X), 2.0, ROW),
+    "np.gradient(axis)": lambda f, t: np.gradient(t(X), axis=1),
+    "np.gradient(coordinates of both axes)": lambda f, t: np.gradient(t(X), ROW, axis=(0,)),
+    "np.heaviside": lambda f, t: np.heaviside(t(np.array([-1, 0, 2, np.nan], np.float32)), 0.5),
+    "np.interp outside": lambda f, t: np.interp(t(FINE), t(ROW), t(ROW**2)),
+    "np.interp(left, right)": lambda f, t: np.interp(t(FINE), ROW, ROW**2, left=-1, right=9),
+    "np.interp of one point": lambda f, t: np.interp(t(ROW), [1.0], [3.0]),
+    "np.intersect1d": lambda f, t: np.intersect1d(t(X), ROW),
+    "np.isin(list)": lambda f, t: np.isin(t(BITS), [2, 6, 9]),
+    "np.isin(invert)": lambda f, t: np.isin(t(X), t(ROW), invert=True),
+    "np.isin of nothing": lambda f, t: np.isin(t(X), np.zeros(0, np.float32)),
+    "np.isin with NaN": lambda f, t: np.isin(t(np.array([np.nan, 1], np.float32)), np.array([1, np.nan], np.float32)),
+    "np.linalg.cross": lambda f, t: np.linalg.cross(t(X), t(X.T.copy()), axis=0),
+    "np.polyval": lambda f, t: np.polyval([1.0, -2.0, 3.0], t(X)),
+    "np.polyval of a constant": lambda f, t: np.polyval(t(ROW[:1]), X),
+    "np.rot90": lambda f, t: [np.rot90(t(X[:2]), k) for k in range(-1, 4)],
+    "np.rot90(axes)": lambda f, t: np.rot90(t(np.arange(24).reshape(2, 3, 4)), 3, (2, 1)),
+    "np.select": lambda f, t: np.select([t(X) > 2, X > 0], [t(X), 2 * X], -1),
+    "np.sinc": lambda f, t: np.sinc(t(np.array([0, 0.5, -1.25], np.float32))),
+    "np.trapezoid(x)": lambda f, t: np.trapezoid(t(X), ROW),
+    "np.trapezoid(dx, axis)": lambda f, t: np.trapezoid(t(X), dx=0.5, axis=0),
+    "np.trapezoid(x, axis)": lambda f, t: np.trapezoid(t(X), X, axis=0),
+    "np.hsplit(row)": lambda f, t: np.hsplit(t(ROW), [1]),
     "np.real(x)": lambda f, t: np.real(t(X)),
 }
 
@@ -302,8 +368,11 @@ REJECTED: dict[str, Callable[[Tensor], Any]] = {
     "numpy.unique of a Tensor takes no 'axis'; use dmlgpu.ops.unique": lambda x: np.unique(x, axis=0),
     "numpy.add of a Tensor takes no 'out'; use dmlgpu.ops.add": lambda x: np.add(x, 1, out=X.copy()),
     "numpy.exp of a Tensor takes no 'where'; use dmlgpu.ops.exp": lambda x: np.exp(x, where=X > 0),
-    "numpy.add.reduce of a Tensor is not computed on the device; use dmlgpu.ops.sum": np.add.reduce,
-    "numpy.add.outer of a Tensor is not computed on the device; pass x.numpy()": lambda x: np.add.outer(x, x),
+    "numpy.add.reduce of a Tensor takes no 'where'; use dmlgpu.ops.sum": lambda x: np.add.reduce(x, where=X > 0),
+    "numpy.subtract.reduce of a Tensor is not computed on the device; pass x.numpy()": np.subtract.reduce,
+    "numpy.add.at of a Tensor is not computed on the device; pass x.numpy()": lambda x: np.add.at(x, 0, 1),
+    "numpy.add.outer of a Tensor takes no 'dtype'; pass x.numpy()": lambda x: np.add.outer(x, x, dtype=np.float64),
+    "numpy.interp of a Tensor takes no 'period'; pass x.numpy()": lambda x: np.interp(x, x[0], x[0], period=3),
     "numpy.unwrap of a Tensor is not computed on the device; pass x.numpy(), which copies": np.unwrap,
     "numpy.fft.fft of a Tensor is not computed on the device": np.fft.fft,
     "numpy.resize of a Tensor is not computed on the device": lambda x: np.resize(x, (2, 2)),
@@ -393,6 +462,11 @@ def test_traced_functions_and_other_libraries() -> None:
     traced = dmlgpu.compile(lambda a: np.hypot(np.vstack([a, a]), 1.0) + np.sort(a, axis=None)[0])
     expected = np.hypot(np.vstack([X, X]), 1) + X.min()
     np.testing.assert_allclose(traced(Tensor(X)).numpy(), expected, 1e-6)
+
+    def composed(a: Any, row: Any) -> Any:
+        return np.interp(a, row, np.rot90(a)[0]) + np.isin(a, row) * np.cov(a)
+
+    np.testing.assert_allclose(dmlgpu.compile(composed)(Tensor(X), Tensor(ROW)).numpy(), composed(X, ROW), 1e-5)
 
     class Foreign:
         def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> str:

@@ -206,6 +206,7 @@ def test_to_the_host_and_back(x: Tensor, device: Device) -> None:
     assert np.asarray(x, np.float64).dtype == np.float64
     assert np.array_equal(np.from_dlpack(x.T), ARRAY.T)
     assert [row.tolist() for row in x] == ARRAY.tolist() and len(x) == 2
+    assert ARRAY[1, 0] in x and -77.5 not in x and ARRAY[0] in x and "text" not in x
     assert np.array_equal(Tensor.from_numpy(ARRAY, device=device).numpy(), ARRAY)
     assert Tensor([True, False], device=device).data_type is DataType.UINT8
     assert Tensor([1.5], device=device).data_type is DataType.FLOAT32
