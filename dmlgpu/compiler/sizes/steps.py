@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.compiler.graph.compiler import schedule_named
-from dmlgpu.compiler.plan import Allocation, PlanBinding, PlanTensor, Role, Step
+from dmlgpu.compiler.plan import Allocation, Convolve, PlanBinding, PlanTensor, Role, Step
 from dmlgpu.compiler.schedule.scheduling import bytes_of
 from dmlgpu.compiler.schedule.steps.base import AnyScheduled
 from dmlgpu.compiler.sizes.arithmetic import Recording, Replay, is_symbolic, settled
@@ -196,15 +196,16 @@ class _Visit:
         for field in dataclasses.fields(cls):
             value = getattr(part, field.name)
             if field.name in named:
-                # Of tensors that a sum's result is stored to or computed with, strides of 1 are numbers like others, so
-                # that one text serves results by rows and by columns.
+                # Epilogues read elements, and convolutions store them, once for each sum: strides of 1 are numbers like
+                # others, so that one text serves results by rows and by columns. Products also store to tensors that
+                # their schedules allocate, whose strides of 1 are literals.
                 is_any = self._is_result and cls is PlanTensor and field.name == "strides"
                 values[field.name] = self._numbers_in(value, (0,) if is_any else (0, 1))
             elif field.name == "constants":
                 values[field.name] = tuple([self._constant(name, constant) for name, constant in value])
             elif field.name == "label":  # which programs have, and keys do not
                 values[field.name] = settled(value)
-            elif field.name in ("epilogue", "output") and getattr(part, "epilogue", None) is not None:
+            elif field.name == "epilogue" or (cls is Convolve and field.name == "output"):
                 self._is_result = True
                 values[field.name] = self.of(value)
                 self._is_result = False
