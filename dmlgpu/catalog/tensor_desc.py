@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -165,7 +166,7 @@ class TensorDesc:
         """Number of dimensions, the rank (DimensionCount)."""
         return len(self.sizes)
 
-    @property
+    @functools.cached_property
     def element_strides(self) -> tuple[int, ...]:
         """Strides in elements; packed ones if ``strides`` is None.
 
@@ -198,10 +199,9 @@ class TensorDesc:
     @property
     def is_packed(self) -> bool:
         """Whether the elements are contiguous in row-major order."""
-        packed = packed_strides(self.sizes)
-        return all(
+        return self.strides is None or all(
             stride == want or size == 1
-            for size, stride, want in zip(self.sizes, self.element_strides, packed, strict=True)
+            for size, stride, want in zip(self.sizes, self.element_strides, packed_strides(self.sizes), strict=True)
         )
 
     @property

@@ -46,7 +46,7 @@ def of_operator(desc: OperatorDesc, target: Target) -> Program:
         return stages(desc, target).program
 
     return programs.get_or_make(
-        (desc, target), lambda: _found_or_made(f"{desc!r}\n{_text_of_target(target)}", make), memory_of
+        (desc, target), lambda: _found_or_made(lambda: f"{desc!r}\n{_text_of_target(target)}", make), memory_of
     )
 
 
@@ -62,7 +62,7 @@ def of_network(network: Network, target: Target, disabled: Collection[str] = ())
         program = program_of(network, target, disabled)
         return _compiled(network, target, disabled) if program is None else program
 
-    return _found_or_made(_key(network, target, disabled), make)
+    return _found_or_made(lambda: _key(network, target, disabled), make)
 
 
 def of_sized(sized: SizedNetwork, target: Target, disabled: Collection[str] = ()) -> Program:
@@ -82,7 +82,7 @@ def of_sized(sized: SizedNetwork, target: Target, disabled: Collection[str] = ()
         program = sized.recorded.program(sized.values, target, disabled)
         return _compiled(sized.network, target, disabled) if program is None else program
 
-    return _found_or_made(f"{_key(sized.network, target, disabled)}\n{sized.recorded.varying}", make)
+    return _found_or_made(lambda: f"{_key(sized.network, target, disabled)}\n{sized.recorded.varying}", make)
 
 
 def _compiled(network: Network, target: Target, disabled: Collection[str]) -> Program:
@@ -96,11 +96,12 @@ def _key(network: Network, target: Target, disabled: Collection[str]) -> str:
     return f"{_text_of_network(network)}\n{sorted(disabled)}\n{_text_of_target(target)}"
 
 
-def _found_or_made(key: str, make: Callable[[], Program]) -> Program:
+def _found_or_made(key: Callable[[], str], make: Callable[[], Program]) -> Program:
     """Return the program of a key, from the cache or compiled and cached; time not spent rendering counts as
     planning."""
     start = time.perf_counter()
-    program = None if files is None else files.load(key)
+    name = "" if files is None else key()
+    program = None if files is None else files.load(name)
     if program is not None:
         return replace(program, timings=Timings(planning=time.perf_counter() - start))
     with collection_paused():
@@ -108,7 +109,7 @@ def _found_or_made(key: str, make: Callable[[], Program]) -> Program:
     rendering = program.timings.rendering
     program = replace(program, timings=Timings(time.perf_counter() - start - rendering, rendering))
     if files is not None:
-        files.save(key, program)
+        files.save(name, program)
     return program
 
 

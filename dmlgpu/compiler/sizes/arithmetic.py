@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import itertools
 import math
 import numbers
@@ -234,9 +235,15 @@ def symbols_in(part: Any) -> Iterator[Symbol]:
     elif isinstance(part, tuple | list):
         for item in part:
             yield from symbols_in(item)
-    elif dataclasses.is_dataclass(part) and not isinstance(part, type):
-        for field in dataclasses.fields(part):
-            yield from symbols_in(getattr(part, field.name))
+    else:
+        for field in fields_of(type(part)):
+            yield from symbols_in(getattr(part, field))
+
+
+@functools.cache  # bounded by the classes
+def fields_of(cls: Any) -> tuple[str, ...]:
+    """Return the names of a dataclass's fields; none for other classes."""
+    return tuple([field.name for field in dataclasses.fields(cls)]) if dataclasses.is_dataclass(cls) else ()
 
 
 def _builder(part: Any, place_of: Callable[[Any], int]) -> Callable[[Callable[[int], Any]], Any]:
@@ -252,7 +259,7 @@ def _builder(part: Any, place_of: Callable[[Any], int]) -> Callable[[Callable[[i
             return lambda read: make(map(read, places))
         items = [_builder(item, place_of) for item in part]
         return lambda read: make([build(read) for build in items])
-    fields = [(field.name, _builder(getattr(part, field.name), place_of)) for field in dataclasses.fields(part)]
+    fields = [(field, _builder(getattr(part, field), place_of)) for field in fields_of(cls)]
 
     def build(read: Callable[[int], Any]) -> Any:
         instance = object.__new__(cls)
@@ -499,8 +506,8 @@ def key_of(part: Any) -> Hashable:
         return cls, *map(key_of, part)
     if cls is float:
         return cls, part.hex()
-    if dataclasses.is_dataclass(cls):
-        return cls, *[key_of(getattr(part, field.name)) for field in dataclasses.fields(cls)]
+    if fields := fields_of(cls):
+        return cls, *[key_of(getattr(part, field)) for field in fields]
     hash(part)
     return cls, part
 
@@ -556,16 +563,17 @@ def _arithmetic(function: Callable[[Any, Any], Any], is_reflected: bool) -> Call
         return None
 
     def compute(self: Symbol, other: Any) -> Any:
-        if type(other) is not int and not isinstance(other, numbers.Real):  # which is slower
+        is_integer = type(other) is int
+        if not is_integer and not isinstance(other, numbers.Real):  # which is slower
             return NotImplemented
         if self.recording.is_over:
             return function(other, hint_of(self)) if is_reflected else function(hint_of(self), other)
-        other = _plain(other)
+        other = other if is_integer else _plain(other)
         left, right = (other, self) if is_reflected else (self, other)
-        if is_commutative and _order(right) < _order(left):
-            left, right = right, left
-        are_floats = isinstance(hint_of(left), float) or isinstance(hint_of(right), float)
-        simple = None if are_floats else simplified(left, right)
+        if is_commutative and (is_integer or _order(right) < _order(left)):
+            left, right = (other, self) if is_integer else (right, left)
+        are_integers = type(self) is Size and (is_integer or type(other) in (int, Size))
+        simple = simplified(left, right) if are_integers else None
         return self.result(function, left, right) if simple is None else simple
 
     return compute

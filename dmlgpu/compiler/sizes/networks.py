@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import hashlib
 import itertools
@@ -18,7 +17,7 @@ from dmlgpu.compiler.graph.description import GraphDesc, OperatorNode
 from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.program import Program
-from dmlgpu.compiler.sizes.arithmetic import Recording, Replay, is_symbolic
+from dmlgpu.compiler.sizes.arithmetic import Recording, Replay, fields_of, is_symbolic
 from dmlgpu.compiler.sizes.recordings import MAX_RECORDINGS, Recordings, count_failure, first_result
 from dmlgpu.compiler.target import Target
 
@@ -187,12 +186,9 @@ def separated(part: Any) -> tuple[Hashable, list[Any]]:
     return tuple(kind), integers
 
 
-@functools.cache  # bounded by the classes of descriptions
 def _fields(cls: Any) -> tuple[str, ...]:
     """Return the fields of a class of descriptions or of parts of them; none for other classes."""
-    if issubclass(cls, OperatorDesc):
-        return cls.field_names
-    return tuple(field.name for field in dataclasses.fields(cls)) if dataclasses.is_dataclass(cls) else ()
+    return cls.field_names if issubclass(cls, OperatorDesc) else fields_of(cls)
 
 
 def _rebuilt(network: Network, integers: Iterable[Any]) -> Network:

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.compiler.graph.compiler import schedule_named
-from dmlgpu.compiler.plan import Allocation, PlanBinding, Role, Step
+from dmlgpu.compiler.plan import Allocation, Convolve, PlanBinding, PlanTensor, Role, Step
 from dmlgpu.compiler.schedule.scheduling import bytes_of
 from dmlgpu.compiler.schedule.steps.base import AnyScheduled
 from dmlgpu.compiler.sizes.arithmetic import Recording, Replay, is_symbolic, settled
@@ -150,6 +150,7 @@ class _Visit:
         self.bindings: list[PlanBinding] = []
         self._change = change
         self._memo: dict[int, tuple[int, Any, Any]] = {}
+        self._is_result = False
 
     def of(self, part: Any) -> Any:
         """Return a part rebuilt."""
@@ -195,11 +196,19 @@ class _Visit:
         for field in dataclasses.fields(cls):
             value = getattr(part, field.name)
             if field.name in named:
-                values[field.name] = self._numbers_in(value)
+                # Epilogues read elements, and convolutions store them, once for each sum: strides of 1 are numbers like
+                # others, so that one text serves results by rows and by columns. Products also store to tensors that
+                # their schedules allocate, whose strides of 1 are literals.
+                is_any = self._is_result and cls is PlanTensor and field.name == "strides"
+                values[field.name] = self._numbers_in(value, (0,) if is_any else (0, 1))
             elif field.name == "constants":
                 values[field.name] = tuple([self._constant(name, constant) for name, constant in value])
             elif field.name == "label":  # which programs have, and keys do not
                 values[field.name] = settled(value)
+            elif field.name == "epilogue" or (cls is Convolve and field.name == "output"):
+                self._is_result = True
+                values[field.name] = self.of(value)
+                self._is_result = False
             else:
                 values[field.name] = self.of(value)
         return cls(**values)
@@ -208,12 +217,12 @@ class _Visit:
         self.key.append(name)
         return name, self._numbers_in(value) if name in CONSTANTS else self.of(value)
 
-    def _numbers_in(self, value: Any) -> Any:
+    def _numbers_in(self, value: Any, literals: tuple[int, ...] = (0, 1)) -> Any:
         cls = type(value)
         if cls is tuple:
             self.key.append(len(value))
-            return tuple(map(self._numbers_in, value))
-        if is_symbolic(value) or (cls is int and value not in (0, 1)):
+            return tuple([self._numbers_in(item, literals) for item in value])
+        if is_symbolic(value) or (cls is int and value not in literals):
             return self._number(value)
         return self.of(value)
 

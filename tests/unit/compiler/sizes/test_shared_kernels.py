@@ -82,6 +82,31 @@ def test_shapes_share_kernels(
     assert len(set().union(*sources[1:])) <= count
 
 
+def residuals(graph: Graph, rows: int) -> list[Tensor]:
+    """Return products to which a tensor is added that is held by rows, and one that is held by columns."""
+    x, by_rows, by_columns = (graph.input(sizes) for sizes in ((rows, 64), (rows, 120), (120, rows)))
+    return [x @ weights(64, 120) + by_rows, x @ weights(64, 120) + ops.swapaxes(by_columns, 0, 1)]
+
+
+def convolutions(graph: Graph, rows: int) -> list[Tensor]:
+    """Return convolutions with a result by rows, and by columns."""
+    xs = graph.input((1, 24, rows, 11)), graph.input((1, 24, rows, 11))
+    by_rows, by_columns = (ops.conv2d(x, weights(24, 24, 3, 3), stride=2) + 1.0 for x in xs)
+    return [by_rows, ops.swapaxes(by_columns, 2, 3)]
+
+
+@pytest.mark.parametrize(("function", "label"), [(residuals, "gemm"), (convolutions, "convolution")])
+def test_results_by_rows_and_by_columns_share_a_kernel(
+    function: Callable[[Graph, int], list[Tensor]], label: str
+) -> None:
+    compiler = Compiler()
+    for rows in (37, 42):
+        graph = Graph(Device("numpy"))
+        kernels = compiler.program(resolve(graph.desc(function(graph, rows))), TARGET).kernels
+    products = [kernel.wgsl for kernel in kernels if label in kernel.label and "lay out" not in kernel.label]
+    assert len(products) == 2 and len(set(products)) == 1
+
+
 def test_large_images_are_read_in_units() -> None:
     compiler, labels = Compiler(), set()
     for image in ((14, 14), (20, 20), (320, 480)):

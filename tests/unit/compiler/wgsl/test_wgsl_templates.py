@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 
 import jinja2
@@ -58,3 +61,52 @@ def test_files_of_a_folder():
     assert "lib/words" in templates.files("lib")
     assert templates.exists("lib/words") and not templates.exists("lib/nothing")
     assert not templates.exists("lib")
+
+
+@pytest.fixture
+def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    """A function that loads a template as a new process, and returns the names of those that were compiled for it."""
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    compiled: list[str] = []
+    compile_template = jinja2.Environment.compile
+
+    def compile_noted(self: jinja2.Environment, source: str, name: str, *arguments: object) -> object:
+        compiled.append(name)
+        return compile_template(self, source, name, *arguments)
+
+    monkeypatch.setattr(jinja2.Environment, "compile", compile_noted)
+
+    def load() -> list[str]:
+        compiled.clear()
+        template = templates.environment.__wrapped__().get_template("access/types")
+        text = template.render(name="input", rank=3, scalar="f32", unit="vec4<f32>")
+        assert text.strip() == "alias input_s = f32;\nalias input_t = vec4<f32>;"
+        return list(compiled)
+
+    return load
+
+
+def test_compiled_templates_are_kept_as_modules_are(compiled, tmp_path: Path):
+    assert [compiled(), compiled()] == [["access/types"], []]
+    (file,) = tmp_path.rglob("types.*.pyc")
+    file.write_bytes(file.read_bytes()[:-9])
+    assert [compiled(), compiled()] == [["access/types"], []]
+
+
+def test_a_change_of_any_file_compiles_templates_again(compiled, monkeypatch: pytest.MonkeyPatch):
+    original = templates.original
+    assert compiled() == ["access/types"]
+    changed = {"lib/words": original("lib/words") + "fn alias() {}\n"}
+    monkeypatch.setattr(templates, "original", lambda file: changed.get(file) or original(file))
+    assert compiled() == ["access/types"]
+
+
+def test_mutants_and_processes_without_bytecode_leave_no_compiled_templates(
+    compiled, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    with templates.replaced("access/types", templates.original("access/types") + "\n"):
+        assert [compiled(), compiled()] == [["access/types"]] * 2
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    assert [compiled(), compiled()] == [["access/types"]] * 2
+    assert not [*tmp_path.rglob("*.pyc")]
