@@ -39,7 +39,7 @@ from dmlgpu.conformance.running.outcome import DEVICE, Outcome, Status, bound_te
 from dmlgpu.conformance.running.pool import TIME_LIMIT, Job, run_cases, time_limit_option
 from dmlgpu.conformance.running.records import comparison_facts, facts, read_file, write_comparison, write_run
 from dmlgpu.conformance.suites.registry import DEFAULT, Suite, operator_pattern, select, suite_by_name, suite_option
-from dmlgpu.runtime.adapters import BROWSER, show_in_page
+from dmlgpu.runtime.adapters import BROWSER, check_variables, show_in_page
 from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
 
@@ -269,6 +269,7 @@ def test(request: ConformanceRequest) -> bool:
         NotSupported: If there is no GPU adapter and the reference was not requested.
         ModelError, OSError: If a file is malformed, or cannot be read or written.
     """
+    check_variables()
     names, expected = request.names, request.expected
     adapters = choose_adapters(request.adapters, request.drivers)
     if request.pages:
@@ -449,6 +450,7 @@ def compare_adapters(request: ConformanceRequest) -> bool:
             adapters.
         ModelError, OSError: If a file is malformed, or cannot be read or written.
     """
+    check_variables()
     names, expected = request.names, request.expected
     suite = as_output_suite(request.cases, request.suite)
     adapters = request.scheduled(choose_adapters(request.adapters or [ALL], request.drivers))

@@ -18,7 +18,7 @@ from dmlgpu.cli.tables import INTERVAL, Progress
 from dmlgpu.cli.test import _report, default_workers, failure_lines, reproduce
 from dmlgpu.common.errors import AdapterNotFound
 from dmlgpu.compiler.target import SCHEDULES_VARIABLE, AdapterInfo
-from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter
+from dmlgpu.conformance.drivers.discovery import KERNEL_VARIABLES, Discovery, LocatedAdapter
 from dmlgpu.conformance.report.model import command as report_command
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job
@@ -405,6 +405,18 @@ def test_every_adapter_with_kernels_runs_under_both_schedules(monkeypatch, tmp_p
     assert f"{card.info}, gpu schedules" in capsys.readouterr().out
     again = [report_command(run) for run in read_runs(path)]
     assert again[1].startswith("VK_DRIVER_FILES=a.json DMLGPU_SCHEDULES=gpu dmlgpu test ")
+
+
+@pytest.mark.parametrize("variable", [*KERNEL_VARIABLES, "DMLGPU_MEMORY_BUDGET"])
+@pytest.mark.parametrize(
+    "words", [(), ("--pairwise",), ("--scheduler", "tcp://a:1")], ids=["alone", "pairs", "cluster"]
+)
+def test_a_wrong_value_of_the_environment_is_one_error(variable, words, monkeypatch, capsys):
+    monkeypatch.setenv(variable, "tpu")
+    monkeypatch.setattr("dmlgpu.cli.test.run_cases", lambda *_: pytest.fail("a case runs"))
+    assert main(["test", "-k", "argmin-example1", *words]) == 2
+    error = capsys.readouterr().err
+    assert error.count("tpu") == 1 and variable in error
 
 
 def test_unknown_schedules_are_rejected(capsys):
