@@ -18,6 +18,7 @@ from dmlgpu.cli.tables import INTERVAL, Progress
 from dmlgpu.cli.test import _report, default_workers, failure_lines, reproduce
 from dmlgpu.common.errors import AdapterNotFound
 from dmlgpu.compiler.target import SCHEDULES_VARIABLE, AdapterInfo
+from dmlgpu.conformance.cases.keys import gpu_sample
 from dmlgpu.conformance.drivers.discovery import KERNEL_VARIABLES, Discovery, LocatedAdapter
 from dmlgpu.conformance.report.model import command as report_command
 from dmlgpu.conformance.running.outcome import Outcome, Status
@@ -417,6 +418,35 @@ def test_a_wrong_value_of_the_environment_is_one_error(variable, words, monkeypa
     assert main(["test", "-k", "argmin-example1", *words]) == 2
     error = capsys.readouterr().err
     assert error.count("tpu") == 1 and variable in error
+
+
+def test_whole_quick_runs_sample_the_schedules_of_gpus_on_cpu_adapters(monkeypatch, capsys):
+    soft = LocatedAdapter(replace(adapters()[0], kind="cpu"), 0, (), "soft")
+    card = LocatedAdapter(replace(adapters()[0], kind="discrete"), 1, (), "card")
+    numpy = LocatedAdapter(NUMPY_ADAPTER, NUMPY, (), "numpy")
+    monkeypatch.setattr("dmlgpu.cli.test.choose_adapters", lambda *_: (soft, card, numpy))
+    monkeypatch.delenv(SCHEDULES_VARIABLE, raising=False)
+    ran = []
+
+    def passes(job, names, *_):
+        ran.append((job.environment.get(SCHEDULES_VARIABLE), len(names)))
+        yield from (Outcome(name, Status.PASS) for name in names)
+
+    monkeypatch.setattr("dmlgpu.cli.test.run_cases", passes)
+
+    def runs_of(*words: str) -> list[tuple[str | None, int]]:
+        ran.clear()
+        assert main(["test", "-a", "all", *words]) == 0
+        return list(ran)
+
+    sample, *rest = runs_of("--suite", "operators")
+    assert sample == ("gpu", len(gpu_sample())) and [schedules for schedules, _ in rest] == [None, None, None]
+    assert "soft, gpu schedules" in capsys.readouterr().err
+    assert len(runs_of()) == 4
+    for words in (("-k", "reduce"), ("reduce",), ("--schedules", "cpu"), ("--profile", "standard")):
+        assert "gpu" not in dict(runs_of("--suite", "operators", *words)), words
+    monkeypatch.setenv(SCHEDULES_VARIABLE, "cpu")
+    assert len(runs_of("--suite", "operators")) == 3
 
 
 def test_unknown_schedules_are_rejected(capsys):
