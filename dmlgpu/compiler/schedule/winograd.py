@@ -22,8 +22,8 @@ as large as the products of its window; ``Transforms.growth`` is the square root
 times as large.
 
 All elements of a patch take part in each output of its tile, and cancel where the window does not see them. They leave
-rounding errors in proportion to the norm of the patch; the terms of the output are in proportion to the sum of the norms
-of the window's pixels. ``MAX_SPREAD`` bounds the ratio of the two.
+rounding errors in proportion to the norm of the patch; the terms of the output are in proportion to the sum of the
+norms of the window's pixels. ``MAX_SPREAD`` bounds the ratio of the two.
 """
 
 from __future__ import annotations
@@ -247,7 +247,7 @@ def winograd_steps(
         + _patches(convolution, sides, patches, target=target)
         + schedule_step(product, target)
         + marking
-        + _results(convolution, sides, results, marks, epilogue, output, target)
+        + _results(convolution, sides, results, marks, epilogue=epilogue, output=output, target=target)
     )
 
 
@@ -350,6 +350,7 @@ def _results(
     sides: _Sides,
     results: PlanTensor,
     marks: PlanTensor,
+    *,
     epilogue: Body,
     output: PlanTensor,
     target: Target,

@@ -75,8 +75,8 @@ WINOGRAD_MATRICES: Mapping[int, tuple[Any, Any, Any]] = {
         ],
     ),
 }
-"""Matrices by tiles of m x m outputs: of output, filter and patch, for the points 0, 1, -1 (arXiv:1509.09308), and 0, 3/4,
--3/4, 3/2, -3/2."""
+"""Matrices by tiles of m x m outputs: of output, filter and patch, for the points 0, 1, -1 (arXiv:1509.09308), and 0,
+3/4, -3/4, 3/2, -3/2."""
 
 
 def transformed_magnitude(
