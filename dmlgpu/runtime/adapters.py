@@ -217,7 +217,7 @@ def check_variables() -> None:
     is one error, not one of every device.
 
     Raises:
-        InvalidArgument: If one has an unknown value.
+        InvalidArgument: If a variable has an unknown value.
     """
     Specialize.of(None)
     are_ignored()

@@ -10,7 +10,7 @@ arXiv:1509.09308):
 2. ``patches``: Bt patch B of all patches, {a * a, groups, channels, tiles of all images}.
 3. ``a * a`` matrix products per group of outputs by tiles, under the schedule chosen for products.
 4. ``norms``: the root of the sum of squares of all channels, of each pixel; ``marks``: a bit for each output of a tile
-   whose window is too small beside its patch, {groups, tiles of all images}.
+   whose window is too small relative to its patch, {groups, tiles of all images}.
 5. ``results``: At sums A, and the epilogue. Marked outputs are summed directly.
 
 Each of 1, 2 and 5 is a kernel whose invocations transform a whole tile. Outputs and tiles are rounded up to units of

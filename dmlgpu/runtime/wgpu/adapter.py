@@ -139,7 +139,7 @@ def check_variables() -> None:
     """Check the environment variables that override targets, without an adapter.
 
     Raises:
-        InvalidArgument: If one has an unknown value.
+        InvalidArgument: If a variable has an unknown value.
     """
     _requested_profile()
     for probe in probes.PROBES:

@@ -118,12 +118,12 @@ def _padded(images: Wide, start: Sequence[int], sizes: Sequence[int]) -> Wide:
 
 
 MAX_SPREAD = 3.003
-"""Norm of a patch beside the sum of the norms of a window's pixels, beyond which an output is as exact as a direct sum.
-Results of float32 decide at 3."""
+"""Norm of a patch relative to the sum of the norms of a window's pixels, beyond which an output is as exact as a direct
+sum. Results of float32 decide at 3."""
 
 
 def is_spread(images: Wide, tile: int, *, start: Sequence[int], positions: Sequence[int]) -> NDArray[np.bool_]:
-    """Return whether windows are small beside the patch of their tile: {batch, groups, *positions}.
+    """Return whether windows are small relative to the patch of their tile: {batch, groups, *positions}.
 
     Args:
         images, tile, start, positions: As for ``transformed_magnitude``.
@@ -365,7 +365,7 @@ def _may_be_transformed(desc: descs.Convolution) -> bool:
 
 
 def _transformed(desc: descs.Convolution, inputs: Arrays) -> Bound:
-    """Sum of the absolute terms, in tiles of 4 x 4; directly if the window is small beside its patch."""
+    """Sum of the absolute terms, in tiles of 4 x 4; directly if the window is small relative to its patch."""
     source, filters, bias = (None if array is None else array.astype(np.float64) for array in inputs)
     assert source is not None
     assert filters is not None
