@@ -28,6 +28,7 @@ from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job
 from dmlgpu.conformance.running.records import facts, write_run
 from dmlgpu.conformance.suites.registry import suite_option
+from dmlgpu.runtime.adapters import check_variables
 
 
 def test(request: ConformanceRequest, scheduler: str, patience: float) -> bool:
@@ -50,6 +51,7 @@ def test(request: ConformanceRequest, scheduler: str, patience: float) -> bool:
         raise InvalidArgument(
             "--drivers cannot be combined with --scheduler: the workers of a cluster have their own drivers"
         )
+    check_variables()
     job = Job(request.suite, 0, request.time_limit, request.repeat, dict(kernel_environment()), precise=request.precise)
     with connect(scheduler) as client:
         cluster_job = ClusterJob(job, request.profile, request.selecting, request.names, request.workers or 1, patience)

@@ -43,6 +43,7 @@ from dmlgpu.conformance.running.outcome import Outcome
 from dmlgpu.conformance.running.pool import WorkerProcess, map_unordered, run_repeatedly
 from dmlgpu.conformance.running.records import facts, machine, read_file, write_run
 from dmlgpu.conformance.suites.registry import DEFAULT, suite_by_name
+from dmlgpu.runtime.adapters import check_variables
 from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 
 COMMAND = ("dmlgpu", "survey")
@@ -168,6 +169,7 @@ def survey(
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     if unknown := [name for name in only if name not in PARTS]:
         raise InvalidArgument(f"--part must be one of {', '.join(PARTS)}, got {unknown[0]!r}")
+    check_variables()
     chosen = choose_adapters(adapters, drivers or (() if adapters else (ALL,)))
     if pages:
         chosen = with_pages(chosen, pages, bool(adapters))

@@ -25,6 +25,7 @@ from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.common.files import PARTIAL_SUFFIX, growing_file, whole_file
 from dmlgpu.common.memory import host_memory
 from dmlgpu.compiler.target import SCHEDULES, SCHEDULES_VARIABLE, AdapterInfo
+from dmlgpu.conformance.cases.keys import gpu_sample
 from dmlgpu.conformance.drivers.discovery import LocatedAdapter, in_environment, kernel_environment, under_schedules
 from dmlgpu.conformance.drivers.pairwise import AdapterPair, Agreement, Comparison, expected_to_disagree, outlier
 from dmlgpu.conformance.drivers.pairwise_run import as_output_suite, run_pairwise
@@ -39,8 +40,17 @@ from dmlgpu.conformance.running.outcome import DEVICE, Outcome, Status, bound_te
 from dmlgpu.conformance.running.pool import TIME_LIMIT, Job, run_cases, time_limit_option
 from dmlgpu.conformance.running.records import comparison_facts, facts, read_file, write_comparison, write_run
 from dmlgpu.conformance.suites.registry import DEFAULT, Suite, operator_pattern, select, suite_by_name, suite_option
-from dmlgpu.runtime.adapters import BROWSER, show_in_page
+from dmlgpu.runtime.adapters import BROWSER, check_variables, show_in_page
 from dmlgpu.runtime.numpy import NUMPY_ADAPTER
+
+QUICK = "quick"
+"""Name of the profile of which samples run under the schedules for GPUs."""
+
+GPU = "gpu"
+"""Value of ``--schedules`` for their schedules."""
+
+BOTH = "both"
+"""Value of ``--schedules`` that runs every adapter twice."""
 
 
 @dataclass(frozen=True)
@@ -63,13 +73,13 @@ class ConformanceRequest:
         fail_fast: Whether the run ends at the first unexpected result.
         exercised: Whether to print all that kernels used, avoided and never used.
         schedules: ``cpu`` or ``gpu`` to run all adapters under these schedules, ``both``, or empty for those of each
-            adapter's kind.
+            adapter's kind, and a sample of the whole quick profile under those for GPUs on CPU adapters.
     """
 
     adapters: tuple[str, ...] = ()
     drivers: tuple[str, ...] = ()
     suite: str = DEFAULT
-    profile: str = "quick"
+    profile: str = QUICK
     operators: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
     output: Path | None = None
@@ -153,6 +163,23 @@ class ConformanceRequest:
             return tuple(adapters)
         return under_schedules(adapters, tuple(SCHEDULES) if self.schedules == BOTH else (self.schedules,))
 
+    def runs(self, adapters: Sequence[LocatedAdapter]) -> tuple[tuple[LocatedAdapter, tuple[str, ...]], ...]:
+        """Return adapters under the schedules of the request, and the cases of each. Samples run first: they are short.
+
+        Raises:
+            InvalidArgument: If there are no such schedules.
+        """
+        sample = tuple(name for name in self.names if name in gpu_sample()) if self.has_sample else ()
+        on_cpu = [adapter for adapter in adapters if sample and adapter.info.is_software]
+        sampled = ((adapter, sample) for adapter in under_schedules(on_cpu, (GPU,)) if adapter.info != NUMPY_ADAPTER)
+        return (*sampled, *((adapter, self.names) for adapter in self.scheduled(adapters)))
+
+    @property
+    def has_sample(self) -> bool:
+        """Whether CPU adapters run a sample under the schedules for GPUs: neither cases nor schedules are selected."""
+        selects = self.operators or self.patterns or self.schedules or SCHEDULES_VARIABLE in os.environ
+        return self.profile == QUICK and not selects
+
     @cached_property
     def expected(self) -> tuple[ExpectedFailure, ...]:
         """Known failures, those of dmlgpu and of files.
@@ -178,9 +205,6 @@ class ConformanceRequest:
         """
         return growing_file(self.output) if self.output else contextlib.nullcontext()
 
-
-BOTH = "both"
-"""Value of ``--schedules`` that runs every adapter twice."""
 
 MAX_WORKERS = 8
 """Default maximum of worker processes: each holds a device and the largest tensors of its case."""
@@ -269,18 +293,20 @@ def test(request: ConformanceRequest) -> bool:
         NotSupported: If there is no GPU adapter and the reference was not requested.
         ModelError, OSError: If a file is malformed, or cannot be read or written.
     """
-    names, expected = request.names, request.expected
+    check_variables()
+    expected = request.expected
     adapters = choose_adapters(request.adapters, request.drivers)
     if request.pages:
         adapters = with_pages(adapters, request.pages, bool(request.adapters))
     reject_reference_alone((adapter.info for adapter in adapters), request.adapters)
-    adapters = request.scheduled(adapters)
+    runs = request.runs(adapters)
     counted: dict[LocatedAdapter, Counter[Status]] = {}
     unusable: dict[LocatedAdapter, str] = {}
-    with telling_interruption(request, counted, len(names) * len(adapters)), request.opened() as file:
-        for adapter in adapters:
+    total = sum(len(names) for _, names in runs)
+    with telling_interruption(request, counted, total), request.opened() as file:
+        for adapter, names in runs:
             job = request.job(adapter)
-            where = adapter.label if len(adapters) > 1 else ""
+            where = adapter.label if len(runs) > 1 else ""
             progress, notes = Progress(sys.stderr, len(names), where), RunNotes()
             ran = run_cases(job, names, request.workers_on(adapter), progress.start, notes)
             outcomes = _noting_unusable(_with_expected(ran, adapter.info, expected), adapter, unusable)
@@ -290,7 +316,7 @@ def test(request: ConformanceRequest) -> bool:
                     environment=tuple(job.environment.items()),
                     time_limit=job.time_limit,
                     index=adapter.index,
-                    **request.selection,
+                    **{**request.selection, "names": names},
                 )
                 outcomes = write_run(file, header, outcomes, notes)
             if request.fail_fast:
@@ -304,7 +330,7 @@ def test(request: ConformanceRequest) -> bool:
     summarize(counted)
     for adapter, reason in unusable.items():
         print(f"{adapter} is skipped: {reason}")
-    gpus = [adapter for adapter in adapters if adapter.info != NUMPY_ADAPTER]
+    gpus = [adapter for adapter, _ in runs if adapter.info != NUMPY_ADAPTER]
     is_tested = not gpus or len(unusable) < len(gpus)
     return is_tested and all(status.is_good for counts in counted.values() for status in counts)
 
@@ -449,6 +475,7 @@ def compare_adapters(request: ConformanceRequest) -> bool:
             adapters.
         ModelError, OSError: If a file is malformed, or cannot be read or written.
     """
+    check_variables()
     names, expected = request.names, request.expected
     suite = as_output_suite(request.cases, request.suite)
     adapters = request.scheduled(choose_adapters(request.adapters or [ALL], request.drivers))

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from dmlgpu.common.coercion import as_index
 from dmlgpu.common.errors import AdapterNotFound, InvalidArgument, shown, warn_caller
-from dmlgpu.compiler.quirks import quirks_in_force
+from dmlgpu.common.memory import host_budget
+from dmlgpu.compiler.quirks import are_ignored, quirks_in_force
 from dmlgpu.compiler.target import AdapterInfo, Target
 from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 from dmlgpu.runtime.specialization import Specialize
@@ -209,6 +210,21 @@ def target_of(info: AdapterInfo, half_precision: bool = False, precise: bool = F
         target = gpu.target_of(info, precise=precise)
     target = target.general if Specialize.of(None) is Specialize.NEVER else target
     return target.for_operators(half_precision)
+
+
+def check_variables() -> None:
+    """Check the environment variables that decide which kernels run and how much memory they get, so that a wrong value
+    is one error, not one of every device.
+
+    Raises:
+        InvalidArgument: If a variable has an unknown value.
+    """
+    Specialize.of(None)
+    are_ignored()
+    host_budget()
+    gpu = _gpu()
+    if gpu is not None:
+        gpu.check_variables()
 
 
 def open_executor(info: AdapterInfo, options: Mapping[str, Any]) -> Backend:

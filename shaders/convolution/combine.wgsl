@@ -36,10 +36,10 @@
     # endfor
     );
 {% endmacro %}
-{% macro in_lanes(rows) %}
+{% macro in_lanes(rows, kind="let") %}
     # for down in range(rows|length)
     # for row in rows
-    let number{{ down }}_{{ loop.index0 }} = {{ combine(row, "half" ~ down ~ "_") }};
+    {{ kind }} number{{ down }}_{{ loop.index0 }} = {{ combine(row, "half" ~ down ~ "_") }};
     # endfor
     # endfor
 {% endmacro %}
@@ -53,8 +53,10 @@
     # endfor
     );
 {% endmacro %}
+{% macro all_in_order(rows) %}
+    return array<tile_s, {{ rows|length ** 2 }}>({% for down in range(rows|length) %}{% for across in range(rows|length) %}number{{ down }}_{{ across }}{% if not loop.last %}, {% endif %}{% endfor %}{% if not loop.last %}, {% endif %}{% endfor %});
+{% endmacro %}
 {% macro all_beside(rows) %}
-{{ in_lanes(rows) }}
     return array<tile_s, {{ 4 * rows|length ** 2 }}>(
     # for down in range(rows|length)
     # for lane in "xyzw"

@@ -159,8 +159,17 @@ def drawn(desc: descs.Convolution) -> list[Array]:
     return [rng.uniform(-1, 1, tensor.sizes).astype(tensor.data_type.numpy) for tensor in tensors]
 
 
-def computed(backend: GpuBackend, shape: Shape, schedule: str, profile: Profile, inputs: Sequence[Array]) -> Array:
+def computed(
+    backend: GpuBackend,
+    shape: Shape,
+    schedule: str,
+    profile: Profile,
+    inputs: Sequence[Array],
+    *,
+    without: frozenset[str] = frozenset(),
+) -> Array:
     target = replace(backend.target.exact, profile=profile).with_overrides(schedule=schedule)
+    target = replace(target, features=target.features - without)
     (got,) = run_desc(backend, describe(shape), inputs, target)
     return got
 
@@ -224,6 +233,73 @@ def test_winograd(backend: GpuBackend, name: str, tile: int, profile: Profile) -
     source, filters, *bias = (array.astype(np.float64) for array in inputs)
     magnitude = magnitude_of(shape, tile, source, forward_filters(shape, filters))
     check(expected(desc, inputs), got, Transformed(shape.channels), magnitude + sum(map(np.abs, bias)))
+
+
+MAX_SPREAD = 3
+"""Norm of a patch relative to the sum of the norms of a window's pixels, beyond which an output is summed directly."""
+
+
+def marked_outputs(shape: Shape, tile: int, source: Array) -> NDArray[np.bool_]:
+    """The outputs whose windows are too small relative to their patches: {batch, channels, positions..}."""
+    before = 2 - shape.start if shape.backward else shape.start
+    images = source.astype(np.float64).reshape(shape.batch, shape.groups, shape.channels, *shape.spatial)
+    norms = np.pad(np.sqrt((images**2).sum(2)), ((0, 0), (0, 0), (before, 20), (before, 20)))
+    height, width = shape.positions
+    marks = np.zeros((shape.batch, shape.groups, shape.outputs, height, width), bool)
+    for row, column in np.ndindex(height, width):
+        top, left = row - row % tile, column - column % tile
+        patch = norms[..., top : top + tile + 2, left : left + tile + 2]
+        window = norms[..., row : row + 3, column : column + 3]
+        spread = np.sqrt((patch**2).sum((-1, -2))) > MAX_SPREAD * window.sum((-1, -2))
+        marks[..., row, column] = spread[..., None]
+    return marks.reshape(shape.batch, -1, height, width)
+
+
+WIDE_RANGE = {
+    **{name: WINOGRAD[name] for name in WINOGRAD if name != "smaller than a tile"},
+    "four tiles side by side": Shape((12, 16), (3, 3), channels=4, outputs=8, start=1, end=1),
+    "side by side, float16, groups": Shape(
+        (9, 16), (3, 3), batch=2, groups=2, channels=3, outputs=4, start=1, end=1, data_type=F16
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "tile", "profile", "share"),
+    [
+        *((name, 4, Profile.CPU, 0.3) for name in WIDE_RANGE),
+        *((name, 4, Profile.DISCRETE, 0.3) for name in ("groups", "odd float16", "four tiles side by side")),
+        ("four tiles side by side", 4, Profile.CPU, 0.02),
+        ("four tiles side by side", 2, Profile.CPU, 0.3),
+        ("near misses", 4, Profile.DISCRETE, 0.02),
+        ("near misses", 2, Profile.CPU, 0.3),
+        ("groups", 2, Profile.DISCRETE, 0.3),
+    ],
+)
+def test_winograd_bounds_errors_of_a_wide_range(
+    backend: GpuBackend, name: str, tile: int, profile: Profile, share: float
+) -> None:
+    """Outputs that do not see the large elements of their patches are as exact as direct sums."""
+    shape = WIDE_RANGE[name]
+    desc = describe(shape)
+    inputs = drawn(desc)
+    is_large = np.random.default_rng(2).random(inputs[0].shape[-2:]) < share
+    is_large[-1, 0] = True
+    inputs[0] = np.where(is_large, inputs[0] * (1e3 if shape.data_type is F16 else 1e7), inputs[0]).astype(
+        inputs[0].dtype
+    )
+    marked = marked_outputs(shape, tile, inputs[0])
+    assert marked.any()
+    # CPU adapters without 64-bit integers transform four tiles side by side.
+    without = frozenset({"shader-int64"} if "side by side" in name else {})
+    got = computed(backend, shape, f"winograd-{tile}", profile, inputs, without=without)
+    want = expected(desc, inputs)
+    direct = expected(desc, [np.abs(array).astype(np.float32) for array in inputs]).astype(np.float64)
+    terms = Accumulated(9 * shape.channels + shape.bias)
+    check(want[marked], got[marked], terms, direct[marked])
+    source, filters, *bias = (array.astype(np.float64) for array in inputs)
+    magnitude = magnitude_of(shape, tile, source, forward_filters(shape, filters)) + sum(map(np.abs, bias))
+    check(want[~marked], got[~marked], Transformed(shape.channels), magnitude[~marked])
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,21 @@ arXiv:1509.09308):
    filter is OWNED_BY_DML.
 2. ``patches``: Bt patch B of all patches, {a * a, groups, channels, tiles of all images}.
 3. ``a * a`` matrix products per group of outputs by tiles, under the schedule chosen for products.
-4. ``results``: At sums A, and the epilogue.
+4. ``norms``: the root of the sum of squares of all channels, of each pixel; ``marks``: a bit for each output of a tile
+   whose window is too small relative to its patch, {groups, tiles of all images}.
+5. ``results``: At sums A, and the epilogue. Marked outputs are summed directly.
 
-Each of 1, 2 and 4 is a kernel whose invocations transform a whole tile. Outputs and tiles are rounded up to units of
+Each of 1, 2 and 5 is a kernel whose invocations transform a whole tile. Outputs and tiles are rounded up to units of
 four; what the products make of the padding is never read.
 
-The transforms cost precision: the terms of an output, which mostly cancel, may be 256 times (m = 4) or 7 times (m = 2)
-as large as the products of its window; ``Transforms.growth`` is the square root of that factor.
+The transforms cost precision: the terms of an output, which mostly cancel, may be 84 times (m = 4) or 7 times (m = 2)
+as large as the products of its window; ``Transforms.growth`` is the square root of that factor. The points of m = 4 are
+0, 3/4, -3/4, 3/2, -3/2 and infinity: with those that Lavin and Gray print, 0, 1, -1, 2, -2, errors are 2.0 to 2.9
+times as large.
+
+All elements of a patch take part in each output of its tile, and cancel where the window does not see them. They leave
+rounding errors in proportion to the norm of the patch; the terms of the output are in proportion to the sum of the
+norms of the window's pixels. ``MAX_SPREAD`` bounds the ratio of the two.
 """
 
 from __future__ import annotations
@@ -26,7 +34,20 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.compiler.plan import Body, Contract, Convolution, PlanTensor, Product, Sizes, Space, constants, element
+from dmlgpu.compiler.plan import (
+    Body,
+    Contract,
+    Convolution,
+    Map,
+    PlanTensor,
+    Product,
+    Reduce,
+    Reduction,
+    Sizes,
+    Space,
+    constants,
+    element,
+)
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_tensor, packs_tensor
 from dmlgpu.compiler.rewrites.sources import permuted
 from dmlgpu.compiler.schedule.gemm_choice import Shape, expected_cost, tolerance_of
@@ -38,9 +59,17 @@ from dmlgpu.compiler.schedule.tiles import is_narrow, packed_patch, tiles, uncha
 from dmlgpu.compiler.sizes.arithmetic import decided, largest
 from dmlgpu.compiler.target import Target
 
-FILTERS, PATCHES, RESULTS = (f"convolution/winograd_{what}" for what in ("filters", "patches", "results"))
+FILTERS, PATCHES, MARKS, RESULTS = (
+    f"convolution/winograd_{kernel}" for kernel in ("filters", "patches", "marks", "results")
+)
+NORM = Reduction("convolution/winograd_norm", DataType.FLOAT32, 1, portable=True)
 
 WINDOW = 3
+
+MAX_SPREAD = 3
+"""Maximum norm of a patch, relative to the sum of the norms of the pixels of a window, of outputs that are not computed
+directly. Pixels of equal norms have 6/9, and 5/4 in the corner of a padded image."""
+
 FLOAT32 = DataType.FLOAT32
 
 Matrix = tuple[tuple[Fraction, ...], ...]
@@ -81,9 +110,12 @@ TRANSFORMS = {
         _matrix("1 0 -1 0, 0 1 1 0, 0 -1 1 0, 0 1 0 -1"),
     ),
     4: Transforms(
-        _matrix("1 1 1 1 1 0, 0 1 -1 2 -2 0, 0 1 1 4 4 0, 0 1 -1 8 -8 1"),
-        _matrix("1/4 0 0, -1/6 -1/6 -1/6, -1/6 1/6 -1/6, 1/24 1/12 1/6, 1/24 -1/12 1/6, 0 0 1"),
-        _matrix("4 0 -5 0 1 0, 0 -4 -4 1 1 0, 0 4 -4 -1 1 0, 0 -2 -1 2 1 0, 0 2 -1 -2 1 0, 0 4 0 -5 0 1"),
+        _matrix("1 1 1 1 1 0, 0 3/4 -3/4 3/2 -3/2 0, 0 9/16 9/16 9/4 9/4 0, 0 27/64 -27/64 27/8 -27/8 1"),
+        _matrix("64/81 0 0, -128/243 -32/81 -8/27, -128/243 32/81 -8/27, 32/243 16/81 8/27, 32/243 -16/81 8/27, 0 0 1"),
+        _matrix(
+            "81/64 0 -45/16 0 1 0, 0 -27/16 -9/4 3/4 1 0, 0 27/16 -9/4 -3/4 1 0, 0 -27/32 -9/16 3/2 1 0,"
+            "0 27/32 -9/16 -3/2 1 0, 0 81/64 0 -45/16 0 1"
+        ),
     ),
 }
 """Transforms by tile."""
@@ -130,7 +162,12 @@ class _Sides:
     @property
     def columns(self) -> int:
         """Number of tiles of all images, rounded up to units."""
-        return -(-self.batch * self.down * self.across // UNIT) * UNIT
+        return -(-self.tiles // UNIT) * UNIT
+
+    @property
+    def tiles(self) -> int:
+        """Number of tiles of all images."""
+        return self.batch * self.down * self.across
 
     @property
     def filters(self) -> Sizes:
@@ -178,9 +215,8 @@ def pays_winograd(convolution: Convolution, tile: int, *, varies: bool = False) 
     sides = _Sides.of(convolution, tile)
     shared = min(sides.channels, sides.outputs)
     least = MIN_SHARED_IF_VARYING if varies else MIN_SHARED
-    tiles_of_images = sides.batch * sides.down * sides.across
     return at_least(shared, MIN_CHANNELS, "channels or outputs") and at_least(
-        shared * tiles_of_images, least, "tiles times channels or outputs"
+        shared * sides.tiles, least, "tiles times channels or outputs"
     )
 
 
@@ -205,11 +241,13 @@ def winograd_steps(
     patches = replace(patches, strides=(c, sides.channels * a * c, a * c, 1))
     product, results = _product(sides, filters, patches, target)
     prepared = _filters(convolution, sides, filters, target=target)
+    marking, marks = _marks(convolution, sides, target)
     return (
         (prepared.as_initialization if convolution.filter_owned else prepared)
         + _patches(convolution, sides, patches, target=target)
         + schedule_step(product, target)
-        + _results(sides, results, epilogue, output, target)
+        + marking
+        + _results(convolution, sides, results, marks, epilogue=epilogue, output=output, target=target)
     )
 
 
@@ -232,7 +270,7 @@ def _patches(convolution: Convolution, sides: _Sides, patches: PlanTensor, targe
         down=Patch(vertical, sides.tile, checked=target.policies.varying),
         across=across,
         tiles=(sides.down, sides.across),
-        count=sides.batch * sides.down * sides.across,
+        count=sides.tiles,
         side_by_side=side_by_side,
     )
     body = element(PATCHES, FLOAT32, patches.sizes, portable=True, values=values, input=source)
@@ -289,7 +327,34 @@ def _turned(matrices: PlanTensor) -> PlanTensor:
     return permuted(matrices, (0, 1, 3, 2))
 
 
-def _results(sides: _Sides, results: PlanTensor, epilogue: Body, output: PlanTensor, target: Target) -> ScheduledSteps:
+def _marks(convolution: Convolution, sides: _Sides, target: Target) -> tuple[ScheduledSteps, PlanTensor]:
+    """Return the kernels that mark outputs, and the marks: a bit for each output of a tile."""
+    pixels = permuted(convolution.input, (0, 1, 3, 4, 2))
+    norms = PlanTensor.temporary("norms", FLOAT32, (*pixels.sizes[:-1], 1))
+    steps = schedule_step(Reduce("winograd norms", NORM, pixels, (norms.rank - 1,), norms), target)
+    vertical, horizontal = convolution.windows
+    marks = PlanTensor.temporary("marks", DataType.UINT32, (sides.groups, sides.tiles))
+    values = constants(
+        down=Patch(vertical, sides.tile, checked=target.policies.varying),
+        across=Patch(horizontal, sides.tile, checked=target.policies.varying),
+        tiles=(sides.down, sides.across),
+        window=WINDOW,
+        max_spread=MAX_SPREAD,
+    )
+    body = element(MARKS, DataType.UINT32, marks.sizes, portable=True, values=values, input=norms)
+    return steps + schedule_step(Map("winograd marks", body, marks), target), marks
+
+
+def _results(
+    convolution: Convolution,
+    sides: _Sides,
+    results: PlanTensor,
+    marks: PlanTensor,
+    *,
+    epilogue: Body,
+    output: PlanTensor,
+    target: Target,
+) -> ScheduledSteps:
     """Return the kernel that transforms the products, row by row in a loop on CPU adapters: llvmpipe compiles it in a
     third of the time and runs it as fast. A loop over the rows of patches would take twice as long to run."""
     last = results.rank - 1
@@ -298,10 +363,17 @@ def _results(sides: _Sides, results: PlanTensor, epilogue: Body, output: PlanTen
         rows=tuple(map(terms, TRANSFORMS[sides.tile].output)),
         tile=sides.tile,
         tiles=(sides.down, sides.across),
+        windows=convolution.windows,
+        channels=sides.channels,
         side_by_side=side_by_side,
         looped=not target.needs_many_invocations,
     )
-    sums = results if side_by_side == 1 else pack_tensor(results, last, UNIT)
-    body = element(RESULTS, FLOAT32, output.sizes, portable=True, values=values, sums=sums)
+    sources = {
+        "sums": results if side_by_side == 1 else pack_tensor(results, last, UNIT),
+        "marks": marks if side_by_side == 1 else pack_tensor(marks, 1, UNIT),
+        "input": convolution.input,
+        "taps": convolution.filter,
+    }
+    body = element(RESULTS, FLOAT32, output.sizes, portable=True, values=values, **sources)
     tile = (1, 1, 1, sides.tile, sides.tile * side_by_side)
     return tiles("winograd results", body, tile, epilogue, output, target=target)

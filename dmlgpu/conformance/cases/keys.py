@@ -105,6 +105,16 @@ QUICK_FAULTS = Path(__file__).with_name("quick_faults.txt")
 """Names of cases that detect faults in shaders (``--suite mutants``) or render branches of templates, unlike all of the
 chosen cases."""
 
+QUICK_GPU = Path(__file__).with_name("quick_gpu.txt")
+"""Names of quick cases that, under the schedules for GPUs, have all templates of schedules that quick cases have, and
+each with all its barriers, atomics and subgroup operations."""
+
+
+@functools.cache  # bounded: without arguments
+def gpu_sample() -> frozenset[str]:
+    """Return the names of the quick cases that CPU adapters also run under the schedules for GPUs."""
+    return frozenset(QUICK_GPU.read_text(encoding="utf-8").split())
+
 
 @functools.cache
 def quick_names() -> Mapping[str, tuple[str, ...]]:

@@ -6,13 +6,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from dmlgpu.runtime.wgpu import native as native  # makes wgpu-py start quickly
-from dmlgpu.runtime.wgpu.adapter import adapters, dawn_adapters, target_of
+from dmlgpu.runtime.wgpu.adapter import adapters, check_variables, dawn_adapters, target_of
 
 if TYPE_CHECKING:
     from dmlgpu.runtime.wgpu.backend import GpuBackend
     from dmlgpu.runtime.wgpu.context import why_unusable
 
-__all__ = ["GpuBackend", "adapters", "dawn_adapters", "target_of", "why_unusable"]
+__all__ = ["GpuBackend", "adapters", "check_variables", "dawn_adapters", "target_of", "why_unusable"]
 
 
 def __getattr__(name: str) -> Any:

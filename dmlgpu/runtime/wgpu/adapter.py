@@ -121,14 +121,29 @@ def profile_of(info: AdapterInfo) -> Profile:
     Raises:
         InvalidArgument: If the environment variable has another value than those of ``SCHEDULES``.
     """
-    own = _PROFILES.get(info.kind, Profile.DISCRETE)
+    own, profile = _PROFILES.get(info.kind, Profile.DISCRETE), _requested_profile()
+    return own if profile is None or (own is Profile.CPU) == (profile is Profile.CPU) else profile
+
+
+def _requested_profile() -> Profile | None:
+    """Return the kind of adapter that the environment names, if any. Raises as ``profile_of``."""
     requested = os.environ.get(SCHEDULES_VARIABLE)
     if requested is None:
-        return own
+        return None
     if requested not in SCHEDULES:
         raise InvalidArgument(f"{SCHEDULES_VARIABLE} must be one of {', '.join(SCHEDULES)}, got {shown(requested)}")
-    profile = SCHEDULES[requested]
-    return own if (own is Profile.CPU) == (profile is Profile.CPU) else profile
+    return SCHEDULES[requested]
+
+
+def check_variables() -> None:
+    """Check the environment variables that override targets, without an adapter.
+
+    Raises:
+        InvalidArgument: If a variable has an unknown value.
+    """
+    _requested_profile()
+    for probe in probes.PROBES:
+        probe.requested()
 
 
 def target_of(

@@ -89,13 +89,22 @@ class Probe:
         Raises:
             InvalidArgument: If the environment variable has an unknown value.
         """
-        value = os.environ.get(self.variable, "").strip().lower()
-        if value and value not in self.values:
-            raise InvalidArgument(f"{self.variable} must be one of {', '.join(self.values)}, got {shown(value)}")
+        value = self.requested()
         if not self.applies(info, features):
             return ()
         facts = self.values.get(value)
         return self.assumed.get(info.kind) if facts is None else facts
+
+    def requested(self) -> str:
+        """Return the value of the environment variable; empty if it is not set.
+
+        Raises:
+            InvalidArgument: If it has an unknown value.
+        """
+        value = os.environ.get(self.variable, "").strip().lower()
+        if value and value not in self.values:
+            raise InvalidArgument(f"{self.variable} must be one of {', '.join(self.values)}, got {shown(value)}")
+        return value
 
     def origin(self, info: AdapterInfo) -> str:
         """Return where the facts of an adapter are from, if they are not measured, as a clause; else empty."""

@@ -8,6 +8,7 @@ import os
 import re
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -15,14 +16,16 @@ import pytest
 from dmlgpu.cli.devices import choose_adapters
 from dmlgpu.cli.main import invocation, main
 from dmlgpu.cli.tables import INTERVAL, Progress
-from dmlgpu.cli.test import _report, default_workers, failure_lines, reproduce
+from dmlgpu.cli.test import ConformanceRequest, _report, default_workers, failure_lines, reproduce
 from dmlgpu.common.errors import AdapterNotFound
 from dmlgpu.compiler.target import SCHEDULES_VARIABLE, AdapterInfo
-from dmlgpu.conformance.drivers.discovery import Discovery, LocatedAdapter
+from dmlgpu.conformance.cases.keys import gpu_sample
+from dmlgpu.conformance.drivers.discovery import KERNEL_VARIABLES, Discovery, LocatedAdapter
 from dmlgpu.conformance.report.model import command as report_command
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.running.pool import Job
 from dmlgpu.conformance.running.records import read_comparisons, read_runs
+from dmlgpu.conformance.suites.registry import DEFAULT
 from dmlgpu.runtime.adapters import adapters
 from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 from tests.unit.conformance import conformance_suite
@@ -405,6 +408,55 @@ def test_every_adapter_with_kernels_runs_under_both_schedules(monkeypatch, tmp_p
     assert f"{card.info}, gpu schedules" in capsys.readouterr().out
     again = [report_command(run) for run in read_runs(path)]
     assert again[1].startswith("VK_DRIVER_FILES=a.json DMLGPU_SCHEDULES=gpu dmlgpu test ")
+
+
+@pytest.mark.parametrize("variable", [*KERNEL_VARIABLES, "DMLGPU_MEMORY_BUDGET"])
+@pytest.mark.parametrize(
+    "words", [(), ("--pairwise",), ("--scheduler", "tcp://a:1")], ids=["alone", "pairs", "cluster"]
+)
+def test_a_wrong_value_of_the_environment_is_one_error(variable, words, monkeypatch, capsys):
+    monkeypatch.setenv(variable, "tpu")
+    monkeypatch.setattr("dmlgpu.cli.test.run_cases", lambda *_: pytest.fail("a case runs"))
+    assert main(["test", "-k", "argmin-example1", *words]) == 2
+    error = capsys.readouterr().err
+    assert error.count("tpu") == 1 and variable in error
+
+
+def test_whole_quick_runs_sample_the_schedules_of_gpus_on_cpu_adapters(monkeypatch):
+    soft = LocatedAdapter(replace(adapters()[0], kind="cpu"), 0, (), "soft")
+    card = LocatedAdapter(replace(adapters()[0], kind="discrete"), 1, (), "card")
+    numpy = LocatedAdapter(NUMPY_ADAPTER, NUMPY, (), "numpy")
+    monkeypatch.delenv(SCHEDULES_VARIABLE, raising=False)
+
+    def runs_of(**options: Any) -> list[tuple[str, int]]:
+        runs = ConformanceRequest(**options).runs((soft, card, numpy))
+        return [(dict(adapter.environment).get(SCHEDULES_VARIABLE, ""), len(names)) for adapter, names in runs]
+
+    for suite in (DEFAULT, "operators"):
+        count = len(ConformanceRequest(suite=suite).names)
+        assert runs_of(suite=suite) == [("gpu", len(gpu_sample())), *[("", count)] * 3]
+    without = ({"patterns": ("reduce",)}, {"operators": ("reduce",)}, {"profile": "standard"}, {"suite": "sizes"})
+    for options in without:
+        assert [schedules for schedules, _ in runs_of(**options)] == ["", "", ""]
+    assert [schedules for schedules, _ in runs_of(schedules="cpu")] == ["cpu", "cpu", ""]
+    monkeypatch.setenv(SCHEDULES_VARIABLE, "cpu")
+    assert len(runs_of()) == 3
+
+
+def test_a_sample_is_a_run_of_its_own(monkeypatch, tmp_path, capsys):
+    soft = LocatedAdapter(replace(adapters()[0], kind="cpu"), 0, (), "soft")
+    monkeypatch.delenv(SCHEDULES_VARIABLE, raising=False)
+    monkeypatch.setattr("dmlgpu.cli.test.choose_adapters", lambda *_: (soft,))
+    monkeypatch.setattr(
+        "dmlgpu.cli.test.run_cases", lambda _, names, *__: (Outcome(name, Status.PASS) for name in names)
+    )
+    path = tmp_path / "runs.jsonl"
+    assert main(["test", "--suite", "operators", "-o", str(path)]) == 0
+    sample, whole = read_runs(path)
+    assert {outcome.case for outcome in sample.outcomes} == gpu_sample()
+    assert len(whole.outcomes) == len(ConformanceRequest(suite="operators").names)
+    assert report_command(sample).startswith("DMLGPU_SCHEDULES=gpu ")
+    assert "soft, gpu schedules: 28 of 28 cases" in capsys.readouterr().err
 
 
 def test_unknown_schedules_are_rejected(capsys):

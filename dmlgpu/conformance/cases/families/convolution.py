@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from dmlgpu import reference
@@ -50,26 +51,32 @@ WINOGRAD_MATRICES: Mapping[int, tuple[Any, Any, Any]] = {
         [[1, 0, -1, 0], [0, 1, 1, 0], [0, -1, 1, 0], [0, 1, 0, -1]],
     ),
     4: (
-        [[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]],
         [
-            [1 / 4, 0, 0],
-            [-1 / 6, -1 / 6, -1 / 6],
-            [-1 / 6, 1 / 6, -1 / 6],
-            [1 / 24, 1 / 12, 1 / 6],
-            [1 / 24, -1 / 12, 1 / 6],
+            [1, 1, 1, 1, 1, 0],
+            [0, 3 / 4, -3 / 4, 3 / 2, -3 / 2, 0],
+            [0, 9 / 16, 9 / 16, 9 / 4, 9 / 4, 0],
+            [0, 27 / 64, -27 / 64, 27 / 8, -27 / 8, 1],
+        ],
+        [
+            [64 / 81, 0, 0],
+            [-128 / 243, -32 / 81, -8 / 27],
+            [-128 / 243, 32 / 81, -8 / 27],
+            [32 / 243, 16 / 81, 8 / 27],
+            [32 / 243, -16 / 81, 8 / 27],
             [0, 0, 1],
         ],
         [
-            [4, 0, -5, 0, 1, 0],
-            [0, -4, -4, 1, 1, 0],
-            [0, 4, -4, -1, 1, 0],
-            [0, -2, -1, 2, 1, 0],
-            [0, 2, -1, -2, 1, 0],
-            [0, 4, 0, -5, 0, 1],
+            [81 / 64, 0, -45 / 16, 0, 1, 0],
+            [0, -27 / 16, -9 / 4, 3 / 4, 1, 0],
+            [0, 27 / 16, -9 / 4, -3 / 4, 1, 0],
+            [0, -27 / 32, -9 / 16, 3 / 2, 1, 0],
+            [0, 27 / 32, -9 / 16, -3 / 2, 1, 0],
+            [0, 81 / 64, 0, -45 / 16, 0, 1],
         ],
     ),
 }
-"""Matrices by tiles of m x m outputs: of output, filter and patch, as Lavin and Gray (arXiv:1509.09308) print them."""
+"""Matrices by tiles of m x m outputs: of output, filter and patch, for the points 0, 1, -1 (arXiv:1509.09308), and 0,
+3/4, -3/4, 3/2, -3/2."""
 
 
 def transformed_magnitude(
@@ -110,10 +117,31 @@ def _padded(images: Wide, start: Sequence[int], sizes: Sequence[int]) -> Wide:
     return padded
 
 
+MAX_SPREAD = 3.003
+"""Norm of a patch relative to the sum of the norms of a window's pixels, beyond which an output is as exact as a direct
+sum. Results of float32 decide at 3."""
+
+
+def is_spread(images: Wide, tile: int, *, start: Sequence[int], positions: Sequence[int]) -> NDArray[np.bool_]:
+    """Return whether windows are small relative to the patch of their tile: {batch, groups, *positions}.
+
+    Args:
+        images, tile, start, positions: As for ``transformed_magnitude``.
+    """
+    side = tile + WINOGRAD_WINDOW - 1
+    down, across = (-(-size // tile) * tile + WINOGRAD_WINDOW - 1 for size in positions)
+    norms = _padded(np.sqrt(np.square(images).sum(2, keepdims=True)), start, (down, across))[:, :, 0]
+    sums = sliding_window_view(norms, (WINOGRAD_WINDOW,) * 2, (2, 3)).sum((-2, -1))
+    patches = sliding_window_view(np.square(norms), (side, side), (2, 3)).sum((-2, -1))[:, :, ::tile, ::tile]
+    spread = np.sqrt(patches).repeat(tile, 2).repeat(tile, 3) > MAX_SPREAD * sums
+    return np.asarray(spread[:, :, : positions[0], : positions[1]])
+
+
 BACKWARD = "backward"
 GROUPED = "grouped"
 DEPTHWISE = "depthwise"  # as many groups as channels
 DENSE = "dense"  # windows of 3 in steps of 1, of many channels: Winograd's filtering
+OUTLIERS = "outliers"  # the same, and some pixels are far larger than others: Winograd's filtering would lose digits
 
 Sizes = tuple[int, ...]
 
@@ -123,6 +151,11 @@ MAX_ELEMENTS, MAX_OF_DENSE = 1 << 17, 1 << 20
 DENSE_SIZES = (2, 16, 14, 11)
 DENSE_UNITS: tuple[Sizes, ...] = ((2, 16, 9, 14), (1, 16, 13, 30), (2, 16, 9, 30))
 """Their tiles are four side by side."""
+
+OUTLIER_SIZES: tuple[Sizes, ...] = (DENSE_UNITS[0], DENSE_SIZES)
+
+LARGER = {DataType.FLOAT32: 1e6, DataType.FLOAT16: 1e3}
+"""How many times larger one of eight pixels is."""
 
 APART = "apart"  # backward, with steps as large as the window: the positions share no element of the output
 ROWS = "rows"  # windows of several elements whose positions come in whole units: read row by row
@@ -219,7 +252,7 @@ def _groups(key: Key, rng: np.random.Generator) -> int:
 def _axes(key: Key, rng: np.random.Generator) -> list[dict[str, int]]:
     """Return the windows, steps and padding along every dimension."""
     spatial = key.sizes[2:]
-    if key.variant == DENSE:
+    if key.variant in (DENSE, OUTLIERS):
         return [_dense_axis(rng) for _ in spatial]
     if key.variant == ROWS:
         return [_rows_axis(size, *ROWS_SIZES[key.sizes]) for size in spatial]
@@ -246,9 +279,10 @@ def _draw(key: Key, rng: np.random.Generator) -> _Geometry:
             for size, axis in zip(spatial, axes, strict=True)
         )
     work = key.sizes[0] * key.sizes[1] * math.prod(window) * math.prod(positions)
-    most = MAX_OF_DENSE if key.variant == DENSE else MAX_ELEMENTS
+    is_dense = key.variant in (DENSE, OUTLIERS)
+    most = MAX_OF_DENSE if is_dense else MAX_ELEMENTS
     outputs = [count for count in EDGE_SIZES[:13] if count * work <= most and count * groups <= 128]
-    if key.variant == DENSE:
+    if is_dense:
         outputs = outputs[-3:]
     return _Geometry(window, positions, fields, groups, int(rng.choice(outputs or [1])))
 
@@ -282,9 +316,10 @@ class ConvolutionCases(_ConvolutionCases):
         yield from self.chosen_keys()
 
     def chosen_keys(self) -> Iterator[Key]:
-        """Keys whose positions come in whole units."""
+        """Keys whose positions come in whole units, and of outliers."""
         in_units = [*((sizes, DENSE) for sizes in DENSE_UNITS), *((sizes, APART) for sizes in APART_SIZES)]
         in_units += [(sizes, ROWS) for sizes in ROWS_SIZES]
+        in_units += [(sizes, OUTLIERS) for sizes in OUTLIER_SIZES]
         for types, (sizes, variant) in itertools.product(self.types, in_units):
             yield Key(types, sizes, TensorLayout.PACKED, variant)
 
@@ -330,7 +365,7 @@ def _may_be_transformed(desc: descs.Convolution) -> bool:
 
 
 def _transformed(desc: descs.Convolution, inputs: Arrays) -> Bound:
-    """Sum of the absolute terms, in tiles of 4 x 4."""
+    """Sum of the absolute terms, in tiles of 4 x 4; directly if the window is small relative to its patch."""
     source, filters, bias = (None if array is None else array.astype(np.float64) for array in inputs)
     assert source is not None
     assert filters is not None
@@ -343,8 +378,18 @@ def _transformed(desc: descs.Convolution, inputs: Arrays) -> Bound:
     if backward != (desc.mode is ConvolutionMode.CONVOLUTION):
         grouped = grouped[..., ::-1, ::-1]
     start = [2 - padding if backward else padding for padding in desc.start_padding]
-    total = transformed_magnitude(images, grouped, 4, start=start, positions=desc.output_tensor.sizes[2:])
-    return total if bias is None else total + np.abs(bias)
+    positions = desc.output_tensor.sizes[2:]
+    total = transformed_magnitude(images, grouped, 4, start=start, positions=positions)
+    total = total if bias is None else total + np.abs(bias)
+    spread = is_spread(images, 4, start=start, positions=positions).repeat(grouped.shape[1], 1)
+    return np.where(spread, _direct(desc, inputs), total)
+
+
+def _direct(desc: descs.Convolution, inputs: Arrays) -> Bound:
+    """Sum of the absolute terms of the windows."""
+    absolute = tuple(None if array is None else np.abs(array) for array in inputs)
+    (total,) = evaluate_in_float32(desc, absolute, fused_activation=None)
+    return np.asarray(total)
 
 
 def _floats(rng: np.random.Generator, desc: descs.Convolution, key: Key) -> Arrays:
@@ -359,17 +404,16 @@ def _floats(rng: np.random.Generator, desc: descs.Convolution, key: Key) -> Arra
     if key.variant == SPECIAL and arrays[0] is not None and not _may_be_transformed(desc):
         for value in (math.inf, -math.inf, math.nan):
             arrays[0][rng.random(key.sizes) < 0.3 / arrays[0].size] = value
+    if key.variant == OUTLIERS and arrays[0] is not None:
+        is_larger = rng.random(key.sizes[2:]) < 1 / 8
+        arrays[0][..., is_larger] *= LARGER[key.types[0]]
     return tuple(arrays)
 
 
 def _magnitude(desc: descs.Convolution, inputs: Arrays, tolerance: Accumulated) -> Bound:
     """Return the total error: of the sum, of its rounding before an activation, of the activation."""
     with np.errstate(invalid="ignore"):
-        if isinstance(tolerance, Transformed):
-            total = _transformed(desc, inputs)
-        else:
-            absolute = tuple(None if array is None else np.abs(array) for array in inputs)
-            (total,) = evaluate_in_float32(desc, absolute, fused_activation=None)
+        total = (_transformed if isinstance(tolerance, Transformed) else _direct)(desc, inputs)
     if desc.fused_activation is None:
         return np.asarray(total)
     growth = tolerance.bound(np.zeros(1, np.float64), np.ones(1))[0] / 2.0**-53 * UNIT

@@ -301,7 +301,8 @@ def test_winograd_pays_for_long_sums() -> None:
 def test_the_steps_of_winograd(owned: bool) -> None:
     problem = convolution((9, 13), (3, 3), lead=(2, 3, 5), outputs=6, owned=owned)
     steps = winograd_steps(*operands(problem), CPU, 4)
-    labels = ["winograd filters", "winograd patches", "register", "winograd results"]
+    marking = ["winograd norms serial", "winograd marks"]
+    labels = ["winograd filters", "winograd patches", "register", *marking, "winograd results"]
     assert [step.label for step in (*steps.initialization, *steps.steps)] == labels
     assert len(steps.initialization) == owned
     # 36 elements of 3 groups: 2 x 3 x 4 tiles; 6 outputs rounded up to 8
@@ -349,7 +350,17 @@ def test_schedules_are_chosen_and_rejected_by_name() -> None:
         ("implicit-gemm", ["small"]),
         ("register", ["register"]),
         ("depthwise", ["depthwise"]),
-        ("winograd-2", ["winograd filters", "winograd patches", "small", "winograd results"]),
+        (
+            "winograd-2",
+            [
+                "winograd filters",
+                "winograd patches",
+                "small",
+                "winograd norms serial",
+                "winograd marks",
+                "winograd results",
+            ],
+        ),
     ],
 )
 def test_a_named_schedule_is_taken(name: str, labels: list[str]) -> None:
