@@ -1,11 +1,14 @@
 // ATTENTION, cooperative: a workgroup takes {{ tile_rows }} rows of queries and goes through the keys, {{ block }} at a time. Each of its four subgroups
-// has {{ own_rows }} rows, whose queries and sums of values it holds as matrices{{ ", half of the keys of a block, and half of the columns" if across > 1 }}. Both products are of float16 with sums of float32; scores,
-// maxima and weights are float32, and weights become float16 for the second product. Scores go through workgroup memory, where
+// has {{ own_rows }} rows, whose queries and sums of values it holds as matrices{{ ", half of the keys of a block, and half of the columns" if across > 1 }}. Sums, scores, maxima and weights are float32;
+// operands have the type of the matrices, {{ element_type }}, which weights get for the second product. Scores go through workgroup memory, where
 // {{ sharing }} invocation{{ "s share" if sharing > 1 else " takes" }} a row. Keys and then values of a block are in the same slab.
 // Elements of matrices have no names, so sums of values go through workgroup memory to be rescaled. This is rare: weights are relative to
 // a score that only rises when a larger one exceeds it by more than {{ tolerance }}, e^{{ tolerance }} times a weight of 1.
 // (Control flow around matrices is uniform in the workgroup: workgroupUniformLoad says whether any row rescales.)
 {% import "schedules/attention_last" as ends with context %}
+{% set element_type = matrices.component %}
+{% set unit_type = "vec4<%s>" % element_type %}
+{% set weigh = "rounded_weight_of" if element_type == "f16" else "weight_of" %}
 {% set quads = block // 4 %}
 {% set own_quads = quads // sharing %}
 {% set weights_stride = block + padding %}
@@ -37,24 +40,26 @@
 alias sum_t = vec4<f32>;
 const LOWEST = -3.4028234e38f;
 var<workgroup> scores: array<f32, {{ tile_rows * block }}>;
-var<workgroup> weights: array<f16, {{ tile_rows * weights_stride }}>;
-var<workgroup> slab: array<f16, {{ [block * key_stride, (columns_padded if turns else block) * value_stride] | max }}>;
+var<workgroup> weights: array<{{ element_type }}, {{ tile_rows * weights_stride }}>;
+var<workgroup> slab: array<{{ element_type }}, {{ [block * key_stride, (columns_padded if turns else block) * value_stride] | max }}>;
 var<workgroup> votes: atomic<u32>;
 # if causal
 var<workgroup> most_visible: u32;
 # endif
 {% include "schedules/attention_weight" %}
+# if element_type == "f16"
 // A weight that becomes float16: the driver's function has digits enough, but no rules for what is not a normal number.
 fn rounded_weight_of(x: f32) -> f16 {
     let size = bitcast<u32>(x) & 0x7fffffffu;
     return f16(select(select(exp(max(x, -87.0)), 0.0, size > 0x42ae0000u), x, size > 0x7f800000u));
 }
+# endif
 # for name in ("query", "key")
-fn {{ name }}_piece(start: {{ type_of(name ~ "_at") }}, step: u32) -> vec4<f16> {
+fn {{ name }}_piece(start: {{ type_of(name ~ "_at") }}, step: u32) -> {{ unit_type }} {
     # if head_padded > head
-    return select(vec4<f16>(), vec4<f16>({{ name }}_step(start, min(step, {{ head - 4 }}u))), step < {{ head }}u);
+    return select({{ unit_type }}(), {{ unit_type }}({{ name }}_step(start, min(step, {{ head - 4 }}u))), step < {{ head }}u);
     # else
-    return vec4<f16>({{ name }}_step(start, step));
+    return {{ unit_type }}({{ name }}_step(start, step));
     # endif
 }
 # endfor
@@ -158,7 +163,7 @@ fn main(
         var at = value_place(batch, {{ "min(key, last - 1u)" if is_masked else "key" }});
         at[3] = min(unit, {{ units - 1 }}u);
         // 0 times what lies behind the last one may be NaN.
-        let piece = {{ "select(vec4<f16>(), vec4<f16>(value_load(at)), key < last)" if is_masked else "vec4<f16>(value_load(at))" }};
+        let piece = {{ "select(%s(), %s(value_load(at)), key < last)" % (unit_type, unit_type) if is_masked else unit_type ~ "(value_load(at))" }};
         # for part in "xyzw"
         slab[{{ "(unit * 4u + %du) * %du + own" % (loop.index0, value_stride) if turns else "own * %du + unit * 4u + %du" % (value_stride, loop.index0) }}] = piece.{{ part }};
         # endfor
@@ -193,8 +198,8 @@ fn main(
         # for index in range(own_quads)
         {
             # for part in "xyzw"
-            # set weight = "rounded_weight_of(score%d.%s - top)" % (index, part)
-            let weight_{{ part }} = {{ "select(f16(), %s, seen%d.%s)" % (weight, index, part) if is_masked else weight }};
+            # set weight = "%s(score%d.%s - top)" % (weigh, index, part)
+            let weight_{{ part }} = {{ "select(%s(), %s, seen%d.%s)" % (element_type, weight, index, part) if is_masked else weight }};
             # endfor
             mass += (f32(weight_x) + f32(weight_y)) + (f32(weight_z) + f32(weight_w));
             let at = own_row * {{ weights_stride }}u + quad{{ index }} % {{ block }}u;
