@@ -11,13 +11,12 @@
 {% set weigh = "rounded_weight_of" if element_type == "f16" else "weight_of" %}
 {% set quads = block // 4 %}
 {% set own_quads = quads // sharing %}
-{% set weights_stride = block + padding %}
-{% set key_stride = head_padded + padding %}
-{% set value_stride = (block if turns else columns_padded) + padding %}
 {% set key_matrices = block // matrices.columns // across %}
 {% set head_matrices = head_padded // matrices.steps %}
 {% set value_matrices = columns_padded // matrices.columns // across %}
 {% set weight_matrices = block // matrices.steps %}
+{% macro load_row(part, step) %}
+{{ matrix.load("a", "weights[mine / %du * %du + %du]" % (matrices.rows, weight_matrices, part * weight_matrices + step), "0u", step_stride, steps_adjacent=true) }}{% endmacro %}
 {% set own_keys = "part * %du + " % (block // across) if across > 1 else "" %}
 {% set is_crowded = down * head_matrices > 8 %}
 {% set is_masked = causal or keys % block != 0 %}
@@ -40,8 +39,8 @@
 alias sum_t = vec4<f32>;
 const LOWEST = -3.4028234e38f;
 var<workgroup> scores: array<f32, {{ tile_rows * block }}>;
-var<workgroup> weights: array<{{ element_type }}, {{ tile_rows * weights_stride }}>;
-var<workgroup> slab: array<{{ element_type }}, {{ [block * key_stride, (columns_padded if turns else block) * value_stride] | max }}>;
+var<workgroup> weights: array<array<{{ element_type }}, {{ matrices.rows * step_stride }}>, {{ tile_rows // matrices.rows * weight_matrices }}>;
+var<workgroup> slab: array<array<{{ element_type }}, {{ slab_matrix }}>, {{ slab_matrices }}>;
 var<workgroup> votes: atomic<u32>;
 # if causal
 var<workgroup> most_visible: u32;
@@ -85,22 +84,24 @@ fn main(
     # if is_crowded
     // Mesa composes matrices just before they are used, and needs twice the registers for their elements until then. So queries are
     // used at once: scores that are overwritten.
-    let empty = {{ matrix.load("b", "slab", "0u", key_stride, steps_adjacent=true) }};
+    let empty = {{ matrix.load("b", "slab[0]", "0u", step_stride, steps_adjacent=true) }};
     var unused = {{ matrix.zero() }};
     # endif
     # for chunk in range(0, head_padded, block)
     # call tasks(tile_rows * quads)
         let own = task / {{ quads }}u;
         let step = task % {{ quads }}u * 4u;
+        let matrix = own / {{ matrices.rows }}u * {{ weight_matrices }}u + step / {{ matrices.steps }}u;
+        let at = own % {{ matrices.rows }}u * {{ step_stride }}u + step % {{ matrices.steps }}u;
         let piece = query_piece(query_start(batch, min(first_row + own, {{ rows - 1 }}u)), {{ "step + %du" % chunk if head_padded >= chunk + block else "min(step + %du, %du)" % (chunk, head_padded - 4) }});
         # for part in "xyzw"
-        weights[own * {{ weights_stride }}u + step + {{ loop.index0 }}u] = piece.{{ part }};
+        weights[matrix][at + {{ loop.index0 }}u] = piece.{{ part }};
         # endfor
     # endcall
     workgroupBarrier();
     # for step in range(chunk, [chunk + block, head_padded] | min, matrices.steps)
     # for part in range(down)
-    let q{{ part }}_{{ step // matrices.steps }} = {{ matrix.load("a", "weights", "(mine + %du) * %du + %du" % (part * matrices.rows, weights_stride, step - chunk), weights_stride, steps_adjacent=true) }};
+    let q{{ part }}_{{ step // matrices.steps }} = {{ load_row(part, (step - chunk) // matrices.steps) }};
     # if is_crowded
     unused = {{ matrix.multiply_add("q%d_%d" % (part, step // matrices.steps), "empty", "unused") }};
     # endif
@@ -128,9 +129,11 @@ fn main(
         # call tasks(block * head_padded // 4)
         let own = task / {{ head_padded // 4 }}u;
         let step = task % {{ head_padded // 4 }}u * 4u;
+        let matrix = own / {{ matrices.columns }}u * {{ head_matrices }}u + step / {{ matrices.steps }}u;
+        let at = own % {{ matrices.columns }}u * {{ step_stride }}u + step % {{ matrices.steps }}u;
         let piece = key_piece(key_start(batch, {{ "min(start + own, last - 1u)" if is_masked else "start + own" }}), step);
         # for part in "xyzw"
-        slab[own * {{ key_stride }}u + step + {{ loop.index0 }}u] = piece.{{ part }};
+        slab[matrix][at + {{ loop.index0 }}u] = piece.{{ part }};
         # endfor
         # endcall
         workgroupBarrier();
@@ -140,7 +143,7 @@ fn main(
             var score{{ part }} = {{ matrix.zero() }};
             # endfor
             # for step in range(head_matrices)
-            let k{{ step }} = {{ matrix.load("b", "slab", "%s%du" % ("part * %du + " % (block // across * key_stride) if across > 1 else "", column * matrices.columns * key_stride + step * matrices.steps), key_stride, steps_adjacent=true) }};
+            let k{{ step }} = {{ matrix.load("b", "slab[%s%du]" % ("part * %du + " % (key_matrices * head_matrices) if across > 1 else "", column * head_matrices + step), "0u", step_stride, steps_adjacent=true) }};
             # for part in range(down)
             score{{ part }} = {{ matrix.multiply_add("q%d_%d" % (part, step), "k%d" % step, "score%d" % part) }};
             # endfor
@@ -160,12 +163,16 @@ fn main(
         let unit = task % {{ columns_padded // 4 }}u;
         # endif
         let key = start + own;
-        var at = value_place(batch, {{ "min(key, last - 1u)" if is_masked else "key" }});
-        at[3] = min(unit, {{ units - 1 }}u);
+        var place = value_place(batch, {{ "min(key, last - 1u)" if is_masked else "key" }});
+        place[3] = min(unit, {{ units - 1 }}u);
         // 0 times what lies behind the last one may be NaN.
-        let piece = {{ "select(%s(), %s(value_load(at)), key < last)" % (unit_type, unit_type) if is_masked else unit_type ~ "(value_load(at))" }};
+        let matrix = unit / {{ matrices.columns // 4 }}u * {{ weight_matrices }}u + own / {{ matrices.steps }}u;
+        # set line = "unit %% %du * 4u" % (matrices.columns // 4)
+        # set own_step = "own %% %du" % matrices.steps
+        let at = {{ "%s * %du + %s" % (line, step_stride, own_step) if turns else "%s * %du + %s" % (own_step, column_stride, line) }};
+        let piece = {{ "select(%s(), %s(value_load(place)), key < last)" % (unit_type, unit_type) if is_masked else unit_type ~ "(value_load(place))" }};
         # for part in "xyzw"
-        slab[{{ "(unit * 4u + %du) * %du + own" % (loop.index0, value_stride) if turns else "own * %du + unit * 4u + %du" % (value_stride, loop.index0) }}] = piece.{{ part }};
+        slab[matrix][at + {{ loop.index0 * (step_stride if turns else 1) }}u] = piece.{{ part }};
         # endfor
         # endcall
         var highest = LOWEST;
@@ -202,9 +209,11 @@ fn main(
             let weight_{{ part }} = {{ "select(%s(), %s, seen%d.%s)" % (element_type, weight, index, part) if is_masked else weight }};
             # endfor
             mass += (f32(weight_x) + f32(weight_y)) + (f32(weight_z) + f32(weight_w));
-            let at = own_row * {{ weights_stride }}u + quad{{ index }} % {{ block }}u;
+            let step = quad{{ index }} % {{ block }}u;
+            let matrix = own_row / {{ matrices.rows }}u * {{ weight_matrices }}u + step / {{ matrices.steps }}u;
+            let at = own_row % {{ matrices.rows }}u * {{ step_stride }}u + step % {{ matrices.steps }}u;
             # for part in "xyzw"
-            weights[at + {{ loop.index0 }}u] = weight_{{ part }};
+            weights[matrix][at + {{ loop.index0 }}u] = weight_{{ part }};
             # endfor
         }
         # endfor
@@ -229,11 +238,10 @@ fn main(
         # for step in range(weight_matrices)
         {
             # for part in range(down)
-            let w{{ part }} = {{ matrix.load("a", "weights", "(mine + %du) * %du + %du" % (part * matrices.rows, weights_stride, step * matrices.steps), weights_stride, steps_adjacent=true) }};
+            let w{{ part }} = {{ load_row(part, step) }};
             # endfor
             # for column in range(value_matrices)
-            # set place = column * matrices.columns * value_stride + step * matrices.steps if turns else step * matrices.steps * value_stride + column * matrices.columns
-            let v{{ column }} = {{ matrix.load("b", "slab", "%s%du" % ("part * %du + " % (columns_padded // across * (value_stride if turns else 1)) if across > 1 else "", place), value_stride, steps_adjacent=turns) }};
+            let v{{ column }} = {{ matrix.load("b", "slab[%s%du]" % ("part * %du + " % (value_matrices * weight_matrices) if across > 1 else "", column * weight_matrices + step), "0u", step_stride if turns else column_stride, steps_adjacent=turns) }};
             # for part in range(down)
             sum{{ part }}_{{ column }} = {{ matrix.multiply_add("w%d" % part, "v%d" % column, "sum%d_%d" % (part, column)) }};
             # endfor
