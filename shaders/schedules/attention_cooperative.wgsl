@@ -11,12 +11,17 @@
 {% set weigh = "rounded_weight_of" if element_type == "f16" else "weight_of" %}
 {% set quads = block // 4 %}
 {% set own_quads = quads // sharing %}
+{% set weights_stride = block + padding %}
+{% set key_stride = head_padded + padding %}
+{% set own_key_count = block // across %}
+{% set own_columns = columns_padded // across %}
+{% set value_stride = (block if turns else own_columns) + padding %}
+{% set own_slab = "slab[part]" if across > 1 else "slab[0]" %}
 {% set key_matrices = block // matrices.columns // across %}
 {% set head_matrices = head_padded // matrices.steps %}
 {% set value_matrices = columns_padded // matrices.columns // across %}
 {% set weight_matrices = block // matrices.steps %}
-{% macro load_row(part, step) %}
-{{ matrix.load("a", "weights[mine / %du * %du + %du]" % (matrices.rows, weight_matrices, part * weight_matrices + step), "0u", step_stride, steps_adjacent=true) }}{% endmacro %}
+{% set own_weights = "quarter / %du" % across if across > 1 else "quarter" %}
 {% set own_keys = "part * %du + " % (block // across) if across > 1 else "" %}
 {% set is_crowded = down * head_matrices > 8 %}
 {% set is_masked = causal or keys % block != 0 %}
@@ -39,8 +44,9 @@
 alias sum_t = vec4<f32>;
 const LOWEST = -3.4028234e38f;
 var<workgroup> scores: array<f32, {{ tile_rows * block }}>;
-var<workgroup> weights: array<array<{{ element_type }}, {{ matrices.rows * step_stride }}>, {{ tile_rows // matrices.rows * weight_matrices }}>;
-var<workgroup> slab: array<array<{{ element_type }}, {{ slab_matrix }}>, {{ slab_matrices }}>;
+// An array for each subgroup, so that loads of matrices have constant places, and what Dawn checks about them is constant.
+var<workgroup> weights: array<array<{{ element_type }}, {{ own_rows * weights_stride }}>, {{ tile_rows // own_rows }}>;
+var<workgroup> slab: array<array<{{ element_type }}, {{ [own_key_count * key_stride, own_columns * value_stride if turns else block * value_stride] | max }}>, {{ across }}>;
 var<workgroup> votes: atomic<u32>;
 # if causal
 var<workgroup> most_visible: u32;
@@ -74,7 +80,7 @@ fn main(
     let first_row = {{ mod("number", tiles) }} * {{ tile_rows }}u;
     let batch = {{ div("number", tiles) }};
     let quarter = subgroup & 3u;
-    let mine = {{ "quarter / %du" % across if across > 1 else "quarter" }} * {{ own_rows }}u;
+    let mine = {{ own_weights }} * {{ own_rows }}u;
     # if across > 1
     let part = quarter & {{ across - 1 }}u;
     # endif
@@ -84,24 +90,22 @@ fn main(
     # if is_crowded
     // Mesa composes matrices just before they are used, and needs twice the registers for their elements until then. So queries are
     // used at once: scores that are overwritten.
-    let empty = {{ matrix.load("b", "slab[0]", "0u", step_stride, steps_adjacent=true) }};
+    let empty = {{ matrix.load("b", "slab[0]", "0u", key_stride, steps_adjacent=true) }};
     var unused = {{ matrix.zero() }};
     # endif
     # for chunk in range(0, head_padded, block)
     # call tasks(tile_rows * quads)
         let own = task / {{ quads }}u;
         let step = task % {{ quads }}u * 4u;
-        let matrix = own / {{ matrices.rows }}u * {{ weight_matrices }}u + step / {{ matrices.steps }}u;
-        let at = own % {{ matrices.rows }}u * {{ step_stride }}u + step % {{ matrices.steps }}u;
         let piece = query_piece(query_start(batch, min(first_row + own, {{ rows - 1 }}u)), {{ "step + %du" % chunk if head_padded >= chunk + block else "min(step + %du, %du)" % (chunk, head_padded - 4) }});
         # for part in "xyzw"
-        weights[matrix][at + {{ loop.index0 }}u] = piece.{{ part }};
+        weights[own / {{ own_rows }}u][own % {{ own_rows }}u * {{ weights_stride }}u + step + {{ loop.index0 }}u] = piece.{{ part }};
         # endfor
     # endcall
     workgroupBarrier();
     # for step in range(chunk, [chunk + block, head_padded] | min, matrices.steps)
     # for part in range(down)
-    let q{{ part }}_{{ step // matrices.steps }} = {{ load_row(part, (step - chunk) // matrices.steps) }};
+    let q{{ part }}_{{ step // matrices.steps }} = {{ matrix.load("a", "weights[%s]" % own_weights, "%du" % (part * matrices.rows * weights_stride + step - chunk), weights_stride, steps_adjacent=true) }};
     # if is_crowded
     unused = {{ matrix.multiply_add("q%d_%d" % (part, step // matrices.steps), "empty", "unused") }};
     # endif
@@ -129,11 +133,9 @@ fn main(
         # call tasks(block * head_padded // 4)
         let own = task / {{ head_padded // 4 }}u;
         let step = task % {{ head_padded // 4 }}u * 4u;
-        let matrix = own / {{ matrices.columns }}u * {{ head_matrices }}u + step / {{ matrices.steps }}u;
-        let at = own % {{ matrices.columns }}u * {{ step_stride }}u + step % {{ matrices.steps }}u;
         let piece = key_piece(key_start(batch, {{ "min(start + own, last - 1u)" if is_masked else "start + own" }}), step);
         # for part in "xyzw"
-        slab[matrix][at + {{ loop.index0 }}u] = piece.{{ part }};
+        slab[own / {{ own_key_count }}u][own % {{ own_key_count }}u * {{ key_stride }}u + step + {{ loop.index0 }}u] = piece.{{ part }};
         # endfor
         # endcall
         workgroupBarrier();
@@ -143,7 +145,7 @@ fn main(
             var score{{ part }} = {{ matrix.zero() }};
             # endfor
             # for step in range(head_matrices)
-            let k{{ step }} = {{ matrix.load("b", "slab[%s%du]" % ("part * %du + " % (key_matrices * head_matrices) if across > 1 else "", column * head_matrices + step), "0u", step_stride, steps_adjacent=true) }};
+            let k{{ step }} = {{ matrix.load("b", own_slab, "%du" % (column * matrices.columns * key_stride + step * matrices.steps), key_stride, steps_adjacent=true) }};
             # for part in range(down)
             score{{ part }} = {{ matrix.multiply_add("q%d_%d" % (part, step), "k%d" % step, "score%d" % part) }};
             # endfor
@@ -163,16 +165,13 @@ fn main(
         let unit = task % {{ columns_padded // 4 }}u;
         # endif
         let key = start + own;
-        var place = value_place(batch, {{ "min(key, last - 1u)" if is_masked else "key" }});
-        place[3] = min(unit, {{ units - 1 }}u);
+        var at = value_place(batch, {{ "min(key, last - 1u)" if is_masked else "key" }});
+        at[3] = min(unit, {{ units - 1 }}u);
+        let column = unit % {{ own_columns // 4 }}u * 4u;
         // 0 times what lies behind the last one may be NaN.
-        let matrix = unit / {{ matrices.columns // 4 }}u * {{ weight_matrices }}u + own / {{ matrices.steps }}u;
-        # set line = "unit %% %du * 4u" % (matrices.columns // 4)
-        # set own_step = "own %% %du" % matrices.steps
-        let at = {{ "%s * %du + %s" % (line, step_stride, own_step) if turns else "%s * %du + %s" % (own_step, column_stride, line) }};
-        let piece = {{ "select(%s(), %s(value_load(place)), key < last)" % (unit_type, unit_type) if is_masked else unit_type ~ "(value_load(place))" }};
+        let piece = {{ "select(%s(), %s(value_load(at)), key < last)" % (unit_type, unit_type) if is_masked else unit_type ~ "(value_load(at))" }};
         # for part in "xyzw"
-        slab[matrix][at + {{ loop.index0 * (step_stride if turns else 1) }}u] = piece.{{ part }};
+        slab[unit / {{ own_columns // 4 }}u][{{ "(column + %du) * %du + own" % (loop.index0, value_stride) if turns else "own * %du + column + %du" % (value_stride, loop.index0) }}] = piece.{{ part }};
         # endfor
         # endcall
         var highest = LOWEST;
@@ -209,11 +208,9 @@ fn main(
             let weight_{{ part }} = {{ "select(%s(), %s, seen%d.%s)" % (element_type, weight, index, part) if is_masked else weight }};
             # endfor
             mass += (f32(weight_x) + f32(weight_y)) + (f32(weight_z) + f32(weight_w));
-            let step = quad{{ index }} % {{ block }}u;
-            let matrix = own_row / {{ matrices.rows }}u * {{ weight_matrices }}u + step / {{ matrices.steps }}u;
-            let at = own_row % {{ matrices.rows }}u * {{ step_stride }}u + step % {{ matrices.steps }}u;
+            let at = own_row % {{ own_rows }}u * {{ weights_stride }}u + quad{{ index }} % {{ block }}u;
             # for part in "xyzw"
-            weights[matrix][at + {{ loop.index0 }}u] = weight_{{ part }};
+            weights[own_row / {{ own_rows }}u][at + {{ loop.index0 }}u] = weight_{{ part }};
             # endfor
         }
         # endfor
@@ -238,10 +235,11 @@ fn main(
         # for step in range(weight_matrices)
         {
             # for part in range(down)
-            let w{{ part }} = {{ load_row(part, step) }};
+            let w{{ part }} = {{ matrix.load("a", "weights[%s]" % own_weights, "%du" % (part * matrices.rows * weights_stride + step * matrices.steps), weights_stride, steps_adjacent=true) }};
             # endfor
             # for column in range(value_matrices)
-            let v{{ column }} = {{ matrix.load("b", "slab[%s%du]" % ("part * %du + " % (value_matrices * weight_matrices) if across > 1 else "", column * weight_matrices + step), "0u", step_stride if turns else column_stride, steps_adjacent=turns) }};
+            # set place = column * matrices.columns * value_stride + step * matrices.steps if turns else step * matrices.steps * value_stride + column * matrices.columns
+            let v{{ column }} = {{ matrix.load("b", own_slab, "%du" % place, value_stride, steps_adjacent=turns) }};
             # for part in range(down)
             sum{{ part }}_{{ column }} = {{ matrix.multiply_add("w%d" % part, "v%d" % column, "sum%d_%d" % (part, column)) }};
             # endfor

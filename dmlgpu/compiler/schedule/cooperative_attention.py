@@ -21,13 +21,7 @@ from dmlgpu.compiler.schedule.launch import Launch, fold
 from dmlgpu.compiler.schedule.operands import pack_output
 from dmlgpu.compiler.schedule.registry import Condition, at_least, no, only_if
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
-from dmlgpu.compiler.schedule.steps.cooperative import (
-    SUBGROUPS,
-    ScheduledCooperativeAttend,
-    slab_matrices_of,
-    slab_matrix_of,
-    stride_of,
-)
+from dmlgpu.compiler.schedule.steps.cooperative import PADDING, SUBGROUPS, ScheduledCooperativeAttend
 from dmlgpu.compiler.schedule.steps.products import Operand, OperandLayout
 from dmlgpu.compiler.sizes.arithmetic import decided, value_of
 from dmlgpu.compiler.target import Matrices, Target
@@ -166,9 +160,9 @@ def _memory(tile: MatrixTile, step: Attend, matrices: Matrices) -> int:
     rows, width = tile.rows(matrices), tile.across * matrices.columns
     head = -(-value_of(step.query.sizes[-1]) // matrices.steps) * matrices.steps
     columns = -(-value_of(step.output.sizes[-1]) // width) * width
-    weights = rows * BLOCK // matrices.steps * stride_of(matrices.steps)
-    slab = slab_matrices_of(matrices, BLOCK, head, columns) * slab_matrix_of(matrices)
-    return 4 * rows * BLOCK + matrices.element_bytes * (weights + slab) + _SMALL
+    values = columns * (BLOCK + PADDING) if matrices.turns else BLOCK * (columns + tile.across * PADDING)
+    slab = max(BLOCK * (head + PADDING), values)
+    return 4 * rows * BLOCK + matrices.element_bytes * (rows * (BLOCK + PADDING) + slab) + _SMALL
 
 
 def _packs_along(source: Source) -> bool:

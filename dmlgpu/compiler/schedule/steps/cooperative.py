@@ -36,18 +36,6 @@ def stride_of(line: int) -> int:
     return line + (PADDING if line >= LONG_LINE else 0)
 
 
-def slab_matrix_of(matrices: Matrices) -> int:
-    """Return the elements of a matrix of keys or values in the slab of attention."""
-    of_columns = matrices.columns * stride_of(matrices.steps)  # those of keys, and of values that are turned
-    return of_columns if matrices.turns else max(of_columns, matrices.steps * stride_of(matrices.columns))
-
-
-def slab_matrices_of(matrices: Matrices, block: int, head: int, columns: int) -> int:
-    """Return the number of matrices of a block of keys or values with whole matrices along heads or columns."""
-    keys, values = block // matrices.columns * (head // matrices.steps), block // matrices.steps * columns
-    return max(keys, values // matrices.columns)
-
-
 @dataclass(frozen=True)
 class Slab:
     """Steps of an operand in workgroup memory, matrix by matrix.
@@ -206,6 +194,7 @@ class ScheduledCooperativeAttend(KernelStep):
         tolerance: distance by which a score may exceed the one that weights are relative to.
     """
 
+    padding: ClassVar[int] = PADDING
     tolerance: ClassVar[int] = 8
 
     query: Operand
@@ -238,16 +227,6 @@ class ScheduledCooperativeAttend(KernelStep):
     def sharing(self) -> int:
         """Invocations that share the scores of a row."""
         return self.launch.workgroup // self.tile_rows
-
-    @property
-    def step_stride(self) -> int:
-        """Elements from one line of steps of a matrix to the next."""
-        return stride_of(self.matrices.steps)
-
-    @property
-    def column_stride(self) -> int:
-        """The same of a line of columns."""
-        return stride_of(self.matrices.columns)
 
     @property
     def turns(self) -> bool:

@@ -11,8 +11,6 @@ from dmlgpu.compiler.schedule.steps.cooperative import (
     ScheduledCooperative,
     ScheduledCooperativeAttend,
     ScheduledCooperativeIntegers,
-    slab_matrices_of,
-    slab_matrix_of,
 )
 from dmlgpu.compiler.schedule.steps.products import OperandLayout
 from dmlgpu.compiler.wgsl import templates
@@ -88,15 +86,12 @@ def _cooperative_integers(step: ScheduledCooperativeIntegers, writer: ShaderWrit
 def _cooperative_attend(step: ScheduledCooperativeAttend, writer: ShaderWriter, values: dict[str, Any]) -> str:
     matrices = step.matrices
     width = step.across * matrices.columns
-    head, columns = -(-step.head // matrices.steps) * matrices.steps, -(-step.columns // width) * width
     text = attention(step, writer, values)
     values |= {
         "matrix": WRITERS[matrices.dialect](matrices),
         "tiles": -(-values["rows"] // step.tile_rows),
-        "head_padded": head,
-        "columns_padded": columns,
-        "slab_matrix": slab_matrix_of(matrices),
-        "slab_matrices": slab_matrices_of(matrices, step.block, head, columns),
+        "head_padded": -(-step.head // matrices.steps) * matrices.steps,
+        "columns_padded": -(-step.columns // width) * width,
         "units": step.columns // UNIT,
         "share": values["keys"],
     }

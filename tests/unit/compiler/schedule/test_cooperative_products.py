@@ -219,10 +219,10 @@ def test_columns_are_dequantized_on_the_way_to_workgroup_memory(rows: int, block
 
 
 def test_slabs_fill_workgroup_memory() -> None:
-    """Two slabs of 128 x 40 and 4 KiB of sums, or of 128 x 24: rows of 32 or 16 steps are padded by 8."""
+    """Two slabs of 16 or 8 matrices of 16 x 24 and 4 KiB of sums: rows of 16 steps are padded by 8."""
     (large,) = compile_operator(gemm(128, 32, 128), WHOLE).kernels
     (small,) = compile_operator(gemm(128, 32, 128), replace(WHOLE, max_workgroup_storage=16384)).kernels
-    assert "a_slab: array<f16, 5120>" in large.wgsl and "a_slab: array<f16, 3072>" in small.wgsl
+    assert "a_slab: array<array<f16, 384>, 16>" in large.wgsl and "a_slab: array<array<f16, 384>, 8>" in small.wgsl
     assert large.checks is Checks.NONE
     assert large.wgsl.split("\n")[:2] == ["enable f16;", "enable wgpu_cooperative_matrix;"]
 
@@ -239,8 +239,8 @@ def test_dialects_say_the_same_in_other_words() -> None:
     for pattern, replacement in (
         (r"enable wgpu_cooperative_matrix;", "enable subgroups;\nenable chromium_experimental_subgroup_matrix;"),
         (r"coop_mat8x8<f\d+, (.)>", lambda match: f"subgroup_matrix_{sides[match[1]]}, 8, 8>"),
-        (r"coopLoadT<(.*?>)>\(&(\w+)\[(.*?)\], (\d+u)\)", r"subgroupMatrixLoad<\1>(&\2, \3, false, \4)"),
-        (r"coopLoad<(.*?>)>\(&(\w+)\[(.*?)\], (\d+u)\)", r"subgroupMatrixLoad<\1>(&\2, \3, true, \4)"),
+        (r"coopLoadT<(.*?>)>\(&(\w+\[.*?\])\[(.*?)\], (\d+u)\)", r"subgroupMatrixLoad<\1>(&\2, \3, false, \4)"),
+        (r"coopLoad<(.*?>)>\(&(\w+\[.*?\])\[(.*?)\], (\d+u)\)", r"subgroupMatrixLoad<\1>(&\2, \3, true, \4)"),
         (r"coopMultiplyAdd", "subgroupMatrixMultiplyAccumulate"),
         (r"coopStoreT\((\w+), &sums\[(.*?)\], 8u\)", r"subgroupMatrixStore(&sums, \2, \1, false, 8u)"),
     ):
