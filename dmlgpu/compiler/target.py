@@ -204,8 +204,8 @@ class MatrixDialect(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Matrices:
-    """Matrix units of an adapter: the lanes of a subgroup multiply float16 matrices, and sum in float32; or matrices of
-    signed 8-bit integers, and sum in 32 bits.
+    """Matrix units of an adapter: the lanes of a subgroup multiply matrices of float16 or float32, and sum in float32;
+    or matrices of signed 8-bit integers, and sum in 32 bits.
 
     Attributes:
         rows, columns, steps: Size of the matrices: ``rows`` x ``steps`` by ``steps`` x ``columns``.
@@ -214,7 +214,10 @@ class Matrices:
         dialect: How WGSL names the operations.
         turns: Whether kernels transpose operands on their way to workgroup memory if steps are not adjacent there,
             because loads of matrices would do it element by element.
-        integers: Matrix units for integers; None if there are none that are faster than ordinary products.
+        component: Type of the elements that are multiplied, as WGSL names it: ``f16``, ``f32`` or ``i8``.
+        floats: Matrix units for float32 that is not rounded; None if there are none that are faster than ordinary
+            products.
+        integers: Matrix units for integers; None likewise.
     """
 
     rows: int = 16
@@ -224,12 +227,24 @@ class Matrices:
     lanes: int = 64
     dialect: MatrixDialect = MatrixDialect.NAGA
     turns: bool = True
+    component: str = "f16"
+    floats: Matrices | None = None
     integers: Matrices | None = None
 
     @property
     def size(self) -> str:
         """The size of the matrices, as Vulkan and Dawn write it: M x N x K."""
         return f"{self.rows} x {self.columns} x {self.steps}"
+
+    @property
+    def numbers(self) -> str:
+        """The type of the elements that are multiplied, as NumPy names it."""
+        return {"f16": "float16", "f32": "float32", "i8": "int8"}[self.component]
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an element in workgroup memory."""
+        return {"f16": 2, "f32": 4, "i8": 1}[self.component]
 
     def divide_slabs(self, steps: int) -> bool:
         """Return whether the least slab in workgroup memory, of a number of steps, and units of four columns are whole
@@ -257,7 +272,7 @@ class Facts:
         division: Method for correctly rounded quotients and square roots of float32.
         multiplies_words: Whether kernels may multiply words of four integers (``dot4I8Packed``): WGSL's language
             feature packed_4x8_integer_dot_product, which browsers may lack.
-        matrices: Matrix units that are faster than ordinary products; None if there are none.
+        matrices: Matrix units that are faster than ordinary products of float16; None if there are none.
         max_*: Limits of the adapter: buffers per kernel, workgroups per axis, threads, bytes.
     """
 

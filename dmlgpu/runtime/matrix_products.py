@@ -1,8 +1,8 @@
 """Products that show whether the matrix units of an adapter are right and faster, for all executors on WebGPU.
 
-WGSL does not specify how an adapter's matrix units compute. So products are compared with NumPy's: of integers whose
-sums fit float32 but not float16, of random numbers, and of int8. Some drivers emulate matrix units, so products are
-timed as well. CPU adapters always emulate them.
+WGSL does not specify how an adapter's matrix units compute. So products of float16, float32 and int8, each by itself,
+are compared with NumPy's: those of integers whose sums fit float32 but not float16, and of random numbers. Some drivers
+emulate matrix units, so products are timed as well. CPU adapters always emulate them.
 """
 
 from __future__ import annotations
@@ -35,20 +35,35 @@ ENOUGH: Final = 5e-3
 
 _ROWS, _INNER, _COLUMNS = 128, 64, 128
 _SHAPES = (_ROWS, _INNER), (_INNER, _COLUMNS)
-_SUMS = {"float16": "float16", "int8": "int32"}
+_SUMS = {"float16": "float16", "float32": "float32", "int8": "int32"}
 _LARGEST = 60
+
+_CONFIGURATIONS = ("f16", "f32", 16), ("f32", "f32", 16), ("i8", "i32", 32)
+"""Types that are multiplied and summed, and the steps of the least slab."""
 
 
 def configured_units(configurations: Collection[Mapping[str, Any]], *, turns: bool) -> Matrices | None:
     """Return the matrix units among the subgroup matrices of an adapter that kernels use: the largest that multiply
-    float16 and sum in float32, with the largest that multiply int8 and sum in int32; None if there are none of float16.
+    float16, float32 and int8 with sums of 32 bits; None if there are none of floats.
 
     Args:
         configurations: Sizes ``m``, ``n`` and ``k``, types and subgroup sizes.
         turns: As of ``Matrices``.
     """
-    units = _largest(configurations, "f16", "f32", 16, turns)
-    return replace(units, integers=_largest(configurations, "i8", "i32", 32, turns)) if units else None
+    halves, floats, integers = (_largest(configurations, *each, turns) for each in _CONFIGURATIONS)
+    return combined(halves, floats, integers)
+
+
+def combined(halves: Matrices | None, floats: Matrices | None, integers: Matrices | None) -> Matrices | None:
+    """Return the matrix units of float16 with the others: those of float32, as on Apple's GPUs, if there are no other
+    ones; None if there are none of floats."""
+    units = halves or floats
+    return units and replace(units, floats=floats, integers=integers)
+
+
+def units_of(matrices: Matrices, numbers: str) -> Matrices | None:
+    """Return the matrix units that multiply ``float16``, ``float32`` or ``int8``; None if there are none."""
+    return {"float16": matrices, "float32": matrices.floats, "int8": matrices.integers}[numbers]
 
 
 def _largest(
@@ -59,7 +74,13 @@ def _largest(
     types = {"component_type": component, "result_component_type": result}
     units = (
         Matrices(
-            each["m"], each["n"], each["k"], lanes=each["max_subgroup_size"], dialect=MatrixDialect.TINT, turns=turns
+            each["m"],
+            each["n"],
+            each["k"],
+            lanes=each["max_subgroup_size"],
+            dialect=MatrixDialect.TINT,
+            turns=turns,
+            component=component,
         )
         for each in configurations
         if types.items() <= each.items()
@@ -68,14 +89,14 @@ def _largest(
     return max(usable, key=lambda each: each.rows * each.columns * each.steps, default=None)
 
 
-def samples(*, of_integers: bool) -> list[tuple[NDArray[Any], NDArray[Any]]]:
-    """Return operands of products that are compared with NumPy's."""
+def samples(numbers: str) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+    """Return operands of products that are compared with NumPy's, of a type."""
     rng = np.random.default_rng(1)
-    if of_integers:
+    if numbers == "int8":
         a, b = (rng.integers(-128, 128, shape).astype(np.int8) for shape in _SHAPES)
         return [(a, b)]
-    integers = (rng.integers(-_LARGEST, _LARGEST + 1, shape).astype(np.float16) for shape in _SHAPES)
-    floats = (rng.standard_normal(shape).astype(np.float16) for shape in _SHAPES)
+    integers = (rng.integers(-_LARGEST, _LARGEST + 1, shape).astype(numbers) for shape in _SHAPES)
+    floats = (rng.standard_normal(shape).astype(numbers) for shape in _SHAPES)
     return [(*integers,), (*floats,)]  # type: ignore[list-item]
 
 
@@ -85,27 +106,27 @@ def sum_type(a: NDArray[Any]) -> str:
 
 
 def is_right(a: NDArray[Any], b: NDArray[Any], result: NDArray[Any]) -> bool:
-    """Return whether a product is within the tolerance of its arithmetic: products are exact in float32, each addition
-    has an error of an ULP of the sum of magnitudes, and results are rounded to float16. Products of integers are
-    exact."""
+    """Return whether a product is within the tolerance of its arithmetic: each product is rounded to float32, each
+    addition has an error of an ULP of the sum of magnitudes, and results are rounded to their type. Products of
+    integers are exact."""
     computed = result.astype(np.float64)
     wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
     exact, magnitude = wide_a @ wide_b, np.abs(wide_a) @ np.abs(wide_b)
     if np.array_equal(a, np.round(a)):
         return np.array_equal(computed, exact.astype(sum_type(a)).astype(np.float64))
-    error = a.shape[1] * np.finfo(np.float32).eps * magnitude + np.spacing(np.abs(exact).astype(np.float16)) / 2
+    error = a.shape[1] * np.finfo(np.float32).eps * magnitude + np.spacing(np.abs(exact).astype(sum_type(a))) / 2
     return bool(np.all(np.abs(computed - exact) <= error))
 
 
 def product_program(
-    matrices: Matrices | None, sizes: tuple[int, int, int] = (_ROWS, _INNER, _COLUMNS), *, of_integers: bool = False
+    matrices: Matrices | None, numbers: str, sizes: tuple[int, int, int] = (_ROWS, _INNER, _COLUMNS)
 ) -> Program:
     """Return the program of a product, which is one kernel.
 
     Args:
-        matrices: Matrix units that multiply; None for an ordinary product.
+        matrices: Matrix units of the adapter; None for an ordinary product.
+        numbers: The type that is multiplied: ``float16``, ``float32`` or ``int8``.
         sizes: Rows, products per sum, columns.
-        of_integers: Whether int8 is multiplied and summed in int32, not float16.
     """
     # Only for the measurement: adapters are listed without the compiler.
     from dmlgpu.catalog import descs  # noqa: PLC0415
@@ -114,11 +135,10 @@ def product_program(
     from dmlgpu.compiler.stages import compile_operator  # noqa: PLC0415
 
     rows, inner, columns = sizes
-    multiplied, summed = (DataType.INT8, DataType.INT32) if of_integers else (DataType.FLOAT16, DataType.FLOAT16)
+    multiplied, summed = (DataType[name.upper()] for name in (numbers, _SUMS[numbers]))
     a, b = (TensorDesc(multiplied, (1, 1, *shape)) for shape in ((rows, inner), (inner, columns)))
     output = TensorDesc(summed, (1, 1, rows, columns))
-    product = descs.MatrixMultiplyInteger if of_integers else descs.Gemm
-    ordinary = "packed" if of_integers else "shared"
+    product, ordinary = (descs.MatrixMultiplyInteger, "packed") if numbers == "int8" else (descs.Gemm, "shared")
     target = Target(
         "measured",
         Profile.DISCRETE,

@@ -1,20 +1,27 @@
 // ATTENTION, cooperative: a workgroup takes {{ tile_rows }} rows of queries and goes through the keys, {{ block }} at a time. Each of its four subgroups
-// has {{ own_rows }} rows, whose queries and sums of values it holds as matrices{{ ", half of the keys of a block, and half of the columns" if across > 1 }}. Both products are of float16 with sums of float32; scores,
-// maxima and weights are float32, and weights become float16 for the second product. Scores go through workgroup memory, where
+// has {{ own_rows }} rows, whose queries and sums of values it holds as matrices{{ ", half of the keys of a block, and half of the columns" if across > 1 }}. Sums, scores, maxima and weights are float32;
+// operands have the type of the matrices, {{ element_type }}, which weights get for the second product. Scores go through workgroup memory, where
 // {{ sharing }} invocation{{ "s share" if sharing > 1 else " takes" }} a row. Keys and then values of a block are in the same slab.
 // Elements of matrices have no names, so sums of values go through workgroup memory to be rescaled. This is rare: weights are relative to
 // a score that only rises when a larger one exceeds it by more than {{ tolerance }}, e^{{ tolerance }} times a weight of 1.
 // (Control flow around matrices is uniform in the workgroup: workgroupUniformLoad says whether any row rescales.)
 {% import "schedules/attention_last" as ends with context %}
+{% set element_type = matrices.component %}
+{% set unit_type = "vec4<%s>" % element_type %}
+{% set weigh = "rounded_weight_of" if element_type == "f16" else "weight_of" %}
 {% set quads = block // 4 %}
 {% set own_quads = quads // sharing %}
 {% set weights_stride = block + padding %}
 {% set key_stride = head_padded + padding %}
-{% set value_stride = (block if turns else columns_padded) + padding %}
+{% set own_key_count = block // across %}
+{% set own_columns = columns_padded // across %}
+{% set value_stride = (block if turns else own_columns) + padding %}
+{% set own_slab = "slab[part]" if across > 1 else "slab[0]" %}
 {% set key_matrices = block // matrices.columns // across %}
 {% set head_matrices = head_padded // matrices.steps %}
 {% set value_matrices = columns_padded // matrices.columns // across %}
 {% set weight_matrices = block // matrices.steps %}
+{% set own_weights = "quarter / %du" % across if across > 1 else "quarter" %}
 {% set own_keys = "part * %du + " % (block // across) if across > 1 else "" %}
 {% set is_crowded = down * head_matrices > 8 %}
 {% set is_masked = causal or keys % block != 0 %}
@@ -37,24 +44,27 @@
 alias sum_t = vec4<f32>;
 const LOWEST = -3.4028234e38f;
 var<workgroup> scores: array<f32, {{ tile_rows * block }}>;
-var<workgroup> weights: array<f16, {{ tile_rows * weights_stride }}>;
-var<workgroup> slab: array<f16, {{ [block * key_stride, (columns_padded if turns else block) * value_stride] | max }}>;
+// An array for each subgroup, so that loads of matrices have constant places, and what Dawn checks about them is constant.
+var<workgroup> weights: array<array<{{ element_type }}, {{ own_rows * weights_stride }}>, {{ tile_rows // own_rows }}>;
+var<workgroup> slab: array<array<{{ element_type }}, {{ [own_key_count * key_stride, own_columns * value_stride if turns else block * value_stride] | max }}>, {{ across }}>;
 var<workgroup> votes: atomic<u32>;
 # if causal
 var<workgroup> most_visible: u32;
 # endif
 {% include "schedules/attention_weight" %}
+# if element_type == "f16"
 // A weight that becomes float16: the driver's function has digits enough, but no rules for what is not a normal number.
 fn rounded_weight_of(x: f32) -> f16 {
     let size = bitcast<u32>(x) & 0x7fffffffu;
     return f16(select(select(exp(max(x, -87.0)), 0.0, size > 0x42ae0000u), x, size > 0x7f800000u));
 }
+# endif
 # for name in ("query", "key")
-fn {{ name }}_piece(start: {{ type_of(name ~ "_at") }}, step: u32) -> vec4<f16> {
+fn {{ name }}_piece(start: {{ type_of(name ~ "_at") }}, step: u32) -> {{ unit_type }} {
     # if head_padded > head
-    return select(vec4<f16>(), vec4<f16>({{ name }}_step(start, min(step, {{ head - 4 }}u))), step < {{ head }}u);
+    return select({{ unit_type }}(), {{ unit_type }}({{ name }}_step(start, min(step, {{ head - 4 }}u))), step < {{ head }}u);
     # else
-    return vec4<f16>({{ name }}_step(start, step));
+    return {{ unit_type }}({{ name }}_step(start, step));
     # endif
 }
 # endfor
@@ -70,7 +80,7 @@ fn main(
     let first_row = {{ mod("number", tiles) }} * {{ tile_rows }}u;
     let batch = {{ div("number", tiles) }};
     let quarter = subgroup & 3u;
-    let mine = {{ "quarter / %du" % across if across > 1 else "quarter" }} * {{ own_rows }}u;
+    let mine = {{ own_weights }} * {{ own_rows }}u;
     # if across > 1
     let part = quarter & {{ across - 1 }}u;
     # endif
@@ -80,7 +90,7 @@ fn main(
     # if is_crowded
     // Mesa composes matrices just before they are used, and needs twice the registers for their elements until then. So queries are
     // used at once: scores that are overwritten.
-    let empty = {{ matrix.load("b", "slab", "0u", key_stride, steps_adjacent=true) }};
+    let empty = {{ matrix.load("b", "slab[0]", "0u", key_stride, steps_adjacent=true) }};
     var unused = {{ matrix.zero() }};
     # endif
     # for chunk in range(0, head_padded, block)
@@ -89,13 +99,13 @@ fn main(
         let step = task % {{ quads }}u * 4u;
         let piece = query_piece(query_start(batch, min(first_row + own, {{ rows - 1 }}u)), {{ "step + %du" % chunk if head_padded >= chunk + block else "min(step + %du, %du)" % (chunk, head_padded - 4) }});
         # for part in "xyzw"
-        weights[own * {{ weights_stride }}u + step + {{ loop.index0 }}u] = piece.{{ part }};
+        weights[own / {{ own_rows }}u][own % {{ own_rows }}u * {{ weights_stride }}u + step + {{ loop.index0 }}u] = piece.{{ part }};
         # endfor
     # endcall
     workgroupBarrier();
     # for step in range(chunk, [chunk + block, head_padded] | min, matrices.steps)
     # for part in range(down)
-    let q{{ part }}_{{ step // matrices.steps }} = {{ matrix.load("a", "weights", "(mine + %du) * %du + %du" % (part * matrices.rows, weights_stride, step - chunk), weights_stride, steps_adjacent=true) }};
+    let q{{ part }}_{{ step // matrices.steps }} = {{ matrix.load("a", "weights[%s]" % own_weights, "%du" % (part * matrices.rows * weights_stride + step - chunk), weights_stride, steps_adjacent=true) }};
     # if is_crowded
     unused = {{ matrix.multiply_add("q%d_%d" % (part, step // matrices.steps), "empty", "unused") }};
     # endif
@@ -125,7 +135,7 @@ fn main(
         let step = task % {{ head_padded // 4 }}u * 4u;
         let piece = key_piece(key_start(batch, {{ "min(start + own, last - 1u)" if is_masked else "start + own" }}), step);
         # for part in "xyzw"
-        slab[own * {{ key_stride }}u + step + {{ loop.index0 }}u] = piece.{{ part }};
+        slab[own / {{ own_key_count }}u][own % {{ own_key_count }}u * {{ key_stride }}u + step + {{ loop.index0 }}u] = piece.{{ part }};
         # endfor
         # endcall
         workgroupBarrier();
@@ -135,7 +145,7 @@ fn main(
             var score{{ part }} = {{ matrix.zero() }};
             # endfor
             # for step in range(head_matrices)
-            let k{{ step }} = {{ matrix.load("b", "slab", "%s%du" % ("part * %du + " % (block // across * key_stride) if across > 1 else "", column * matrices.columns * key_stride + step * matrices.steps), key_stride, steps_adjacent=true) }};
+            let k{{ step }} = {{ matrix.load("b", own_slab, "%du" % (column * matrices.columns * key_stride + step * matrices.steps), key_stride, steps_adjacent=true) }};
             # for part in range(down)
             score{{ part }} = {{ matrix.multiply_add("q%d_%d" % (part, step), "k%d" % step, "score%d" % part) }};
             # endfor
@@ -157,10 +167,11 @@ fn main(
         let key = start + own;
         var at = value_place(batch, {{ "min(key, last - 1u)" if is_masked else "key" }});
         at[3] = min(unit, {{ units - 1 }}u);
+        let column = unit % {{ own_columns // 4 }}u * 4u;
         // 0 times what lies behind the last one may be NaN.
-        let piece = {{ "select(vec4<f16>(), vec4<f16>(value_load(at)), key < last)" if is_masked else "vec4<f16>(value_load(at))" }};
+        let piece = {{ "select(%s(), %s(value_load(at)), key < last)" % (unit_type, unit_type) if is_masked else unit_type ~ "(value_load(at))" }};
         # for part in "xyzw"
-        slab[{{ "(unit * 4u + %du) * %du + own" % (loop.index0, value_stride) if turns else "own * %du + unit * 4u + %du" % (value_stride, loop.index0) }}] = piece.{{ part }};
+        slab[unit / {{ own_columns // 4 }}u][{{ "(column + %du) * %du + own" % (loop.index0, value_stride) if turns else "own * %du + column + %du" % (value_stride, loop.index0) }}] = piece.{{ part }};
         # endfor
         # endcall
         var highest = LOWEST;
@@ -193,13 +204,13 @@ fn main(
         # for index in range(own_quads)
         {
             # for part in "xyzw"
-            # set weight = "rounded_weight_of(score%d.%s - top)" % (index, part)
-            let weight_{{ part }} = {{ "select(f16(), %s, seen%d.%s)" % (weight, index, part) if is_masked else weight }};
+            # set weight = "%s(score%d.%s - top)" % (weigh, index, part)
+            let weight_{{ part }} = {{ "select(%s(), %s, seen%d.%s)" % (element_type, weight, index, part) if is_masked else weight }};
             # endfor
             mass += (f32(weight_x) + f32(weight_y)) + (f32(weight_z) + f32(weight_w));
-            let at = own_row * {{ weights_stride }}u + quad{{ index }} % {{ block }}u;
+            let at = own_row % {{ own_rows }}u * {{ weights_stride }}u + quad{{ index }} % {{ block }}u;
             # for part in "xyzw"
-            weights[at + {{ loop.index0 }}u] = weight_{{ part }};
+            weights[own_row / {{ own_rows }}u][at + {{ loop.index0 }}u] = weight_{{ part }};
             # endfor
         }
         # endfor
@@ -224,11 +235,11 @@ fn main(
         # for step in range(weight_matrices)
         {
             # for part in range(down)
-            let w{{ part }} = {{ matrix.load("a", "weights", "(mine + %du) * %du + %du" % (part * matrices.rows, weights_stride, step * matrices.steps), weights_stride, steps_adjacent=true) }};
+            let w{{ part }} = {{ matrix.load("a", "weights[%s]" % own_weights, "%du" % (part * matrices.rows * weights_stride + step * matrices.steps), weights_stride, steps_adjacent=true) }};
             # endfor
             # for column in range(value_matrices)
             # set place = column * matrices.columns * value_stride + step * matrices.steps if turns else step * matrices.steps * value_stride + column * matrices.columns
-            let v{{ column }} = {{ matrix.load("b", "slab", "%s%du" % ("part * %du + " % (columns_padded // across * (value_stride if turns else 1)) if across > 1 else "", place), value_stride, steps_adjacent=turns) }};
+            let v{{ column }} = {{ matrix.load("b", own_slab, "%du" % place, value_stride, steps_adjacent=turns) }};
             # for part in range(down)
             sum{{ part }}_{{ column }} = {{ matrix.multiply_add("w%d" % part, "v%d" % column, "sum%d_%d" % (part, column)) }};
             # endfor

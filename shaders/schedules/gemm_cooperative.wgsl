@@ -1,8 +1,9 @@
-// GEMM, cooperative: a workgroup brings {{ operands[0][2].depth }} steps of both operands into workgroup memory at a time, as float16. Each of its four
+// GEMM, cooperative: a workgroup brings {{ operands[0][2].depth }} steps of both operands into workgroup memory at a time. Each of its four
 // subgroups multiplies matrices of {{ matrices.rows }} x {{ matrices.steps }} by {{ matrices.steps }} x {{ matrices.columns }}, and holds the sums of {{ block }} x {{ block }} of them. At the end the four
 // write one matrix of sums each to workgroup memory, whose units all invocations store.
 // (Subgroups beyond the fourth repeat the work of another: control flow around matrices must be uniform in the workgroup.)
 // If sums are over several dimensions, a slab has steps of the last one: channels of one tap of windows, elements of one block.
+{% set element_type = matrices.component %}
 {% macro own_places(name, slab, count) %}
     # if slab.gathers
     # for number in range(slab.places(launch.workgroup))
@@ -23,7 +24,7 @@
 {% endmacro %}
 {% macro fetch(name, operand, slab, count, is_partial) %}
         # set many = " * 4u" if slab.width > 1 else ""
-        # set type = "vec4<f16>" if slab.width > 1 else "f16"
+        # set type = "vec4<%s>" % element_type if slab.width > 1 else element_type
         # for first_task in range(0, slab.tasks, launch.workgroup)
         {% if first_task + launch.workgroup > slab.tasks %}if (me < {{ slab.tasks - first_task }}u) {% endif %}{
             let task = me{{ " + %du" % first_task if first_task }};
@@ -47,9 +48,9 @@
             let channel{{ lane }} = start + step{{ " + %du" % lane if lane }};
             # set position = "min(channel%d, %su)" % (lane, last_step) if is_partial_step else "channel%d" % lane
             # set inside = "%s_inside%d" % (name, place) ~ (" && channel%d < %su" % (lane, inner) if is_partial_step else "")
-            let element{{ lane }} = select(f16(), f16({{ name }}_channel({{ name }}_tap{{ place }}, {{ position }})), {{ inside }});
+            let element{{ lane }} = select({{ element_type }}(), {{ element_type }}({{ name }}_channel({{ name }}_tap{{ place }}, {{ position }})), {{ inside }});
             # endfor
-            let unit = vec4<f16>(element0, element1, element2, element3);
+            let unit = vec4<{{ element_type }}>(element0, element1, element2, element3);
             # else
             # set position = "min(start + step, %su)" % last_step if is_partial_step else "start + step"
             # if operand.windows
@@ -67,27 +68,28 @@
             let unit = {{ type }}({{ element }});
             # endif
             # endif
+            let matrix = {{ "own / %du * %du" % (slab.own_side, slab.across) }} + step / {{ slab.step_side }}u;
             # if slab.steps_adjacent
-            let at = own * {{ slab.stride }}u + step;
+            let at = own % {{ slab.own_side }}u * {{ slab.stride }}u + step % {{ slab.step_side }}u;
             # else
-            let at = step * {{ slab.stride }}u + own;
+            let at = step % {{ slab.step_side }}u * {{ slab.stride }}u + own % {{ slab.own_side }}u;
             # endif
             # if slab.width > 1
             # for part in "xyzw"
-            {{ name }}_slab[at + {{ loop.index0 * (1 if (slab.inner_fastest or slab.gathers) == slab.steps_adjacent else slab.stride) }}u] = unit.{{ part }};
+            {{ name }}_slab[matrix][at + {{ loop.index0 * (1 if (slab.inner_fastest or slab.gathers) == slab.steps_adjacent else slab.stride) }}u] = unit.{{ part }};
             # endfor
             # else
-            {{ name }}_slab[at] = unit;
+            {{ name }}_slab[matrix][at] = unit;
             # endif
         }
         # endfor
 {% endmacro %}
-{% macro load(name, slab, size, number) %}
-{% if slab.steps_adjacent %}{% set at = "%s_mine * %du + %du + step * %du" % (name, slab.stride, number * size * slab.stride, matrices.steps) %}{% else %}{% set at = "%s_mine + %du + step * %du" % (name, number * size, matrices.steps * slab.stride) %}{% endif %}
-{{ matrix.load(name, name ~ "_slab", at, slab.stride, steps_adjacent=slab.steps_adjacent) }}{% endmacro %}
+{% macro load(name, slab, number) %}
+{% set place = "%s_slab[%s_mine + %du + step]" % (name, name, number * slab.across) %}
+{{ matrix.load(name, place, "0u", slab.stride, steps_adjacent=slab.steps_adjacent) }}{% endmacro %}
 alias sum_t = vec4<f32>;
 # for name, _, slab, _, _ in operands
-var<workgroup> {{ name }}_slab: array<f16, {{ slab.size }}>;
+var<workgroup> {{ name }}_slab: array<array<{{ element_type }}, {{ slab.matrix_size }}>, {{ slab.matrices }}>;
 # endfor
 # set matrix_size = matrices.rows * matrices.columns
 var<workgroup> sums: array<f32, {{ subgroups * matrix_size }}>;
@@ -110,8 +112,8 @@ fn main(
     let batch = {{ div("number", across * down) }};
     # endif
     let quarter = subgroup & {{ subgroups - 1 }}u;
-    let a_mine = quarter / {{ side }}u * {{ block * matrices.rows }}u;
-    let b_mine = (quarter & {{ side - 1 }}u) * {{ block * matrices.columns }}u;
+    let a_mine = quarter / {{ side }}u * {{ block * operands[0][2].across }}u;
+    let b_mine = (quarter & {{ side - 1 }}u) * {{ block * operands[1][2].across }}u;
     # for row in range(block)
     # for column in range(block)
     var sum{{ row }}_{{ column }} = {{ matrix.zero() }};
@@ -145,7 +147,7 @@ fn main(
         for (var step = 0u; step < {{ operands[0][2].depth // matrices.steps }}u + opaque_zero(); step++) {
             # for name, _, slab, _, _ in operands
             # for number in range(block)
-            let {{ name }}{{ number }} = {{ load(name, slab, matrices.rows if name == "a" else matrices.columns, number) }};
+            let {{ name }}{{ number }} = {{ load(name, slab, number) }};
             # endfor
             # endfor
             # for row in range(block)

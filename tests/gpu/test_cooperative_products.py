@@ -30,7 +30,15 @@ from tests.gpu.test_packed_products import PRODUCTS as INTEGERS
 from tests.gpu.test_packed_products import product as product_of_integers
 
 F16 = DataType.FLOAT16
-UNITS = Matrices(4, 16, 8, block=2, lanes=32, integers=Matrices(4, 16, 8, block=2, lanes=32))
+UNITS = Matrices(
+    4,
+    16,
+    8,
+    block=2,
+    lanes=32,
+    floats=Matrices(4, 16, 8, block=2, lanes=32, component="f32"),
+    integers=Matrices(4, 16, 8, block=2, lanes=32, component="i8"),
+)
 """Sizes that differ, so that none can stand in for another."""
 
 FUNCTIONS = """
@@ -41,7 +49,7 @@ fn multiply_add(a: u32, b: u32, sums: u32) -> u32 {
     for (var i = lane; i < 64u; i += lanes) {
         var sum = matrices[sums + i / lanes];
         for (var k = 0u; k < 8u + opaque_zero(); k++) {
-            sum += a_slab[a + A_PLACE] * b_slab[b + B_PLACE];
+            sum += a_slab[a][A_PLACE] * b_slab[b][B_PLACE];
         }
         matrices[sums + i / lanes] = sum;
     }
@@ -51,10 +59,10 @@ fn store_rows(sums_place: u32, first: u32) {
     for (var i = lane; i < 64u; i += lanes) { sums[first + i] = matrices[sums_place + i / lanes]; }
 }
 """
-"""Matrices of sums as places in private memory, of the operands as places in their slabs."""
+"""Matrices of sums as places in private memory, of the operands as their numbers in slabs."""
 
 INTEGER_FUNCTIONS = FUNCTIONS.replace("f32", "i32").replace(
-    "a_slab[a + A_PLACE] * b_slab[b + B_PLACE]",
+    "a_slab[a][A_PLACE] * b_slab[b][B_PLACE]",
     "extractBits(a_slab[(a + A_PLACE) / 4u], (a + A_PLACE) % 4u * 8u, 8u)"
     " * extractBits(b_slab[(b + B_PLACE) / 4u], (b + B_PLACE) % 4u * 8u, 8u)",
 )
@@ -66,8 +74,8 @@ class Emulated(MatrixWriter):
 
     extensions = ()
 
-    def __init__(self, units: Matrices, of_integers: bool = False):
-        super().__init__(units, of_integers)
+    def __init__(self, units: Matrices):
+        super().__init__(units)
         self._sums = itertools.count(0, 16)
 
     def zero(self) -> str:
@@ -77,7 +85,8 @@ class Emulated(MatrixWriter):
         row, column = ("(i / 16u)", "k") if name == "a" else ("k", "(i % 16u)")
         if not row_major:
             row, column = column, row
-        return f"{index} /* {name}: {row} * {stride}u + {column} */"
+        number = slab.partition("[")[2].rpartition("]")[0]
+        return f"{number or index} /* {name}: {row} * {stride}u + {column} */"
 
     def multiply_add(self, a: str, b: str, sums: str) -> str:
         return f"multiply_add({a}, {b}, {sums})"
@@ -93,7 +102,7 @@ def emulated(kernel: RenderedKernel) -> RenderedKernel:
     """The kernel with the functions, and float32 in place of float16."""
     wgsl, of_integers = kernel.wgsl, "integers" in kernel.label
     for pattern, replacement in (
-        *([] if of_integers else [(r"enable f16;\n", ""), (r"\bf16\b", "f32")]),
+        *([(r"enable f16;\n", ""), (r"\bf16\b", "f32")] if "enable f16" in wgsl else []),
         (
             r"@builtin\(subgroup_id\) subgroup: u32,\n",
             r"\g<0>@builtin(subgroup_invocation_id) l: u32, @builtin(subgroup_size) s: u32,",
@@ -299,32 +308,36 @@ def _seen(images: np.ndarray, side: int, padding: int) -> np.ndarray:
 @pytest.fixture
 def product(target: Target) -> RenderedKernel:
     """The product that adapters are measured by."""
-    return cooperative.rendered_product(UNITS)
+    return cooperative.rendered_product(UNITS, "float16")
 
 
 @pytest.mark.parametrize("own", [1.0, 2.0])
-@pytest.mark.parametrize("of_integers", [False, True])
+@pytest.mark.parametrize("numbers", ["float16", "float32", "int8"])
 def test_right_products_are_usable_if_they_are_faster(
-    backend: GpuBackend, target: Target, of_integers: bool, own: float, monkeypatch: pytest.MonkeyPatch
+    backend: GpuBackend, target: Target, numbers: str, own: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seconds = {"matrix_multiply_integer packed" if of_integers else "gemm shared": 1.5}
-    product = cooperative.rendered_product(UNITS, of_integers=of_integers)
+    seconds = {"matrix_multiply_integer packed" if numbers == "int8" else "gemm shared": 1.5}
+    product = cooperative.rendered_product(UNITS, numbers)
     labels: list[str] = []
     monkeypatch.setattr(cooperative, "matrix_units", lambda adapter: UNITS)
     monkeypatch.setattr(cooperative, "rendered_product", _renderer(product, cooperative.rendered_product, labels))
     monkeypatch.setattr(cooperative, "seconds_of", lambda *_, **__: seconds.get(labels.pop(0), own))
     monkeypatch.setattr(NATIVE, "create_unchecked_module", lambda *_, **__: None)
-    measure = cooperative.measure_integers if of_integers else cooperative.measure
+    measure = {
+        "float16": cooperative.measure,
+        "float32": cooperative.measure_floats,
+        "int8": cooperative.measure_integers,
+    }[numbers]
     assert measure(backend.wgpu_device) == ({"equal", "faster"} if own < 1.5 else {"equal"})
 
 
 def _renderer(product: RenderedKernel, rendered: object, labels: list[str]) -> object:
     """``rendered_product`` with an emulated product to check, which notes the kernels that are timed."""
 
-    def render(units: Matrices | None, *sizes: tuple[int, int, int], of_integers: bool) -> RenderedKernel:
+    def render(units: Matrices | None, numbers: str, *sizes: tuple[int, int, int]) -> RenderedKernel:
         if not sizes:
             return product
-        kernel = rendered(units, *sizes, of_integers=of_integers)  # type: ignore[operator]
+        kernel = rendered(units, numbers, *sizes)  # type: ignore[operator]
         labels.append(kernel.label.removesuffix(" x4"))
         return kernel
 
@@ -350,8 +363,8 @@ def test_kernels_are_timed(backend: GpuBackend) -> None:
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("a_mine * 40u + 160u", "a_mine * 40u + 0u"),  # another matrix
-        ("* b_slab[b + (i % 16u)", "* b_slab[b + (i / 16u)"),  # other columns
+        ("a_mine + 4u", "a_mine + 0u"),  # another matrix
+        ("* b_slab[b][(i % 16u)", "* b_slab[b][(i / 16u)"),  # other columns
         ("sum += ", "sum = bitcast<f32>(bitcast<u32>(sum) & 0xffffe000u) + "),  # sums of float16
     ],
 )

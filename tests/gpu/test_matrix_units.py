@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import wgpu
 from numpy.typing import NDArray
 
 from dmlgpu import Device, TensorDesc, descs, ops
-from dmlgpu.catalog.enums import DataType, MatrixTransform
+from dmlgpu.catalog.enums import DataType, ExecutionFlags, MatrixTransform
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.compiler.program import Program, RenderedKernel
 from dmlgpu.compiler.schedule import cooperative as cooperative_products
@@ -25,6 +26,7 @@ from dmlgpu.compiler.target import Matrices, MatrixDialect, Target
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
 from dmlgpu.conformance.running.runner import run_case
 from dmlgpu.runtime.browser import matrices as page_matrices
+from dmlgpu.runtime.evaluate import run_compiled
 from dmlgpu.runtime.wgpu import GpuBackend, cooperative, dawn_adapters, measured
 from dmlgpu.runtime.wgpu.adapter import wgpu_adapter
 from dmlgpu.runtime.wgpu.context import matrix_support
@@ -39,7 +41,7 @@ INFO = next((info for info in dawn_adapters() if cooperative.matrix_units(wgpu_a
 if INFO is None:
     pytest.skip("Dawn is not installed, or finds no adapter with matrix units", allow_module_level=True)
 
-F16 = DataType.FLOAT16
+F16, F32 = DataType.FLOAT16, DataType.FLOAT32
 OPERATION = "subgroupMatrixMultiplyAccumulate"
 
 
@@ -155,6 +157,42 @@ def test_cases(device: Device, stem: str, count: int) -> None:
         assert verdict.ok, verdict
 
 
+def rounded_product(a: NDArray[Any], b: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The product of operands that are rounded to float16, and the error that its sums may have."""
+    with np.errstate(over="ignore"):
+        a, b = (x.astype(np.float16).astype(np.float64) for x in (a, b))
+    return a @ b, a.shape[-1] * 2.0**-23 * (np.abs(a) @ np.abs(b))
+
+
+@pytest.mark.parametrize("flags", [ExecutionFlags.NONE, ExecutionFlags.ALLOW_HALF_PRECISION_COMPUTATION])
+def test_float32_is_rounded_if_the_operator_allows_it(
+    device: Device, compiled: list[str], flags: ExecutionFlags
+) -> None:
+    """Sums are float32, and may exceed float16; an operand beyond its range becomes infinite."""
+    rng = np.random.default_rng(7)
+    a, b = (rng.standard_normal((1, 1, *sizes)).astype(np.float32) for sizes in ((48, 40), (40, 56)))
+    a[0, 0, 1] *= 3e4
+    b[..., 2] *= 8
+    a[0, 0, 0, 0] = 1e5
+    desc = descs.Gemm(
+        a_tensor=TensorDesc(F32, a.shape),
+        b_tensor=TensorDesc(F32, b.shape),
+        output_tensor=TensorDesc(F32, (1, 1, 48, 56)),
+    )
+    operator = device.compile_operator(device.create_operator(desc), flags)
+    (raw,) = run_compiled(operator, [a, b, None], [desc.a_tensor, desc.b_tensor, None], "GEMM")
+    result = TensorDesc(F32, (1, 1, 48, 56)).decode(raw)[0, 0].astype(np.float64)
+    (expected,), (error,) = (x[0] for x in rounded_product(a, b))
+    if flags is ExecutionFlags.NONE:
+        assert not any(OPERATION in text for text in compiled)
+        wide = a[0, 0].astype(np.float64)
+        assert np.all(np.abs(result - wide @ b[0, 0]) <= 40 * 2.0**-23 * (np.abs(wide) @ np.abs(b[0, 0])))
+    else:
+        assert any(OPERATION in text for text in compiled)
+        assert np.isinf(result[0]).all() and np.isfinite(result[1:]).all() and np.abs(result[1]).max() > 65504
+        assert np.all(np.abs(result - expected)[1:] <= error[1:])
+
+
 @pytest.mark.parametrize("parts", [3, 5])
 def test_convolutions_in_parts(device: Device, parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sums over the taps of a window."""
@@ -231,6 +269,31 @@ def test_attention_uses_them_by_itself(
     )
 
 
+@pytest.mark.parametrize("data_type", [F16, F32])
+def test_tint_takes_matrices_of_float32(backend: GpuBackend, data_type: DataType) -> None:
+    """Those of Apple's GPUs: Tint validates the module, although the device has no such matrices."""
+    floats = Matrices(8, 8, 8, lanes=32, dialect=MatrixDialect.TINT, component="f32")
+    target = replace(backend.target.exact, matrices=replace(floats, floats=floats))
+    a, b, output = (TensorDesc(data_type, (1, 2, *sizes)) for sizes in ((70, 40), (40, 66), (70, 66)))
+    query, key, value, result = (TensorDesc(data_type, (1, 64, 2 * 32)) for _ in range(4))
+    attention = descs.MultiheadAttention(
+        query_tensor=query,
+        key_tensor=key,
+        value_tensor=value,
+        output_tensor=result,
+        scale=0.2,
+        mask_filter_value=-1e4,
+        head_count=2,
+    )
+    for desc in (descs.Gemm(a_tensor=a, b_tensor=b, output_tensor=output), attention):
+        (text,) = (kernel.wgsl for kernel in compile_operator(desc, target).kernels if OPERATION in kernel.wgsl)
+        assert "subgroup_matrix_left<f32, 8, 8>" in text
+        backend.context.library.create_module(backend.wgpu_device, "floats", text)
+        wrong = text.replace("<f32, 8, 8>", "<f33, 8, 8>")
+        with pytest.raises(wgpu.GPUError, match="f33"):
+            backend.context.library.create_module(backend.wgpu_device, "wrong", wrong)
+
+
 def test_the_measurement_finds_them_right(backend: GpuBackend) -> None:
     assert cooperative.EQUAL in cooperative.measure(backend.wgpu_device)
     assert cooperative.EQUAL in cooperative.measure_integers(backend.wgpu_device)
@@ -240,9 +303,9 @@ def test_the_measurement_finds_them_right(backend: GpuBackend) -> None:
     assert matrix_support(wgpu_adapter(backend.info), backend.info) == used
 
 
-@pytest.mark.parametrize("of_integers", [False, True])
+@pytest.mark.parametrize("numbers", ["float16", "int8"])
 def test_the_measurement_through_an_executor_finds_them_right(
-    backend: GpuBackend, of_integers: bool, monkeypatch: pytest.MonkeyPatch
+    backend: GpuBackend, numbers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That of pages, which WebGPU executors of this process run as well."""
     units = backend.target.matrices
@@ -250,7 +313,7 @@ def test_the_measurement_through_an_executor_finds_them_right(
     timed: list[Matrices | None] = []
     monkeypatch.setattr(page_matrices, "_are_faster", lambda backend, units, _: timed.append(units) or True)
     before = backend.allocated
-    assert page_matrices.are_usable(backend, units, of_integers=of_integers)
+    assert page_matrices.are_usable(backend, units, numbers)
     assert timed == [units] and backend.allocated == before
     render = page_matrices.product_program
 
@@ -260,7 +323,7 @@ def test_the_measurement_through_an_executor_finds_them_right(
         return replace(program, kernels=(with_text(kernel, kernel.wgsl.replace("true, ", "false, ")),))
 
     monkeypatch.setattr(page_matrices, "product_program", wrong)
-    assert not page_matrices.are_usable(backend, units, of_integers=of_integers)
+    assert not page_matrices.are_usable(backend, units, numbers)
 
 
 @pytest.mark.parametrize("probe", [MATRICES, INTEGER_MATRICES], ids=lambda probe: probe.name)
@@ -278,10 +341,10 @@ def test_the_measurement_finds_faults(
     text, replacement = change
     units = backend.target.matrices
     assert units is not None
-    product = cooperative.rendered_product(units, of_integers=probe is INTEGER_MATRICES)
+    product = cooperative.rendered_product(units, "int8" if probe is INTEGER_MATRICES else "float16")
     assert text in product.wgsl
     wrong: RenderedKernel = with_text(product, product.wgsl.replace(text, replacement))
-    monkeypatch.setattr(cooperative, "rendered_product", lambda *_, **__: wrong)
+    monkeypatch.setattr(cooperative, "rendered_product", lambda *_: wrong)
     monkeypatch.setattr(measured, "CACHED", {})
     monkeypatch.setattr(measured, "FAILURES", {})
     assert probe.measured(backend.wgpu_device, backend.info) == frozenset()

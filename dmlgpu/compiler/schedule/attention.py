@@ -243,7 +243,7 @@ ATTENTION_SCHEDULES: tuple[Schedule[AttentionProblem, AttentionTile | MatrixTile
         "attention",
         "cooperative",
         lambda problem: matrix_tile(problem.step, problem.target),
-        "matrix units multiply float16",
+        "matrix units multiply its numbers",
         lambda problem: fits_attention(problem.step, problem.target),
         lambda problem: fills_attention(problem.step, problem.target),
         profiles=GPUS,

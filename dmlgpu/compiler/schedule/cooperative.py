@@ -1,7 +1,9 @@
-"""Products of float16 and 8-bit integers by cooperative matrices, on adapters with matrix units (``Target.matrices``).
+"""Products of floats and 8-bit integers by cooperative matrices, on adapters with matrix units (``Target.matrices``).
 
 An adapter has them if they compute the same as the ordinary product, and faster (``runtime.wgpu.cooperative``).
-Sums are of float32, of products that float32 holds exactly. Other products keep the schedules of ``gemm_choice``.
+Sums are of float32; products of float16 are exact. Operands of float32 become float16 on the way to workgroup memory if
+the operator allows it (ALLOW_HALF_PRECISION_COMPUTATION). If not, only matrices of float32 multiply them. On adapters
+that have no others, these multiply float16 too. Other products keep the schedules of ``gemm_choice``.
 
 Convolutions are products with windows, whose elements are gathered on the way to workgroup memory: the channels of one
 tap of the window at a time, so that the place of a tap is computed once for all of them. Filters are copied to memory
@@ -18,6 +20,7 @@ own, and WGSL does not tell which elements of a matrix of sums an invocation has
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from dmlgpu.catalog.enums import DataType
@@ -49,6 +52,7 @@ from dmlgpu.compiler.schedule.steps.cooperative import (
     ScheduledCooperative,
     ScheduledCooperativeIntegers,
     Slab,
+    stride_of,
     tile_of,
 )
 from dmlgpu.compiler.schedule.steps.products import Operand, OperandLayout, ProductSchedule, ProductTile
@@ -68,21 +72,31 @@ CHANNEL = 2
 """Dimension of the input of windows along which channels lie."""
 
 _CHOICE = ProductChoice(ProductSchedule.SHARED, ProductTile(8, 2, 16, 16, 16))
-_FLOAT16_BYTES, _FLOAT32_BYTES = 2, 4
+_FLOAT32_BYTES = 4
+_FLOATS = frozenset({DataType.FLOAT16, DataType.FLOAT32})
 _NO_ROOM = "workgroup memory is too small"
 
 
 def units_of(step: Contract, target: Target) -> Matrices | None:
-    """Return the matrix units of an adapter for the sums of a product."""
-    is_of_integers = target.matrices and step.product.accumulator is DataType.INT32
-    return target.matrices.integers if target.matrices and is_of_integers else target.matrices
+    """Return the matrix units of an adapter for a product."""
+    product = step.product
+    if target.matrices and product.accumulator is DataType.INT32:
+        return target.matrices.integers
+    return float_units((product.a, product.b), target)
+
+
+def float_units(sources: Iterable[Source], target: Target) -> Matrices | None:
+    """Return the matrix units of an adapter for operands of floats."""
+    matrices = target.matrices
+    may_round = target.has("shader-f16") or all(source.data_type is DataType.FLOAT16 for source in sources)
+    return matrices if may_round or matrices is None else matrices.floats
 
 
 def fits_matrix_units(step: Contract, target: Target) -> Condition:
-    """Return whether an adapter has matrix units, and a product is of float16 or 8-bit integers."""
+    """Return whether an adapter has matrix units for the numbers of a product."""
     product, matrices = step.product, units_of(step, target)
     if matrices is None:
-        return no("the adapter has no usable matrix units")
+        return no("the adapter has no usable matrix units for its numbers")
     room = at_least(target.max_workgroup_invocations, SUBGROUPS * matrices.lanes, "invocations of a workgroup")
     if product.accumulator is DataType.INT32:
         return (
@@ -93,9 +107,9 @@ def fits_matrix_units(step: Contract, target: Target) -> Condition:
         )
     is_float = only_if(product.accumulator is DataType.FLOAT32, "its sums are not float32")
     by_taps = _by_taps(product)
-    are_halves = only_if(
-        all(source.data_type is DataType.FLOAT16 for source in (product.a, product.b)),
-        "its operands are not float16",
+    are_floats = only_if(
+        all(source.data_type in _FLOATS for source in (product.a, product.b)),
+        "its operands are neither float16 nor float32",
     )
     are_plain = only_if(
         (by_taps.a or is_plain(product.a)) and (by_taps.b or is_plain(product.b)),
@@ -108,9 +122,9 @@ def fits_matrix_units(step: Contract, target: Target) -> Condition:
     return (
         room
         and is_float
-        and only_if(not target.keeps_digits, "float16 loses digits, which the device forbids")
+        and only_if(not target.keeps_digits, "matrix units may lose digits, which the device forbids")
         and only_if(_memory(matrices, DEPTHS[-1]) <= target.max_workgroup_storage, _NO_ROOM)
-        and are_halves
+        and are_floats
         and are_plain
         and in_units
     )
@@ -136,7 +150,8 @@ def fills_matrices(step: Contract, target: Target) -> Condition:
 
 def cooperative_steps(step: Contract, target: Target) -> ScheduledSteps | Condition:
     """Return the kernel of a product on matrix units, and the one that copies a filter before."""
-    assert target.matrices is not None
+    units = units_of(step, target)
+    assert units is not None
     if step.product.accumulator is DataType.INT32:
         return _integer_steps(step, target)
     product = _by_taps(step.product)
@@ -144,11 +159,11 @@ def cooperative_steps(step: Contract, target: Target) -> ScheduledSteps | Condit
     taps = math.prod(space.inner[:-1])
     whole_taps = taps if len(space.inner) > 1 else 0
     size = shape.batch, shape.rows, shape.columns, shape.inner
-    block, parts = decided(_fastest, target, target.matrices, whole_taps, *size)
-    matrices = replace(target.matrices, block=block)
+    block, parts = decided(_fastest, target, units, whole_taps, *size)
+    matrices = replace(units, block=block)
     rows, columns = tile_of(matrices)
-    a, before_a = product.operand(True, target)
-    b, before_b = product.operand(False, target)
+    a, before_a = product.operand(True, units, target)
+    b, before_b = product.operand(False, units, target)
     depth = _depth(space.inner[-1], matrices, target)
     share = _share(space.inner, parts, depth)
     epilogue, output, merged = step.epilogue, step.output, ScheduledSteps()
@@ -167,21 +182,23 @@ def cooperative_steps(step: Contract, target: Target) -> ScheduledSteps | Condit
         a,
         b,
         epilogue,
-        (Slab.of(a, rows, depth, turns=matrices.turns), Slab.of(b, columns, depth, turns=matrices.turns)),
+        (
+            Slab.of(a, rows, depth, own_side=matrices.rows, matrices=matrices),
+            Slab.of(b, columns, depth, own_side=matrices.columns, matrices=matrices),
+        ),
         matrices,
         (_is_partial(shape.rows, rows), _is_partial(shape.columns, columns), _is_partial(space.inner[-1], depth)),
         parts,
         share,
-        reason=_reason("float16", matrices, parts),
+        reason=_reason(matrices, parts),
     )
     return before_a + before_b + ScheduledSteps((kernel,)) + merged
 
 
-def _reason(numbers: str, matrices: Matrices, parts: int) -> str:
+def _reason(matrices: Matrices, parts: int) -> str:
     rows, columns = tile_of(matrices)
-    text = (
-        f"the adapter multiplies matrices of {numbers}, {matrices.size}: tiles of {rows} x {columns} by four subgroups"
-    )
+    text = f"the adapter multiplies matrices of {matrices.numbers}, {matrices.size}: tiles of {rows} x {columns}"
+    text += " by four subgroups"
     return text + (f", sums in {parts} parts" if parts > 1 else "")
 
 
@@ -219,7 +236,7 @@ def _integer_steps(step: Contract, target: Target) -> ScheduledSteps:
         words,
         parts,
         share,
-        reason=_reason("int8", matrices, parts),
+        reason=_reason(matrices, parts),
     )
     return ScheduledSteps((kernel,)) + merged
 
@@ -288,8 +305,8 @@ class _ByTaps:
         """Whether an operand is of windows."""
         return bool(self.a or self.b)
 
-    def operand(self, is_a: bool, target: Target) -> tuple[Operand, ScheduledSteps]:
-        """Return an operand, and the steps that copy it."""
+    def operand(self, is_a: bool, units: Matrices, target: Target) -> tuple[Operand, ScheduledSteps]:
+        """Return an operand of matrices, and the steps that copy it."""
         space = self.space
         windows, own = (self.a, space.rows) if is_a else (self.b, space.columns)
         if windows is not None:
@@ -297,12 +314,12 @@ class _ByTaps:
                 *windows, Operand(windows[0], OperandLayout.SEEN, space.batch, own, is_a)
             ), ScheduledSteps()
         if self.of_windows:
-            return self._filter(is_a, target)
+            return self._filter(is_a, units, target)
         operands = ProductOperands(self.product, _CHOICE, target)
         operand = operands.a() if is_a else operands.b()
         return operand, operands.before + operands.initialization.as_initialization
 
-    def _filter(self, is_a: bool, target: Target) -> tuple[Operand, ScheduledSteps]:
+    def _filter(self, is_a: bool, units: Matrices, target: Target) -> tuple[Operand, ScheduledSteps]:
         """Return the filter, with adjacent channels: a copy, if they are not."""
         space, product = self.space, self.product
         source, own, owned = (
@@ -315,10 +332,11 @@ class _ByTaps:
             return packed(operand, layout), ScheduledSteps()
         batch, inner = len(space.batch), len(space.inner)
         sizes = (*space.batch, *own, *space.inner)
-        room = (PlanTensor.persistent if owned else PlanTensor.temporary)("filters", DataType.FLOAT16, sizes)
+        data_type = DataType.FLOAT16 if units.component == "f16" else source.data_type
+        room = (PlanTensor.persistent if owned else PlanTensor.temporary)("filters", data_type, sizes)
         if not is_a:
             room = permuted(room, _exchanged(batch, len(own), inner))
-        copied = schedule_step(Map("lay out filters", as_type(source, DataType.FLOAT16), room, is_once=owned), target)
+        copied = schedule_step(Map("lay out filters", as_type(source, data_type), room, is_once=owned), target)
         copied = copied.because("the product reads the channels of a tap, faster where they are adjacent")
         laid_out = packed(flat(replace(operand, source=room)), layout)
         return laid_out, copied.as_initialization if owned else copied
@@ -372,8 +390,11 @@ def _depth(inner: int, matrices: Matrices, target: Target) -> int:
 
 def _memory(matrices: Matrices, depth: int) -> int:
     """Return the most bytes of workgroup memory that slabs of some steps and the sums take."""
-    slabs = sum(max(own * (depth + PADDING), depth * (own + PADDING)) for own in tile_of(matrices))
-    return slabs * _FLOAT16_BYTES + SUBGROUPS * matrices.rows * matrices.columns * _FLOAT32_BYTES
+    slabs = sum(
+        depth * own * max(stride_of(line) / line for line in (matrices.steps, side))
+        for own, side in zip(tile_of(matrices), (matrices.rows, matrices.columns), strict=True)
+    )
+    return int(slabs) * matrices.element_bytes + SUBGROUPS * matrices.rows * matrices.columns * _FLOAT32_BYTES
 
 
 def _integer_memory(matrices: Matrices, depth: int) -> int:

@@ -1,7 +1,8 @@
-"""Attention of float16 by cooperative matrices, on adapters with matrix units (``Target.matrices``).
+"""Attention by cooperative matrices, on adapters with matrix units (``Target.matrices``).
 
-Scores and sums of values are float32; weights are rounded to float16 for the second product. Few rows, and heads that
-are not in units of four, keep the schedules of ``attention``.
+Scores and sums of values are float32. Queries, keys, values and weights have the type of the matrices, as the operands
+of products have (``cooperative``). Few rows, and heads that are not in units of four, keep the schedules of
+``attention``.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dmlgpu.compiler.cards import card_of
 from dmlgpu.compiler.plan import Attend, RegisterValue, Source
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_source, packs_source
 from dmlgpu.compiler.rewrites.sources import cast, is_plain
+from dmlgpu.compiler.schedule.cooperative import float_units
 from dmlgpu.compiler.schedule.cost import rounds
 from dmlgpu.compiler.schedule.launch import Launch, fold
 from dmlgpu.compiler.schedule.operands import pack_output
@@ -62,29 +64,34 @@ class MatrixTile:
 
 
 def fits_attention(step: Attend, target: Target) -> Condition:
-    """Return whether an adapter has matrix units, and attention is of float16 in units of four elements of a head."""
-    matrices = target.matrices
+    """Return whether an adapter has matrix units for attention, and heads are in units of four elements."""
+    matrices = _units_of(step, target)
     if matrices is None:
-        return no("the adapter has no usable matrix units")
+        return no("the adapter has no usable matrix units for its numbers")
     sources = (step.query, step.key, step.value)
     return (
-        only_if(not target.keeps_digits, "float16 loses digits, which the device forbids")
+        only_if(not target.keeps_digits, "matrix units may lose digits, which the device forbids")
         and only_if(BLOCK % matrices.columns == 0, "blocks of keys are no whole matrices")
         and at_least(target.max_workgroup_invocations, SUBGROUPS * matrices.lanes, "invocations of a workgroup")
         and only_if(target.loop_limit is None, "the driver stops long loops")
         and only_if(
-            all(is_plain(source) and source.data_type is FLOAT16 for source in sources),
-            "queries, keys or values are not float16",
+            all(is_plain(source) and source.data_type in (FLOAT16, FLOAT32) for source in sources),
+            "queries, keys or values are neither float16 nor float32",
         )
         and only_if(all(map(_packs_along, sources)), "heads are not in units of {}", UNIT)
         and only_if(_tiles(step, target), "heads are too wide for the registers of a subgroup")
     )
 
 
+def _units_of(step: Attend, target: Target) -> Matrices | None:
+    return float_units((step.query, step.key, step.value), target)
+
+
 def fills_attention(step: Attend, target: Target) -> Condition:
     """Return whether rows fill half a tile or more, and keys a block."""
-    assert target.matrices is not None
-    rows = SUBGROUPS * target.matrices.rows
+    matrices = _units_of(step, target)
+    assert matrices is not None
+    rows = SUBGROUPS * matrices.rows
     return at_least(step.rows, rows // 2, "rows") and at_least(step.keys, MIN_KEYS, "keys")
 
 
@@ -92,13 +99,14 @@ def matrix_tile(step: Attend, target: Target) -> MatrixTile:
     """Return the tile that takes the least time on the target's card."""
     head, columns = value_of(step.query.sizes[-1]), value_of(step.output.sizes[-1])
     tiles: tuple[MatrixTile, ...] = tuple(_tiles(step, target))
-    return decided(_fastest, target, tiles, step.batches, step.rows, (head, columns))
+    work = step.batches, step.rows, head, columns
+    return decided(_fastest, target, _units_of(step, target), tiles, *work)
 
 
 def _tiles(step: Attend, target: Target) -> list[MatrixTile]:
     """Return the tiles for which registers and memory suffice."""
-    assert target.matrices is not None
-    matrices = target.matrices
+    matrices = _units_of(step, target)
+    assert matrices is not None
     return [
         tile
         for tile in (MatrixTile(*tile) for tile in TILES)
@@ -108,20 +116,17 @@ def _tiles(step: Attend, target: Target) -> list[MatrixTile]:
     ]
 
 
-def _fastest(
-    target: Target, tiles: Sequence[MatrixTile], batches: int, rows: int, sizes: tuple[int, int]
-) -> MatrixTile:
+def _fastest(target: Target, matrices: Matrices, tiles: Sequence[MatrixTile], *work: int) -> MatrixTile:
     """Return the tile with the lowest cost, the first one of equal ones. Large ones multiply more per load, but may
     leave cores of the card idle.
 
     Args:
         target: The compile target.
+        matrices: Its matrix units that multiply.
         tiles: Tiles that fit.
-        batches, rows: Batches and heads, and rows of each.
-        sizes: Elements of a query, and of a value.
+        work: Batches and heads, rows of each, and elements of a query and of a value.
     """
-    (head, columns), matrices, card = sizes, target.matrices, card_of(target)
-    assert matrices is not None
+    card, (batches, rows, head, columns) = card_of(target), work
 
     def cost(tile: MatrixTile) -> float:
         """Return the number of matrices that a subgroup multiplies and loads per block, and of units of scores that an
@@ -155,9 +160,9 @@ def _memory(tile: MatrixTile, step: Attend, matrices: Matrices) -> int:
     rows, width = tile.rows(matrices), tile.across * matrices.columns
     head = -(-value_of(step.query.sizes[-1]) // matrices.steps) * matrices.steps
     columns = -(-value_of(step.output.sizes[-1]) // width) * width
-    values = columns * (BLOCK + PADDING) if matrices.turns else BLOCK * (columns + PADDING)
+    values = columns * (BLOCK + PADDING) if matrices.turns else BLOCK * (columns + tile.across * PADDING)
     slab = max(BLOCK * (head + PADDING), values)
-    return 4 * rows * BLOCK + 2 * (rows * (BLOCK + PADDING) + slab) + _SMALL
+    return 4 * rows * BLOCK + matrices.element_bytes * (rows * (BLOCK + PADDING) + slab) + _SMALL
 
 
 def _packs_along(source: Source) -> bool:
@@ -167,12 +172,11 @@ def _packs_along(source: Source) -> bool:
 
 def cooperative_attention(step: Attend, tile: MatrixTile, target: Target) -> ScheduledSteps:
     """Return the kernel of attention on matrix units."""
-    assert target.matrices is not None
-    matrices, output = target.matrices, step.output
+    matrices, output = _units_of(step, target), step.output
+    assert matrices is not None
     rows = tile.rows(matrices)
     epilogue, packed_output = pack_output(cast(RegisterValue.product(FLOAT32, output.sizes), output.data_type), output)
     total = step.batches * -(-step.rows // rows)
-    size = f"{matrices.rows} x {matrices.columns} x {matrices.steps}"
     kernel = ScheduledCooperativeAttend(
         "cooperative attention",
         Launch(SUBGROUPS * matrices.lanes, 1, fold(total, target), total),
@@ -190,8 +194,8 @@ def cooperative_attention(step: Attend, tile: MatrixTile, target: Target) -> Sch
         BLOCK,
         value_of(step.query.sizes[-1]),
         value_of(output.sizes[-1]),
-        reason=f"the adapter multiplies matrices of float16, {size}: four subgroups take {rows} rows, {BLOCK} keys "
-        "at a time",
+        reason=f"the adapter multiplies matrices of {matrices.numbers}, {matrices.size}: four subgroups take "
+        f"{rows} rows, {BLOCK} keys at a time",
     )
     return ScheduledSteps((kernel,))
 

@@ -281,7 +281,7 @@ def matrix_work(
     depth: int,
     moved: float | None = None,
 ) -> Work:
-    """Return the kernel of a product of float16 on matrix units, of four subgroups, two along rows and columns.
+    """Return the kernel of a product on matrix units, of four subgroups, two along rows and columns.
 
     Args:
         size: Batch, rows, columns and inner size of the product.
@@ -291,14 +291,15 @@ def matrix_work(
         moved: Bytes of operands and result; those of matrices by default.
     """
     batch, rows, columns, inner = size
+    element = WORD if matrices.component == "f32" else 2  # slabs of 8-bit integers have twice as many steps
     high, wide = 2 * matrices.block * matrices.rows, 2 * matrices.block * matrices.columns
     workgroup, side = 4 * matrices.lanes, matrices.block * (matrices.rows + matrices.columns)
     groups = batch * -(-rows // high) * -(-columns // wide) * parts
     slabs = -(-inner // (parts * depth))
     fetched = depth * (high + wide) / UNIT / workgroup
-    outputs = batch * parts * rows * columns * (WORD if parts > 1 else 2)
-    loads = groups * slabs * depth * (high + wide) * 2
-    once = batch * inner * (rows + columns) * 2 + outputs if moved is None else moved
+    outputs = batch * parts * rows * columns * (WORD if parts > 1 else element)
+    loads = groups * slabs * depth * (high + wide) * element
+    once = batch * inner * (rows + columns) * element + outputs if moved is None else moved
     around = AROUND + AROUND_OUTPUT * high * wide / workgroup
     return Work(
         groups,
@@ -308,11 +309,11 @@ def matrix_work(
         matrix=slabs * depth * high * wide / workgroup,
         vector=slabs * (FETCHED + FETCHED_UNIT * fetched) + around,
         others=slabs * depth / matrices.steps * (matrices.block**2 + 2 * side / matrices.rows),
-        shared_moved=slabs * depth * 4 * side * 2 / workgroup,
+        shared_moved=slabs * depth * 4 * side * element / workgroup,
         waits=slabs,
         barriers=2 * slabs,
         registers=SPARE_REGISTERS + (high * wide // 4 + matrices.steps * side) // matrices.lanes,
-        shared=2 * depth * (high + wide) + WORD * 4 * matrices.rows * matrices.columns,
+        shared=element * depth * (high + wide) + WORD * 4 * matrices.rows * matrices.columns,
     )
 
 

@@ -552,7 +552,7 @@ PRODUCT_SCHEDULES: tuple[ProductEntry, ...] = register(
         "product",
         "cooperative",
         lambda problem: cooperative_steps(problem.oriented, problem.target),
-        "matrix units multiply float16 and 8-bit integers",
+        "matrix units multiply its numbers",
         lambda problem: fits_matrix_units(problem.oriented, problem.target),
         lambda problem: fills_matrices(problem.oriented, problem.target),
         profiles=GPUS,

@@ -4,6 +4,7 @@
 |---|---|---|
 | types of a, b and sums | ``coop_mat16x16<f16, A>``, B, C | ``subgroup_matrix_left<f16, 16, 16>``, right, result |
 | integers | | ``i8`` in arrays of ``i32``, with indices and strides in bytes; sums of ``i32`` |
+| float32 | ``coop_mat8x8<f32, A>`` | ``f32`` |
 | load of rows | ``coopLoadT`` | ``subgroupMatrixLoad(.., false, ..)`` |
 | load of columns | ``coopLoad`` | ``subgroupMatrixLoad(.., true, ..)`` |
 | multiply and add | ``coopMultiplyAdd`` | ``subgroupMatrixMultiplyAccumulate`` |
@@ -25,15 +26,15 @@ class MatrixWriter(ABC):
 
     Args:
         matrices: Matrix units of the adapter.
-        of_integers: Whether they multiply 8-bit integers.
     """
 
     extensions: tuple[str, ...]
     """WGSL extensions to enable."""
 
-    def __init__(self, matrices: Matrices, of_integers: bool = False):
+    def __init__(self, matrices: Matrices):
         self._matrices = matrices
-        self._element, self._sum = ("i8", "i32") if of_integers else (use("f16"), "f32")
+        self._element = use("f16") if matrices.component == "f16" else matrices.component
+        self._sum = "i32" if matrices.component == "i8" else "f32"
         for extension in self.extensions:
             use(extension)
 

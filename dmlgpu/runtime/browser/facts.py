@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler.quirks import with_quirks
 from dmlgpu.compiler.target import AdapterInfo, Matrices, MatrixDialect, Policies, Profile, Target
-from dmlgpu.runtime.matrix_products import configured_units
+from dmlgpu.runtime.matrix_products import combined, configured_units
 
 BACKEND: Final = "Browser"
 """The backend of pages' adapters."""
@@ -26,6 +25,7 @@ FEATURES: Final = ("shader-f16", "timestamp-query", PACKED_PRODUCTS, SUBGROUP_MA
 
 _MATRIX: Final = {"rows": "M", "columns": "N", "steps": "K"}
 _LANES: Final = "max-subgroup-size"
+_UNITS: Final = {"f16": "matrix", "f32": "float-matrix", "i8": "integer-matrix"}
 
 # Per limit of WebGPU its name as wgpu writes it, the least and the most that is believed.
 _LIMITS: Final = {
@@ -110,16 +110,15 @@ def target_of(
 
 def units_of(info: AdapterInfo) -> Matrices | None:
     """Return the matrix units that a page reported; None if it has none."""
-    units = _units_of(info, "matrix")
-    return units and replace(units, integers=_units_of(info, "integer-matrix"))
+    return combined(*(_units_of(info, name, component) for component, name in _UNITS.items()))
 
 
-def _units_of(info: AdapterInfo, name: str) -> Matrices | None:
+def _units_of(info: AdapterInfo, name: str, component: str) -> Matrices | None:
     rows, columns, steps = (info.limits.get(f"{name}-{size}", 0) for size in _MATRIX)
     if not {SUBGROUP_MATRIX, "shader-f16"} <= set(info.features) or not rows:
         return None
     lanes, turns = info.limits[_LANES], info.vendor.lower() != "nvidia"
-    return Matrices(rows, columns, steps, lanes=lanes, dialect=MatrixDialect.TINT, turns=turns)
+    return Matrices(rows, columns, steps, lanes=lanes, dialect=MatrixDialect.TINT, turns=turns, component=component)
 
 
 def _matrix_limits(listed: object, vendor: str) -> dict[str, int]:
@@ -138,8 +137,9 @@ def _matrix_limits(listed: object, vendor: str) -> dict[str, int]:
     ]
     units = configured_units(configurations, turns=vendor.lower() != "nvidia")
     limits: dict[str, int] = {}
-    for name, matrices in (("matrix", units), ("integer-matrix", units and units.integers)):
+    for matrices in (units, units.floats, units.integers) if units else ():
         if matrices is not None:
+            name = _UNITS[matrices.component]
             limits |= {f"{name}-{size}": getattr(matrices, size) for size in _MATRIX} | {_LANES: matrices.lanes}
     return limits
 

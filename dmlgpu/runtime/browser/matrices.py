@@ -13,7 +13,15 @@ from dmlgpu.common.errors import DmlError
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.target import COOPERATIVE, Matrices, Profile, Target
 from dmlgpu.runtime.executor import Dispatch, Range, Resources
-from dmlgpu.runtime.matrix_products import ENOUGH, TIMED_SIZES, is_right, product_program, samples, sum_type
+from dmlgpu.runtime.matrix_products import (
+    ENOUGH,
+    TIMED_SIZES,
+    is_right,
+    product_program,
+    samples,
+    sum_type,
+    units_of,
+)
 from dmlgpu.runtime.rendered import RenderedBackend
 
 VARIABLE = "DMLGPU_MATRICES"
@@ -27,30 +35,33 @@ def with_matrix_units(backend: RenderedBackend, units: Matrices | None) -> Targe
     if units is None or value == "never" or (is_measured and target.profile is Profile.CPU):
         return target
     if is_measured:
-        if not are_usable(backend, units, of_integers=False):
+        if not are_usable(backend, units, "float16"):
             return target
-        if units.integers is not None and not are_usable(backend, units, of_integers=True):
+        if not are_usable(backend, units, "float32"):
+            units = replace(units, floats=None)
+        if not are_usable(backend, units, "int8"):
             units = replace(units, integers=None)
     profile = Profile.DISCRETE if target.profile is Profile.CPU else target.profile
     return replace(target, matrices=units, profile=profile, features=target.features | {COOPERATIVE})
 
 
-def are_usable(backend: RenderedBackend, units: Matrices, *, of_integers: bool) -> bool:
-    """Return whether products by matrix units are right, and faster than ordinary ones; False if the browser rejects
-    them."""
+def are_usable(backend: RenderedBackend, units: Matrices, numbers: str) -> bool:
+    """Return whether products of a type by matrix units are right, and faster than ordinary ones; False if there are
+    no matrices of the type, or the browser rejects them."""
+    if units_of(units, numbers) is None:
+        return False
     try:
-        program = product_program(units, of_integers=of_integers)
-        return all(
-            is_right(a, b, _Product(backend, program, a, b).result()) for a, b in samples(of_integers=of_integers)
-        ) and _are_faster(backend, units, of_integers)
+        program = product_program(units, numbers)
+        are_right = all(is_right(a, b, _Product(backend, program, a, b).result()) for a, b in samples(numbers))
+        return are_right and _are_faster(backend, units, numbers)
     except DmlError:
         return False
 
 
-def _are_faster(backend: RenderedBackend, units: Matrices, of_integers: bool) -> bool:
+def _are_faster(backend: RenderedBackend, units: Matrices, numbers: str) -> bool:
     for size in TIMED_SIZES:
-        ones = np.ones((size, size), np.int8 if of_integers else np.float16)
-        programs = (product_program(each, (size,) * 3, of_integers=of_integers) for each in (None, units))
+        ones = np.ones((size, size), numbers)
+        programs = (product_program(each, numbers, (size,) * 3) for each in (None, units))
         ordinary, own = (_Product(backend, program, ones, ones).seconds() for program in programs)
         if ordinary > ENOUGH:
             break

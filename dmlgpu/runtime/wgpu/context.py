@@ -219,11 +219,15 @@ def matrix_support(adapter: Any, info: AdapterInfo) -> str:
         reason = f"{library.name} rejects it: {reason_of(error)}"
         return "; ".join(filter(None, (f"{COOPERATIVE} is not used, because {reason}", _units_of_dawn(info))))
     unused = _why_unused(probe, info, device)
-    used = f"{units.size}, float16 with float32 sums"
-    if unused is None and units.integers is not None:
-        why_not = _why_unused(probes.INTEGER_MATRICES, info, device)
-        integers = f"{units.integers.size}, int8 with int32 sums"
-        used += f"; {integers}" + (f" is not used, because {why_not}" if why_not else "")
+    used = f"{units.size}, {units.numbers} with float32 sums"
+    others = (
+        (probes.FLOAT_MATRICES, units.floats, "float32 with float32 sums"),
+        (probes.INTEGER_MATRICES, units.integers, "int8 with int32 sums"),
+    )
+    for probe, matrices, types in others if unused is None else ():
+        if matrices is not None:
+            why_not = _why_unused(probe, info, device)
+            used += f"; {matrices.size}, {types}" + (f" is not used, because {why_not}" if why_not else "")
     library.destroy(device)
     return f"{COOPERATIVE} is not used, because {unused}" if unused else used
 

@@ -15,7 +15,15 @@ import wgpu
 from numpy.typing import NDArray
 
 from dmlgpu.compiler.target import COOPERATIVE, Matrices
-from dmlgpu.runtime.matrix_products import ENOUGH, TIMED_SIZES, is_right, product_program, samples, sum_type
+from dmlgpu.runtime.matrix_products import (
+    ENOUGH,
+    TIMED_SIZES,
+    is_right,
+    product_program,
+    samples,
+    sum_type,
+    units_of,
+)
 from dmlgpu.runtime.wgpu.libraries import features_of, library_of
 from dmlgpu.runtime.wgpu.measured import contents_after, seconds_of
 
@@ -62,31 +70,41 @@ def matrix_units(adapter: Any) -> Matrices | None:
 
 
 def measure(device: wgpu.GPUDevice) -> frozenset[str]:
-    """Return whether a device computes products by cooperative matrices correctly, and faster than ordinary ones.
+    """Return whether a device computes products of float16 by cooperative matrices correctly, and faster than ordinary
+    ones.
 
     Raises:
         GPUError: If the driver rejects the kernel.
     """
-    return _facts(device, of_integers=False)
+    return _facts(device, "float16")
+
+
+def measure_floats(device: wgpu.GPUDevice) -> frozenset[str]:
+    """Return the same of products of float32; that none is wrong if no matrices multiply it.
+
+    Raises:
+        GPUError: If the driver rejects the kernel.
+    """
+    return _facts(device, "float32")
 
 
 def measure_integers(device: wgpu.GPUDevice) -> frozenset[str]:
-    """Return the same of products of int8; that none is wrong if the matrix units multiply only float16.
+    """Return the same of products of int8.
 
     Raises:
         GPUError: If the driver rejects the kernel.
     """
-    matrices = matrix_units(device.adapter)
-    return frozenset({EQUAL}) if matrices is None or matrices.integers is None else _facts(device, of_integers=True)
+    return _facts(device, "int8")
 
 
-def _facts(device: wgpu.GPUDevice, *, of_integers: bool) -> frozenset[str]:
+def _facts(device: wgpu.GPUDevice, numbers: str) -> frozenset[str]:
     matrices = matrix_units(device.adapter)
-    assert matrices is not None
-    kernel = rendered_product(matrices, of_integers=of_integers)
-    if not all(is_right(a, b, _result(device, kernel, a, b)) for a, b in samples(of_integers=of_integers)):
+    if matrices is None or units_of(matrices, numbers) is None:
+        return frozenset({EQUAL})
+    kernel = rendered_product(matrices, numbers)
+    if not all(is_right(a, b, _result(device, kernel, a, b)) for a, b in samples(numbers)):
         return frozenset()
-    return frozenset({EQUAL, FASTER} if _is_faster(device, matrices, of_integers) else {EQUAL})
+    return frozenset({EQUAL, FASTER} if _is_faster(device, matrices, numbers) else {EQUAL})
 
 
 def _result(device: wgpu.GPUDevice, kernel: RenderedKernel, a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
@@ -98,12 +116,12 @@ def _result(device: wgpu.GPUDevice, kernel: RenderedKernel, a: NDArray[Any], b: 
     return words[output].view(sum_type(a)).reshape(len(a), -1)
 
 
-def _is_faster(device: wgpu.GPUDevice, matrices: Matrices, of_integers: bool) -> bool:
+def _is_faster(device: wgpu.GPUDevice, matrices: Matrices, numbers: str) -> bool:
     """Return whether a product by cooperative matrices takes less time than an ordinary one, of a size that fills a GPU
     unless an adapter needs long for a small one."""
     for size in TIMED_SIZES:
-        a = b = np.ones((size, size), np.int8 if of_integers else np.float16)
-        kernels = [rendered_product(units, (size,) * 3, of_integers=of_integers) for units in (None, matrices)]
+        a = b = np.ones((size, size), numbers)
+        kernels = [rendered_product(units, numbers, (size,) * 3) for units in (None, matrices)]
         ordinary, own = (
             seconds_of(
                 device,
@@ -128,7 +146,7 @@ def _operands(kernel: RenderedKernel, a: NDArray[Any], b: NDArray[Any]) -> list[
     return [*tensors, np.frombuffer(parameter_bytes((0,) * len(kernel.slots)), np.uint32)]
 
 
-def rendered_product(*args: Any, of_integers: bool = False) -> RenderedKernel:
+def rendered_product(*args: Any) -> RenderedKernel:
     """Return the kernel of ``product_program``."""
-    (kernel,) = product_program(*args, of_integers=of_integers).kernels
+    (kernel,) = product_program(*args).kernels
     return kernel

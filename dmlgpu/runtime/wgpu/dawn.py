@@ -135,7 +135,8 @@ class Dawn(Library):
         if units is None or adapter.info["adapter_type"] != "CPU":
             return units
         # llvmpipe unrolls every operation: blocks of 4 x 4 matrices would compile 15 times as long.
-        return replace(units, block=1, integers=units.integers and replace(units.integers, block=1))
+        floats, integers = (other and replace(other, block=1) for other in (units.floats, units.integers))
+        return replace(units, block=1, floats=floats, integers=integers)
 
     def request_device(self, adapter: Any, features: Collection[str]) -> Any:
         names = {_NAMES.get(feature, feature) for feature in features} - {"immediates"}

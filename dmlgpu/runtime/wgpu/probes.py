@@ -39,6 +39,12 @@ def _with_matrices(target: Target, facts: Collection[str]) -> Target:
     return replace(target, profile=Profile.DISCRETE) if target.profile is Profile.CPU else target
 
 
+def _with_float_matrices(target: Target, facts: Collection[str]) -> Target:
+    if target.matrices is None or cooperative.FASTER in facts:
+        return target
+    return replace(target, matrices=replace(target.matrices, floats=None))
+
+
 def _with_integer_matrices(target: Target, facts: Collection[str]) -> Target:
     if target.matrices is None or cooperative.FASTER in facts:
         return target
@@ -111,6 +117,14 @@ MATRICES: Final = Probe(
     avoided={cooperative.EQUAL: "matrix units (products are wrong)"},
 )
 
+FLOAT_MATRICES: Final = replace(
+    MATRICES,
+    name="float-matrices",
+    measure=cooperative.measure_floats,
+    decide=_with_float_matrices,
+    avoided={cooperative.EQUAL: "matrix units for float32 (products are wrong)"},
+)
+
 INTEGER_MATRICES: Final = replace(
     MATRICES,
     name="integer-matrices",
@@ -119,9 +133,9 @@ INTEGER_MATRICES: Final = replace(
     avoided={cooperative.EQUAL: "matrix units for integers (products are wrong)"},
 )
 
-PROBES: Final = (DIVISION, FLOAT16, CHECKS, SUBGROUPS, MATRICES, INTEGER_MATRICES)
-"""All probes, in the order in which they decide: matrices need subgroups, and those of
-integers are used with those of float16."""
+PROBES: Final = (DIVISION, FLOAT16, CHECKS, SUBGROUPS, MATRICES, FLOAT_MATRICES, INTEGER_MATRICES)
+"""All probes, in the order in which they decide: matrices need subgroups, and those of float32 and integers are used
+with those of float16."""
 
 
 def with_facts(info: AdapterInfo, target: Target, device: wgpu.GPUDevice | None = None) -> Target:

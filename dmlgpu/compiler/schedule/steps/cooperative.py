@@ -22,19 +22,32 @@ SUBGROUPS = ACROSS * ACROSS
 PADDING = 8
 """Elements between the rows of a slab, so that they begin in different banks of workgroup memory."""
 
+LONG_LINE = 16
+"""Elements of the lines of matrices that need it: shorter lines, one behind the other, begin in different banks too."""
+
 
 def tile_of(matrices: Matrices) -> tuple[int, int]:
     """Return the rows and columns of a workgroup's tile."""
     return ACROSS * matrices.block * matrices.rows, ACROSS * matrices.block * matrices.columns
 
 
+def stride_of(line: int) -> int:
+    """Return the elements from one line of a matrix in workgroup memory to the next."""
+    return line + (PADDING if line >= LONG_LINE else 0)
+
+
 @dataclass(frozen=True)
 class Slab:
-    """Steps of an operand in workgroup memory, as float16.
+    """Steps of an operand in workgroup memory, matrix by matrix.
+
+    Each matrix is an array, and loads name its first element: what Dawn checks about a load is constant then, and the
+    index of the matrix, which Dawn limits, does not hide from drivers that the address is aligned. A matrix may be
+    anywhere in the slab if the slab is one array; RADV loads it in pieces of 4 bytes then.
 
     Attributes:
         own: Rows or columns of the operand.
         depth: Steps.
+        own_side, step_side: Those of a matrix.
         steps_adjacent: Whether the steps of a row or column are adjacent; if not, rows or columns of a step are.
         inner_fastest: Whether adjacent invocations read along the steps, not along rows or columns.
         width: Elements that an invocation brings, along the same dimension: 4 or 1.
@@ -43,29 +56,42 @@ class Slab:
 
     own: int
     depth: int
+    own_side: int
+    step_side: int
     steps_adjacent: bool
     inner_fastest: bool
     width: int
     gathers: bool = False
 
     @classmethod
-    def of(cls, operand: Operand, own: int, depth: int, *, turns: bool) -> Slab:
+    def of(cls, operand: Operand, own: int, depth: int, *, own_side: int, matrices: Matrices) -> Slab:
         """Return the slab of an operand."""
+        turns, sizes = matrices.turns, (own, depth, own_side, matrices.steps)
         if operand.layout is OperandLayout.SEEN:
             in_units = operand.source.lanes == UNIT
-            return cls(own, depth, in_units or turns, in_units, UNIT, gathers=not in_units)
+            return cls(*sizes, in_units or turns, in_units, UNIT, gathers=not in_units)
         along = operand.layout is OperandLayout.ALONG or operand.fetch.inner_fastest
-        return cls(own, depth, along or turns, along, 1 if operand.layout is OperandLayout.SINGLE else UNIT)
+        return cls(*sizes, along or turns, along, 1 if operand.layout is OperandLayout.SINGLE else UNIT)
 
     @property
     def stride(self) -> int:
-        """Elements from one row of the slab to the next."""
-        return (self.depth if self.steps_adjacent else self.own) + PADDING
+        """Elements from one line of a matrix to the next."""
+        return stride_of(self.step_side if self.steps_adjacent else self.own_side)
 
     @property
-    def size(self) -> int:
-        """Elements of the slab."""
-        return (self.own if self.steps_adjacent else self.depth) * self.stride
+    def matrix_size(self) -> int:
+        """Elements of a matrix."""
+        return (self.own_side if self.steps_adjacent else self.step_side) * self.stride
+
+    @property
+    def matrices(self) -> int:
+        """Number of matrices; those of the steps of a row or column are adjacent."""
+        return self.own // self.own_side * self.across
+
+    @property
+    def across(self) -> int:
+        """Number of matrices along the steps."""
+        return self.depth // self.step_side
 
     @property
     def tasks(self) -> int:
@@ -79,7 +105,7 @@ class Slab:
 
 @dataclass(frozen=True)
 class ScheduledCooperative(KernelStep):
-    """A product of float16 with sums of float32.
+    """A product with sums of float32. Operands have the type of the matrices in workgroup memory.
 
     Attributes:
         space: in elements. Slabs are of steps along the last inner dimension.
@@ -151,7 +177,8 @@ class ScheduledCooperativeIntegers(IntegerProduct, KernelStep):
 
 @dataclass(frozen=True)
 class ScheduledCooperativeAttend(KernelStep):
-    """Attention of float16 with scores and sums of float32: rows of queries stream over blocks of keys.
+    """Attention with scores and sums of float32: rows of queries stream over blocks of keys. Operands and weights have
+    the type of the matrices in workgroup memory.
 
     Attributes:
         query, key: ALONG; their own dimensions are rows and keys.

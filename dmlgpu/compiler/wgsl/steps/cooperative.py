@@ -73,7 +73,7 @@ def _cooperative_integers(step: ScheduledCooperativeIntegers, writer: ShaderWrit
         "side": step.across,
         "stride": step.words_per_slab + step.padding,
         "inner": step.words,
-        "matrix": WRITERS[matrices.dialect](matrices, of_integers=True),
+        "matrix": WRITERS[matrices.dialect](matrices),
         "operands": [
             (name, operand.fetch.inner_fastest, tile[name], counts[name]) for name, operand, _ in step.operands()
         ],

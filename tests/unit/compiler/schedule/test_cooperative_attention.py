@@ -22,7 +22,7 @@ F16, F32 = DataType.FLOAT16, DataType.FLOAT32
 AMD = Target("GPU", Profile.DISCRETE, frozenset({"subgroup"}), max_workgroup_storage=32768, matrices=Matrices())
 NVIDIA = replace(AMD, matrices=Matrices(lanes=32, turns=False, dialect=MatrixDialect.TINT))
 INTEL = replace(AMD, matrices=Matrices(8, 16, 16, lanes=16, dialect=MatrixDialect.TINT))
-APPLE = replace(AMD, matrices=Matrices(8, 8, 8, lanes=32, dialect=MatrixDialect.TINT))
+APPLE = replace(AMD, matrices=Matrices(8, 8, 8, lanes=32, dialect=MatrixDialect.TINT, component="f32"))
 TENSORS = [field.python_name for field in operator("MULTIHEAD_ATTENTION1").tensor_fields]
 
 

@@ -71,13 +71,33 @@ def test_other_products_keep_their_schedules(desc: descs.Gemm, target: Target) -
     assert ScheduledCooperative not in schedules(desc, target)
 
 
+def test_float32_is_rounded_if_the_operator_allows_it() -> None:
+    desc, allowing = gemm(128, 32, 128, F32), replace(GPU, features=frozenset({"subgroup", "shader-f16"}))
+    (step,) = schedule(operators.lower(desc), allowing.for_operators(half_precision=True)).steps
+    assert isinstance(step, ScheduledCooperative) and step.matrices.component == "f16"
+    for target in (allowing.for_operators(False), allowing.with_policies(precise=True).for_operators(True)):
+        assert ScheduledCooperative not in schedules(desc, target)
+
+
+@pytest.mark.parametrize("data_type", [F16, F32])
+def test_matrices_of_float32_round_nothing(data_type: DataType) -> None:
+    """Those of Apple's GPUs, which multiply float16 as well."""
+    floats = Matrices(8, 8, 8, lanes=32, dialect=MatrixDialect.TINT, component="f32")
+    target = replace(GPU, matrices=replace(floats, floats=floats))
+    (step,) = schedule(operators.lower(gemm(128, 32, 128, data_type)), target).steps
+    assert isinstance(step, ScheduledCooperative) and step.matrices.component == "f32"
+    (kernel,) = compile_operator(gemm(128, 32, 128, data_type), target).kernels
+    assert "subgroup_matrix_left<f32, 8, 8>" in kernel.wgsl and not re.search(r"\bf16\b", kernel.wgsl)
+    assert ScheduledCooperative not in schedules(gemm(128, 32, 128, data_type), target.with_policies(precise=True))
+
+
 def integer_product(rows: int, inner: int, columns: int) -> descs.MatrixMultiplyInteger:
     a, b = (TensorDesc(DataType.INT8, (1, 1, *sizes)) for sizes in ((rows, inner), (inner, columns)))
     output = TensorDesc(DataType.INT32, (1, 1, rows, columns))
     return descs.MatrixMultiplyInteger(a_tensor=a, b_tensor=b, output_tensor=output)
 
 
-INTEGERS = replace(GPU, matrices=Matrices(integers=Matrices(steps=32)))
+INTEGERS = replace(GPU, matrices=Matrices(integers=Matrices(steps=32, component="i8")))
 
 
 @pytest.mark.parametrize(
@@ -199,10 +219,10 @@ def test_columns_are_dequantized_on_the_way_to_workgroup_memory(rows: int, block
 
 
 def test_slabs_fill_workgroup_memory() -> None:
-    """Two slabs of 128 x 40 and 4 KiB of sums, or of 128 x 24: rows of 32 or 16 steps are padded by 8."""
+    """Two slabs of 16 or 8 matrices of 16 x 24 and 4 KiB of sums: rows of 16 steps are padded by 8."""
     (large,) = compile_operator(gemm(128, 32, 128), WHOLE).kernels
     (small,) = compile_operator(gemm(128, 32, 128), replace(WHOLE, max_workgroup_storage=16384)).kernels
-    assert "a_slab: array<f16, 5120>" in large.wgsl and "a_slab: array<f16, 3072>" in small.wgsl
+    assert "a_slab: array<array<f16, 384>, 16>" in large.wgsl and "a_slab: array<array<f16, 384>, 8>" in small.wgsl
     assert large.checks is Checks.NONE
     assert large.wgsl.split("\n")[:2] == ["enable f16;", "enable wgpu_cooperative_matrix;"]
 
@@ -219,8 +239,8 @@ def test_dialects_say_the_same_in_other_words() -> None:
     for pattern, replacement in (
         (r"enable wgpu_cooperative_matrix;", "enable subgroups;\nenable chromium_experimental_subgroup_matrix;"),
         (r"coop_mat8x8<f\d+, (.)>", lambda match: f"subgroup_matrix_{sides[match[1]]}, 8, 8>"),
-        (r"coopLoadT<(.*?>)>\(&(\w+)\[(.*?)\], (\d+u)\)", r"subgroupMatrixLoad<\1>(&\2, \3, false, \4)"),
-        (r"coopLoad<(.*?>)>\(&(\w+)\[(.*?)\], (\d+u)\)", r"subgroupMatrixLoad<\1>(&\2, \3, true, \4)"),
+        (r"coopLoadT<(.*?>)>\(&(\w+\[.*?\])\[(.*?)\], (\d+u)\)", r"subgroupMatrixLoad<\1>(&\2, \3, false, \4)"),
+        (r"coopLoad<(.*?>)>\(&(\w+\[.*?\])\[(.*?)\], (\d+u)\)", r"subgroupMatrixLoad<\1>(&\2, \3, true, \4)"),
         (r"coopMultiplyAdd", "subgroupMatrixMultiplyAccumulate"),
         (r"coopStoreT\((\w+), &sums\[(.*?)\], 8u\)", r"subgroupMatrixStore(&sums, \2, \1, false, 8u)"),
     ):
@@ -386,17 +406,23 @@ def test_the_reason_why_products_are_not_used_is_described(
         ({"equal"}, " is not used, because its products are slower than ordinary ones"),
     ],
 )
-def test_matrix_units_for_integers_are_described(facts: set[str], reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("probe", ["float-matrices", "integer-matrices"])
+def test_other_matrix_units_are_described(
+    facts: set[str], reason: str, probe: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DMLGPU_CACHE", "off")
-    library = _Dawn(Matrices(integers=Matrices(steps=32)))
+    is_of_integers = probe == "integer-matrices"
+    other = Matrices(steps=32, component="i8" if is_of_integers else "f32")
+    library = _Dawn(Matrices(integers=other) if is_of_integers else Matrices(floats=other))
     monkeypatch.setattr(library, "destroy", lambda device: None, raising=False)
     monkeypatch.setattr(context, "library_of", lambda thing: library)
     monkeypatch.setattr(cooperative, "library_of", lambda thing: library)
-    known = {("matrices", str(CARD)): frozenset({"equal", "faster"}), ("integer-matrices", str(CARD)): frozenset(facts)}
+    known = {("matrices", str(CARD)): frozenset({"equal", "faster"}), (probe, str(CARD)): frozenset(facts)}
     monkeypatch.setattr(measured, "CACHED", known)
     monkeypatch.setattr(cooperative, "request_features", lambda adapter, features: object())
     assert matrix_support(_Adapter(set(cooperative.NEEDED)), CARD) == (
-        f"16 x 16 x 16, float16 with float32 sums; 16 x 16 x 32, int8 with int32 sums{reason}"
+        "16 x 16 x 16, float16 with float32 sums; 16 x 16 x 32, "
+        f"{'int8 with int32' if is_of_integers else 'float32 with float32'} sums{reason}"
     )
 
 

@@ -113,9 +113,19 @@ NVIDIA = {
 
 
 def test_matrix_units_are_those_that_the_browser_lists():
-    integers = Matrices(16, 16, 32, lanes=32, dialect=MatrixDialect.TINT, turns=False)
-    assert units_of(adapter_info(NVIDIA, 1)) == replace(integers, steps=16, integers=integers)
+    integers = Matrices(16, 16, 32, lanes=32, dialect=MatrixDialect.TINT, turns=False, component="i8")
+    assert units_of(adapter_info(NVIDIA, 1)) == replace(integers, steps=16, component="f16", integers=integers)
     assert units_of(adapter_info({**NVIDIA, "matrices": NVIDIA["matrices"][:3]}, 1)).integers is None
+
+
+def test_matrix_units_of_float32_multiply_float16_if_there_are_no_others():
+    listed = [
+        {"componentType": kind, "resultComponentType": kind, "M": 8, "N": 8, "K": 8, "lanes": 32}
+        for kind in ("f32", "f16")
+    ]
+    floats = Matrices(8, 8, 8, lanes=32, dialect=MatrixDialect.TINT, component="f32")
+    page = {**NVIDIA, "vendor": "apple", "matrices": listed}
+    assert units_of(adapter_info(page, 1)) == replace(floats, floats=floats)
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from dmlgpu.runtime.wgpu.probes import (
     CHECKS,
     DIVISION,
     FLOAT16,
+    FLOAT_MATRICES,
     INTEGER_MATRICES,
     MATRICES,
     PROBES,
@@ -49,6 +50,7 @@ READERS: dict[str, Callable[[Target], object]] = {
     "bounds": lambda target: target.policies.checked,
     "subgroups": lambda target: target.features,
     "matrices": lambda target: target.features,
+    "float-matrices": lambda target: target.matrices,
     "integer-matrices": lambda target: target.matrices,
 }
 
@@ -116,12 +118,15 @@ def test_matrix_units_need_subgroups(subgroups: set[str], matrices: set[str], ex
 @pytest.mark.parametrize(
     ("facts", "is_used"), [({"equal", "faster"}, True), ({"equal"}, False), ((), False), (None, True)]
 )
-def test_matrix_units_for_integers_are_measured_by_themselves(facts: set[str] | None, is_used: bool) -> None:
+@pytest.mark.parametrize(("probe", "field"), [(FLOAT_MATRICES, "floats"), (INTEGER_MATRICES, "integers")])
+def test_other_matrix_units_are_measured_by_themselves(
+    facts: set[str] | None, is_used: bool, probe: Probe, field: str
+) -> None:
     value_of(SUBGROUPS, {"full"})
     value_of(MATRICES, {"equal", "faster"})
     if facts is not None:
-        value_of(INTEGER_MATRICES, facts)
-    units = Matrices(integers=Matrices(steps=32))
+        value_of(probe, facts)
+    units = replace(Matrices(), **{field: Matrices(steps=32)})
     target = with_facts(CARD, replace(TARGET, features=cooperative.NEEDED, matrices=units))
     assert target.matrices == (units if is_used else Matrices())
 
