@@ -21,7 +21,7 @@ from dmlgpu.tensors.memory import recorder
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.tracing import compiled
 
-_sources: dict[Device, _Source] = {}
+_sources: dict[Device, _SeededDraws] = {}
 
 _SMALLEST = 2.0**-24
 """Smallest positive result of a uniform draw."""
@@ -40,7 +40,7 @@ class _CallSeeds(Generator):
         return super().next_value(count, device)
 
 
-class _Source(Generator):
+class _SeededDraws(Generator):
     """Random numbers of eager calls, each with the next seed of the device or of a generator.
 
     Attributes:
@@ -60,7 +60,7 @@ def drawn(device: Device, generator: torch.Generator | None, distribution: str, 
         numbers: Tensor = getattr(_CallSeeds(device), distribution)(*args)
         return numbers
     with DRAWING:
-        source = _sources.setdefault(device, _Source(0, device=device))
+        source = _sources.setdefault(device, _SeededDraws(0, device=device))
         source.generator = generator
         result: Tensor = getattr(source, distribution)(*args)
     return result
