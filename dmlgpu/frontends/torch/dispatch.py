@@ -561,7 +561,7 @@ def check_arguments(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> N
     fail for valid arguments: that of LSTM cells without biases, and gradients of losses of no elements.
     """
     arguments = schema_of(overload_of(name)).arguments
-    if len(args) + len(kwargs) < sum(not argument.has_default_value() for argument in arguments):
+    if any(argument.name not in kwargs and not argument.has_default_value() for argument in arguments[len(args) :]):
         return  # of an in-place overload with more defaults: bernoulli_
     try:
         _call_elsewhere(name, args, kwargs, meta_of, torch.device("meta"))
