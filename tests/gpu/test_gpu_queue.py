@@ -17,7 +17,7 @@ from dmlgpu.common.errors import InvalidArgument, InvalidState
 from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.runtime.executor import Range, Resources
 from dmlgpu.runtime.wgpu import GpuBackend
-from dmlgpu.runtime.wgpu.queue import BATCH
+from dmlgpu.runtime.wgpu.queue import BATCH, MAX_STAGED, STAGED_BYTES
 
 SPIN = "var x = s0[b0 + i]; for (var k = 0u; k < %du; k++) { x = x * 1664525u + 1013904223u; } s0[b0 + i] = x;"
 
@@ -73,6 +73,39 @@ def test_work_that_is_followed_shares_the_submission_of_a_read(fresh: GpuBackend
     assert fresh.queue.submitted == before + 1
     data = reading.result()
     assert data is not None and np.array_equal(data.view(np.uint32), np.arange(64) + 1)
+
+
+def test_small_writes_share_the_submission_of_enqueued_work(fresh: GpuBackend) -> None:
+    source, targets = fresh.create_buffer(256, "source"), [fresh.create_buffer(256, f"{index}") for index in range(3)]
+    executable = fresh.prepare(add(fresh, 1))
+    works = [executable.bind(Resources((Range(source, 0, 256),), (Range(target, 0, 256),))) for target in targets]
+    fresh.wait(fresh.submit(works[0]))
+    before = fresh.queue.submitted
+    for index, work in enumerate(works):
+        fresh.write(source, 0, words(np.arange(64) * 10**index))
+        fresh.enqueue(work)
+        fresh.write(source, 4, words(np.array([77])))  # after the work, and before that of the next one
+    assert fresh.queue.submitted == before
+    fresh.enqueue(works[2])
+    results = [fresh.read(target, 0, 256).view(np.uint32) for target in targets]
+    expected = [np.arange(64) * 10**index + 1 for index in range(3)]
+    expected[2][1] = 78
+    assert all(np.array_equal(result, values) for result, values in zip(results, expected, strict=True))
+
+
+def test_large_writes_and_many_small_ones_send_enqueued_work(fresh: GpuBackend) -> None:
+    _, work = small_work(fresh)
+    other = fresh.create_buffer(STAGED_BYTES, "other")
+    for size, writes in ((MAX_STAGED + 4, 1), (MAX_STAGED, STAGED_BYTES // MAX_STAGED)):
+        fresh.wait(fresh.enqueue(work))
+        before = fresh.queue.submitted
+        fresh.enqueue(work)
+        for index in range(writes):
+            assert fresh.queue.submitted == before
+            fresh.write(other, index * size, np.full(size, index + 1, np.uint8))
+        assert fresh.queue.submitted == before + 1
+        written = fresh.read(other, 0, size * writes)
+        assert np.array_equal(written, np.repeat(np.arange(1, writes + 1, dtype=np.uint8), size))
 
 
 def test_a_write_comes_after_enqueued_work(fresh: GpuBackend) -> None:

@@ -1,20 +1,23 @@
 """Calls of functions of torch tensors, which are repeated without calling the functions.
 
 The first call of a function with arguments of some dtypes, shapes, strides and numbers records which of DirectML's
-operators it executes, on which memory. Later calls repeat these on the memory of their arguments. Functions that read
-elements or draw random numbers are called each time, and so are those whose results are not new memory.
+operators it executes, on which memory. Later calls repeat these on the memory of their arguments. A call that draws
+random numbers reads its states from memory that each call writes before. Functions that read elements are called each
+time, and so are those whose results are not new memory.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeAlias
 
 import torch
 
 from dmlgpu.frontends.torch import adapters
 from dmlgpu.frontends.torch.complex_numbers import ComplexPairs
+from dmlgpu.frontends.torch.generators import DRAWING, counting_draws, write_state
 from dmlgpu.frontends.torch.layouts import TorchLayout
 from dmlgpu.frontends.torch.notice import notice
 from dmlgpu.frontends.torch.storage import Memory, is_dense, layout_of, memory_in, torch_of, unowned
@@ -43,9 +46,10 @@ class CallArguments:
     Attributes:
         key: Function, layouts of tensors and other values; None for arguments of other kinds.
         index: Index of the device of the tensors; None if there are none.
+        generator: The generator among the arguments, or None. The key does not name it.
     """
 
-    __slots__ = ("_first", "_function_id", "_memories", "_order", "_starts", "index", "key")
+    __slots__ = ("_first", "_function_id", "_memories", "_order", "_starts", "generator", "index", "key")
 
     def __init__(self, function_id: int, args: Sequence[Any], kwargs: dict[str, Any], index: int | None = None):
         self._function_id = function_id
@@ -53,13 +57,14 @@ class CallArguments:
         self._starts: list[int] = []  # the first byte of each in it
         self._order: dict[Memory, int] = {}  # the first tensor of each memory
         self._first: torch.Tensor | None = None
-        self.index = index
+        self.index, self.generator = index, None
         self.key = self._key(args, kwargs)
 
     def followed_by(self, args: Sequence[Any]) -> CallArguments:
         """Return these arguments followed by others. The key contains only the function id of these."""
         both = CallArguments.__new__(CallArguments)
         both._function_id, both.index, both._first = self._function_id, self.index, self._first
+        both.generator = self.generator
         both._memories, both._starts, both._order = self._memories.copy(), self._starts.copy(), self._order.copy()
         both.key = both._key(args, {}) if self.key is not None or not self._memories else None
         return both
@@ -90,6 +95,9 @@ class CallArguments:
                 parts.append(len(value))
                 if not self._add(parts, value):
                     return False
+            elif isinstance(value, torch.Generator):
+                self.generator = value
+                parts.append(torch.Generator)
             else:
                 return False
         return True
@@ -140,12 +148,13 @@ class TorchCall:
     Args:
         recorded: The call.
         index: Index of its device.
+        draws: Number of its draws of random numbers.
     """
 
-    __slots__ = ("_index", "_recorded", "_results")
+    __slots__ = ("_draws", "_index", "_recorded", "_results")
 
-    def __init__(self, recorded: RecordedCall, index: int):
-        self._recorded, self._index = recorded, index
+    def __init__(self, recorded: RecordedCall, index: int, draws: int):
+        self._recorded, self._index, self._draws = recorded, index, draws
         results: Any = recorded.results if type(recorded.results) is tuple else (recorded.results,)
         tensors = [result for result in results if type(result) is CallResult]
         numbers = [result.output for result in tensors if result.output is not None]
@@ -158,16 +167,21 @@ class TorchCall:
                 for result in results
             ]
 
-    def repeat(self, session: EagerSession, device: Device, places: Sequence[Place], label: str) -> Any:
+    def repeat(self, session: EagerSession, device: Device, arguments: CallArguments, label: str) -> Any:
         """Run the call on other memory, and return its results as tensors."""
-        return self._recorded.repeat(session, device, places, label)
+        with self._drawing(device, arguments) if self._draws else nullcontext():
+            return self._recorded.repeat(session, device, arguments.places, label)
 
-    def repeat_in_torch(self, session: EagerSession, device: Device, places: Sequence[Place], label: str) -> Any:
+    def repeat_in_torch(self, session: EagerSession, device: Device, arguments: CallArguments, label: str) -> Any:
         """Run the call on other memory, and return its results as torch tensors."""
         recorded, results = self._recorded, self._results
         if results is None:
-            return wrapped(recorded.repeat(session, device, places, label), self._index)
-        buffers = recorded.run(session, device, places, label)
+            return wrapped(self.repeat(session, device, arguments, label), self._index)
+        if self._draws:
+            with self._drawing(device, arguments):
+                buffers = recorded.run(session, device, arguments.places, label)
+        else:
+            buffers = recorded.run(session, device, arguments.places, label)
         values = [
             layout.tensor(Memory(buffers[output], layout.index, layout.size))
             if output is not None
@@ -177,6 +191,14 @@ class TorchCall:
             for layout, output in results
         ]
         return tuple(values) if type(recorded.results) is tuple else values[0]
+
+    @contextmanager
+    def _drawing(self, device: Device, arguments: CallArguments) -> Iterator[None]:
+        """Write the states that the call reads, and keep other threads from it inside the block."""
+        with DRAWING:
+            for number in range(self._draws):
+                write_state(device, number, arguments.generator)
+            yield
 
 
 def _is_whole(result: CallResult) -> bool:
@@ -208,7 +230,7 @@ def repeated(arguments: CallArguments, label: str, compute: Compute, check: Chec
     session = session_of(device)
     call = session.calls.get(key)
     if call:
-        return call.repeat(session, device, arguments.places, label), index
+        return call.repeat(session, device, arguments, label), index
     return _recorded(arguments, session, call, compute, check)
 
 
@@ -221,7 +243,7 @@ def repeated_in_torch(arguments: CallArguments, label: str, compute: Compute, ch
     session = session_of(device)
     call = session.calls.get(key)
     if call:
-        return call.repeat_in_torch(session, device, arguments.places, label)
+        return call.repeat_in_torch(session, device, arguments, label)
 
     def compute_owned() -> tuple[Any, int]:
         result, at = compute()
@@ -249,10 +271,10 @@ def _recorded(
         return compute()
     if check is not None:
         check()
-    with notice.compiling(adapters.device_of(arguments.index or 0)), recording() as log:
+    with notice.compiling(adapters.device_of(arguments.index or 0)), recording() as log, counting_draws() as draws:
         result, index = compute()
     recorded = RecordedCall.of(session, log, arguments.places, result, max_fixed=_MAX_FIXED)
-    new = False if recorded is None else TorchCall(recorded, index)
+    new = False if recorded is None else TorchCall(recorded, index, draws.count)
     session.calls.put(arguments.key, new, recorded.memory if recorded else 0)
     return result, index
 

@@ -266,6 +266,11 @@ def to_copy(
             result = _packed_in_torch(x, kind)
             remember(result, elements_of(x))
             return result
+        is_kept = memory_format in {None, torch.preserve_format} and kind not in PARTS and x.dtype not in PARTS
+        if is_here and is_kept and x.numel() and storage.is_dense(x.shape, x.stride()):
+            arguments = CallArguments(_ORDERED, (x, kind), {})
+            copied: torch.Tensor = repeated_in_torch(arguments, "copy", lambda: (_ordered(x, kind), index))
+            return copied
         if is_plain and device is not None and device.type == "cpu":
             return storage.on_host(x).to(kind)
         if is_plain and device is not None and device.type == adapters.NAME and x.device.type == "cpu":
@@ -287,7 +292,7 @@ def clone(x: torch.Tensor, *, memory_format: torch.memory_format | None = None) 
     return to_copy(x, memory_format=memory_format)
 
 
-_PACKED, _INTO, _FULL, _FILLED = (next(function_ids) for _ in range(4))
+_PACKED, _ORDERED, _INTO, _FULL, _FILLED = (next(function_ids) for _ in range(5))
 
 
 def _packed(x: torch.Tensor, dtype: torch.dtype) -> Tensor:
@@ -298,6 +303,12 @@ def _packed(x: torch.Tensor, dtype: torch.dtype) -> Tensor:
     if elements.signature[2] is not None:
         elements = packed_copy(elements)
     return ComplexPairs.of(elements) if is_complex else elements
+
+
+def _ordered(x: torch.Tensor, dtype: torch.dtype) -> Tensor:
+    """Return elements, converted to a dtype, in memory of their own, with the axes in the same order."""
+    order = storage.axes_in_memory(x.shape, x.stride())
+    return storage.permuted_back(unowned(cast(operand_of(x).transpose(order), dtype)), order)
 
 
 def _packed_in_torch(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

@@ -49,6 +49,7 @@ from dmlgpu.frontends.torch.storage import (
 from dmlgpu.tensors.array_like import refuses_float64
 from dmlgpu.tensors.calls import widened
 from dmlgpu.tensors.tensor import Tensor
+from dmlgpu.tensors.tracing import compiled
 
 FALLBACK_VARIABLE = "DMLGPU_TORCH_FALLBACK"
 """Environment variable that lets operators which the device lacks run on the CPU, if it is 1."""
@@ -150,6 +151,7 @@ class Caller:
         self._function_id, self._in_place_id = next(function_ids), next(function_ids)
         self.entry, self.schema, self.label = entry, schema, entry.name
         self._function, self._rule = entry.function, entry.promotes
+        self._compute_result = compiled.compile(self._result) if entry.fused else self._result
         self._names = [argument.name for argument in schema.arguments]
         self.takes_device = "device" in self._names
         self._operands = frozenset(
@@ -292,18 +294,21 @@ class Caller:
         """Call the entry's function; float64 is moved and cast, but never computed in float32 instead."""
         token = refuses_float64.set(True)
         try:
-            operands = (*values, *keywords.values())
-            kind = _reduced_type(operands)
-            if kind is not None and (
-                self.entry.wide
-                or keywords.get("alpha", 1) != 1
-                or (self._takes_float32 and any(_is_rounded(operand, kind) for operand in operands))
-            ):
-                wide = self._function(*map(_widened, values), **{name: _widened(x) for name, x in keywords.items()})
-                return _narrowed(wide, kind)
-            return self._function(*values, **keywords)
+            return self._compute_result(values, keywords)
         finally:
             refuses_float64.reset(token)
+
+    def _result(self, values: Sequence[Any], keywords: dict[str, Any]) -> Any:
+        operands = (*values, *keywords.values())
+        kind = _reduced_type(operands)
+        if kind is not None and (
+            self.entry.wide
+            or keywords.get("alpha", 1) != 1
+            or (self._takes_float32 and any(_is_rounded(operand, kind) for operand in operands))
+        ):
+            wide = self._function(*map(_widened, values), **{name: _widened(x) for name, x in keywords.items()})
+            return _narrowed(wide, kind)
+        return self._function(*values, **keywords)
 
     def common_dtype(self, args: Sequence[Any], kwargs: dict[str, Any]) -> torch.dtype:
         """Return the common dtype of the operands."""
@@ -556,7 +561,7 @@ def check_arguments(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> N
     fail for valid arguments: that of LSTM cells without biases, and gradients of losses of no elements.
     """
     arguments = schema_of(overload_of(name)).arguments
-    if len(args) + len(kwargs) < sum(not argument.has_default_value() for argument in arguments):
+    if any(argument.name not in kwargs and not argument.has_default_value() for argument in arguments[len(args) :]):
         return  # of an in-place overload with more defaults: bernoulli_
     try:
         _call_elsewhere(name, args, kwargs, meta_of, torch.device("meta"))
@@ -706,7 +711,7 @@ def register_table() -> None:
         caller = CALLERS[entry.name] = Caller(entry, schema)
         register(entry.name, indices.checked(entry.name, caller))
         arguments = _arguments(schema)
-        for other in (*family, *schemas_of(f"aten::{packet}_")):
+        for other in (*family, *schemas_of(f"aten::{packet.removesuffix('_functional')}_")):
             name = _full_name(other)
             if other is schema or name in ENTRIES or _arguments(other) != arguments:
                 continue

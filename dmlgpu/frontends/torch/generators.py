@@ -9,14 +9,18 @@ from __future__ import annotations
 import secrets
 import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
+import numpy as np
 import torch
 
 from dmlgpu.frontends.torch import adapters
 from dmlgpu.frontends.torch.internals import generator_address
 from dmlgpu.runtime.device import Device
-from dmlgpu.tensors.recorded_call import refuse_repetition
+from dmlgpu.tensors.tensor import Tensor
 
 _MASK = (1 << 64) - 1
 _LOCK = threading.Lock()
@@ -44,7 +48,6 @@ def next_seed(device: Device, generator: torch.Generator | None = None) -> int:
     Raises:
         RuntimeError: If the generator is of another device.
     """
-    refuse_repetition()
     ours = None if generator is None else _generators.get(generator_address(generator))
     if ours is not None:
         return ours._next_seed(adapters.index_of(device))
@@ -55,6 +58,59 @@ def next_seed(device: Device, generator: torch.Generator | None = None) -> int:
         seed, offset = _STATES.by_index.get(index, (_STATES.seed, 0))
         _STATES.by_index[index] = seed, offset + 1
     return _mixed(seed, offset)
+
+
+class Draws:
+    """Number of the draws of a call while it is recorded.
+
+    Attributes:
+        count: The number.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+_current: ContextVar[Draws | None] = ContextVar("dmlgpu_torch_draws", default=None)
+
+DRAWING = threading.RLock()
+"""Held from the moment that states are written until the work that reads them is enqueued."""
+
+_memory: dict[tuple[Device, int], Tensor] = {}  # bounded by the devices and by the draws of an operator
+
+
+@contextmanager
+def counting_draws() -> Iterator[Draws]:
+    """Count the draws of this thread inside the block."""
+    token = _current.set(Draws())
+    try:
+        yield _current.get()  # type: ignore[misc]
+    finally:
+        _current.reset(token)
+
+
+def next_state(device: Device, generator: torch.Generator | None) -> Tensor:
+    """Return the state of the next draw as RANDOM_GENERATOR reads it. Call with ``DRAWING`` held.
+
+    It lies in memory that later draws write again: that of the first draw of a call, or of the second and so on, so
+    that a recorded call reads the state that was written before it.
+    """
+    draws = _current.get()
+    number = 0 if draws is None else draws.count
+    write_state(device, number, generator)
+    if draws is not None:
+        draws.count += 1
+    return _memory[device, number]
+
+
+def write_state(device: Device, number: int, generator: torch.Generator | None) -> None:
+    """Write the state of a draw of a call, by its number: a counter of 0 and the next seed."""
+    words = np.array([0, 0, next_seed(device, generator)], np.uint64).view(np.uint32)
+    tensor = _memory.get((device, number))
+    if tensor is None:
+        _memory[device, number] = Tensor(words, device=device)
+    else:
+        device._state.call(device._state.backend.write, tensor.buffer._memory, 0, words.view(np.uint8))
 
 
 def _mixed(seed: int, offset: int) -> int:

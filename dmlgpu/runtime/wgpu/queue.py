@@ -9,7 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+import numpy as np
 import wgpu
+from numpy.typing import NDArray
 
 from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidArgument
 from dmlgpu.runtime.wgpu.buffers import Allocator, GpuBuffer, Guard
@@ -64,6 +66,12 @@ MAX_TIMED = 4096
 BATCH = 32
 """Minimum number of enqueued dispatches and copies that are submitted at once: the device starts while more are
 recorded."""
+
+STAGED_BYTES = 1 << 16
+"""Bytes of the buffer through which enqueued writes reach others: at most those of the writes of one submission."""
+
+MAX_STAGED = 1 << 10
+"""Maximum bytes of a write that is enqueued instead of submitting what is enqueued before it."""
 
 
 @dataclass(eq=False)
@@ -196,6 +204,9 @@ class GpuQueue:
         self._submitted = 0
         self._enqueued: list[RecordedWork] = []
         self._enqueued_count = 0
+        self._staging: Any = None
+        self._staged: list[NDArray[np.uint8]] = []
+        self._staged_bytes = 0
         self._completion = Completion(context.library, context.queue)
         self.has_writes = False
         self.translations: list[DriverTranslation] = []
@@ -277,6 +288,29 @@ class GpuQueue:
             is_full = not is_followed and self._enqueued_count >= BATCH
             return self.send_enqueued() if is_full else self._submitted + 1
 
+    def enqueue_write(self, buffer: GpuBuffer, offset: int, data: NDArray[np.uint8]) -> bool:
+        """Write contiguous bytes after enqueued work, without submitting it; return False if there is none, or they are
+        too many. Call with the lock held.
+
+        wgpu's own writes come before the next submission. These are a copy in it, from a buffer that it fills.
+
+        Raises:
+            DmlError: As ``send_enqueued``.
+        """
+        if not self._enqueued or data.nbytes > MAX_STAGED or not buffer.owned:
+            return False
+        if self._staging is None:
+            self._staging = self._allocator.create(STAGED_BYTES, "dmlgpu writes", charged=False)
+        copy = CopyWork(
+            self._staging.wgpu, self._staged_bytes, buffer.wgpu, offset, data.nbytes, Guard((buffer,), -1), "write"
+        )
+        self._staged.append(data.copy())
+        self._staged_bytes += data.nbytes
+        self._enqueued.append(RecordedWork((copy,)))
+        if self._staged_bytes > STAGED_BYTES - MAX_STAGED:
+            self.send_enqueued()
+        return True
+
     def send_enqueued(self) -> int:
         """Submit enqueued work; return the serial number after which it is done. Call with the lock held.
 
@@ -287,6 +321,7 @@ class GpuQueue:
         if not recordings:
             return self._submitted
         try:
+            self._fill_staging()
             return self._submit(recordings)
         except DeviceRemoved:
             raise
@@ -295,6 +330,17 @@ class GpuQueue:
             return self._submitted
         finally:
             self._allocator.sent()
+
+    def _fill_staging(self) -> None:
+        """Write the bytes of enqueued writes where their copies read."""
+        staged, self._staged, self._staged_bytes = self._staged, [], 0
+        if not staged:
+            return
+        self._context.end_mapping()
+        try:
+            self._context.library.write(self._context.queue, self._staging.wgpu, 0, np.concatenate(staged))
+        except wgpu.GPUError as error:
+            raise self._context.translate(error, "write") from error
 
     def _submit_each(self, recordings: Sequence[RecordedWork]) -> None:
         """Submit recordings one by one; raises for the first that the driver rejects."""

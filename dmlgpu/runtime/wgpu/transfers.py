@@ -46,6 +46,8 @@ class Transfers:
             context.check()
             buffer.check("write")
             buffer.check_maker("write")
+            if self._queue.enqueue_write(buffer, offset, data):
+                return
             self._queue.send_enqueued()  # a write comes before the next submission
             context.end_mapping()
             self._unsent = data.nbytes + (self._unsent if self._queue.has_writes else 0)

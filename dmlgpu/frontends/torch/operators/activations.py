@@ -41,27 +41,27 @@ def threshold(x: Any, threshold: Any, value: Any) -> Any:
     return _IF(x <= threshold, value, x)
 
 
-@aten("threshold_backward")
+@aten("threshold_backward", fused=True)
 def threshold_backward(gradient: Any, x: Any, threshold: Any) -> Any:
     return _IF(x <= threshold, 0, gradient)
 
 
-@aten("leaky_relu")
+@aten("leaky_relu", fused=True)
 def leaky_relu(x: Any, negative_slope: Any = 0.01) -> Any:
     return _IF(x > 0, x, x * negative_slope)
 
 
-@aten("leaky_relu_backward", wide=True)
+@aten("leaky_relu_backward", wide=True, fused=True)
 def leaky_relu_backward(gradient: Any, x: Any, negative_slope: Any, self_is_result: bool) -> Any:
     return _IF(x > 0, gradient, gradient * negative_slope)
 
 
-@aten("_prelu_kernel")
+@aten("_prelu_kernel", fused=True)
 def prelu(x: Any, weight: Any) -> Any:
     return _IF(x > 0, x, x * weight)
 
 
-@aten("_prelu_kernel_backward")
+@aten("_prelu_kernel_backward", fused=True)
 def prelu_backward(gradient: Any, x: Any, weight: Any) -> tuple[Any, Any]:
     is_positive = x > 0
     return _IF(is_positive, gradient, weight * gradient), _IF(is_positive, 0.0, x * gradient)
@@ -97,12 +97,12 @@ def hardsigmoid_backward(gradient: Any, x: Any) -> Any:
     return _IF(_between(x, -3.0, 3.0), gradient * (1 / 6), 0.0)
 
 
-@aten("hardswish", wide=True)
+@aten("hardswish", wide=True, fused=True)
 def hardswish(x: Any) -> Any:
     return x * _gate(x)
 
 
-@aten("hardswish_backward", wide=True)
+@aten("hardswish_backward", wide=True, fused=True)
 def hardswish_backward(gradient: Any, x: Any) -> Any:
     inner = gradient * (x * (1 / 3) + 0.5)
     return _IF(x <= -3.0, 0.0, _IF(x < 3.0, inner, gradient))
@@ -126,12 +126,12 @@ def shrink_backward(gradient: Any, x: Any, lambd: Any) -> Any:
 # ---- exponential units -----------------------------------------------------------------------------------------------
 
 
-@aten("elu", wide=True)
+@aten("elu", wide=True, fused=True)
 def elu(x: Any, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Any:
     return _IF(x > 0, x * float(scale), expm1(x * float(input_scale)) * float(alpha * scale))
 
 
-@aten("elu_backward", wide=True)
+@aten("elu_backward", wide=True, fused=True)
 def elu_backward(gradient: Any, alpha: Any, scale: Any, input_scale: Any, is_result: bool, x: Any) -> Any:
     slope = float(input_scale * scale)
     if is_result:
@@ -146,26 +146,26 @@ def celu(x: Any, alpha: Any = 1.0) -> Any:
     return _IF(x > 0, x, expm1(x * (1 / float(alpha))) * float(alpha))
 
 
-@aten("softplus", wide=True)
+@aten("softplus", wide=True, fused=True)
 def softplus(x: Any, beta: Any = 1, threshold: Any = 20) -> Any:
     steep = x * float(beta)
     return _IF(steep > float(threshold), x, log1p(directml.element_wise_exp(steep)) * (1 / float(beta)))
 
 
-@aten("softplus_backward", wide=True)
+@aten("softplus_backward", wide=True, fused=True)
 def softplus_backward(gradient: Any, x: Any, beta: Any, threshold: Any) -> Any:
     steep = x * float(beta)
     return _IF(steep > float(threshold), gradient, gradient * directml.activation_sigmoid(steep))
 
 
-@aten("log_sigmoid_forward", wide=True)
+@aten("log_sigmoid_forward", wide=True, fused=True)
 def log_sigmoid_forward(x: Any) -> tuple[Any, Any]:
     """Return log(sigmoid(x)), and exp(-abs(x)) for the gradient."""
     decay = directml.element_wise_exp(-directml.element_wise_abs(x))
     return directml.element_wise_min(x, 0.0) - log1p(decay), decay
 
 
-@aten("log_sigmoid_backward", wide=True)
+@aten("log_sigmoid_backward", wide=True, fused=True)
 def log_sigmoid_backward(gradient: Any, x: Any, buffer: Any) -> Any:
     return gradient * directml.activation_sigmoid(-x)
 
@@ -173,23 +173,23 @@ def log_sigmoid_backward(gradient: Any, x: Any, buffer: Any) -> Any:
 # ---- smooth rectifiers -----------------------------------------------------------------------------------------------
 
 
-@aten("silu", wide=True)
+@aten("silu", wide=True, fused=True)
 def silu(x: Any) -> Any:
     return x * directml.activation_sigmoid(x)
 
 
-@aten("silu_backward", wide=True)
+@aten("silu_backward", wide=True, fused=True)
 def silu_backward(gradient: Any, x: Any) -> Any:
     gate = directml.activation_sigmoid(x)
     return gradient * gate * (x * (1.0 - gate) + 1.0)
 
 
-@aten("mish", wide=True)
+@aten("mish", wide=True, fused=True)
 def mish(x: Any) -> Any:
     return x * directml.element_wise_tanh(softplus(x))
 
 
-@aten("mish_backward", wide=True)
+@aten("mish_backward", wide=True, fused=True)
 def mish_backward(gradient: Any, x: Any) -> Any:
     tanh = directml.element_wise_tanh(softplus(x))
     return gradient * (tanh + x * directml.activation_sigmoid(x) * (1.0 - tanh * tanh))
@@ -199,12 +199,12 @@ _TANH_SLOPE = math.sqrt(2 / math.pi)
 _CUBE = 0.044715
 
 
-@aten("gelu", wide=True)
+@aten("gelu", wide=True, fused=True)
 def gelu(x: Any, *, approximate: str = "none") -> Any:
     return ops.gelu(x, approximate)
 
 
-@aten("gelu_backward", wide=True)
+@aten("gelu_backward", wide=True, fused=True)
 def gelu_backward(gradient: Any, x: Any, *, approximate: str = "none") -> Any:
     if approximate == "tanh":
         square = x * x
@@ -225,13 +225,13 @@ def _halves(x: Any, dim: int) -> tuple[Any, Any, int]:
     return first, second, axis
 
 
-@aten("glu", wide=True)
+@aten("glu", wide=True, fused=True)
 def glu(x: Any, dim: int = -1) -> Any:
     value, gate, _ = _halves(x, dim)
     return value * directml.activation_sigmoid(gate)
 
 
-@aten("glu_backward", wide=True)
+@aten("glu_backward", wide=True, fused=True)
 def glu_backward(gradient: Any, x: Any, dim: int) -> Any:
     value, gate, axis = _halves(x, dim)
     opened = directml.activation_sigmoid(gate)
@@ -239,7 +239,7 @@ def glu_backward(gradient: Any, x: Any, dim: int) -> Any:
     return ops.concatenate([to_value, to_value * value * (1.0 - opened)], axis)
 
 
-@aten("sigmoid_backward")
+@aten("sigmoid_backward", fused=True)
 def sigmoid_backward(gradient: Any, result: Any) -> Any:
     return gradient * (1.0 - result) * result
 

@@ -86,7 +86,7 @@ def weights_of(query: Tensor, key: Tensor, bias: Tensor | None, is_causal: bool,
     return weights
 
 
-@aten("_scaled_dot_product_fused_attention_overrideable")
+@aten("_scaled_dot_product_fused_attention_overrideable", fused=True)
 def fused_attention(
     query: Tensor,
     key: Tensor,
@@ -105,7 +105,7 @@ def fused_attention(
     return output, None, None, None, query.sizes[2], key.sizes[2], None, None, None
 
 
-@aten("_scaled_dot_product_fused_attention_overrideable_backward")
+@aten("_scaled_dot_product_fused_attention_overrideable_backward", fused=True)
 def fused_attention_backward(
     gradient: Tensor,
     query: Tensor,

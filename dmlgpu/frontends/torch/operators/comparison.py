@@ -63,7 +63,7 @@ def isneginf(x: Any) -> Any:
     return _is_infinity(x, IsInfinityMode.NEGATIVE)
 
 
-@aten("isfinite")
+@aten("isfinite", fused=True)
 def isfinite(x: Any) -> Any:
     return ops.isfinite(x)
 

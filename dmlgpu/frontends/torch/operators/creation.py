@@ -137,12 +137,12 @@ def _triangle(x: Any, diagonal: int, is_lower: bool) -> Any:
     return _IF(mask, x, False if x.is_boolean else 0)
 
 
-@aten("tril")
+@aten("tril", fused=True)
 def tril(x: Any, diagonal: int = 0) -> Any:
     return _triangle(x, diagonal, True)
 
 
-@aten("triu")
+@aten("triu", fused=True)
 def triu(x: Any, diagonal: int = 0) -> Any:
     return _triangle(x, diagonal, False)
 

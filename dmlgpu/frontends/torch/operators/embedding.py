@@ -137,7 +137,7 @@ def embedding(
     return weight._taken(indices, 0, "embedding")
 
 
-@aten("embedding_dense_backward", wide=True)
+@aten("embedding_dense_backward", wide=True, fused=True)
 def embedding_dense_backward(
     gradient: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> Tensor:

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from dmlgpu.catalog.enums import DataType, ReduceFunction
-from dmlgpu.frontends.torch.operators.registry import Unsupported, aten, composes, decomposes, decomposition
+from dmlgpu.frontends.torch.operators.activations import log_sigmoid_forward
+from dmlgpu.frontends.torch.operators.registry import Promotion, Unsupported, aten, composes, decomposes, decomposition
 from dmlgpu.ops import directml
 from dmlgpu.ops.creation import sequence
 from dmlgpu.ops.reductions import reduced
@@ -20,8 +21,8 @@ _NONE, _MEAN, _SUM = range(3)
 """PyTorch's values of reductions."""
 
 decomposes(
-    "binary_cross_entropy", "binary_cross_entropy_backward", "multi_margin_loss", "smooth_l1_loss", "huber_loss",
-    "soft_margin_loss", "soft_margin_loss_backward", "binary_cross_entropy_with_logits",
+    "binary_cross_entropy", "binary_cross_entropy_backward", "multi_margin_loss", "soft_margin_loss",
+    "soft_margin_loss_backward",
 )  # fmt: skip
 
 
@@ -44,18 +45,52 @@ def _reduce(losses: Tensor, reduction: int) -> Tensor:
     return reduced(losses, ReduceFunction.AVERAGE if reduction == _MEAN else ReduceFunction.SUM, None, False)
 
 
-@aten("mse_loss", wide=True)
+@aten("mse_loss", wide=True, fused=True)
 def mse_loss(x: Tensor, target: Tensor, reduction: int = _MEAN) -> Tensor:
     """Return squared differences, or their mean or sum."""
     return _reduce(directml.element_wise_difference_square(x, target), reduction)
 
 
-@aten("mse_loss_backward", wide=True)
+@aten("mse_loss_backward", wide=True, fused=True)
 def mse_loss_backward(gradient: Tensor, x: Tensor, target: Tensor, reduction: int) -> Tensor:
     """Return the gradient of the input of `mse_loss`."""
     difference = x - target
     result: Tensor = difference * (gradient * (2.0 / max(difference.size, 1) if reduction == _MEAN else 2.0))
     return result
+
+
+@aten("smooth_l1_loss", promotes=Promotion.DEFAULT, wide=True, fused=True)
+def smooth_l1_loss(x: Tensor, target: Tensor, reduction: int = _MEAN, beta: float = 1.0) -> Tensor:
+    """Return squares of differences below `beta`, halved and divided by it, and differences without half of it."""
+    distances: Any = directml.element_wise_abs(x - target)
+    if not beta:
+        return _reduce(distances, reduction)
+    squares = distances * distances * (0.5 / beta)
+    return _reduce(squares._chosen(distances < beta, distances - 0.5 * beta), reduction)
+
+
+@aten("huber_loss", promotes=Promotion.DEFAULT, wide=True, fused=True)
+def huber_loss(x: Tensor, target: Tensor, reduction: int = _MEAN, delta: float = 1.0) -> Tensor:
+    """Return halved squares of differences up to `delta`, and multiples of larger ones."""
+    distances: Any = directml.element_wise_abs(x - target)
+    squares = distances * distances * 0.5
+    return _reduce(squares._chosen(distances <= delta, (distances - 0.5 * delta) * delta), reduction)
+
+
+@aten("binary_cross_entropy_with_logits", promotes=Promotion.DEFAULT, wide=True, fused=True)
+def binary_cross_entropy_with_logits(
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    pos_weight: Tensor | None = None,
+    reduction: int = _MEAN,
+) -> Tensor:
+    """Return the cross entropy of sigmoids of `x` and probabilities."""
+    likelihood: Any = log_sigmoid_forward(x)[0]
+    if pos_weight is not None:
+        likelihood = likelihood * ((pos_weight - 1.0) * target + 1.0)
+    losses = (1.0 - target) * x - likelihood
+    return _reduce(losses if weight is None else losses * weight, reduction)
 
 
 # ---- margins ---------------------------------------------------------------------------------------------------------
@@ -149,7 +184,7 @@ def _shares(x: Tensor, target: Tensor, weight: Tensor | None, ignore_index: int)
     return shares._chosen(counts, 0.0), classes, axis
 
 
-@aten("nll_loss_forward", "nll_loss2d_forward", wide=True)
+@aten("nll_loss_forward", "nll_loss2d_forward", wide=True, fused=True)
 def nll_loss(
     x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int
 ) -> tuple[Tensor, Tensor]:
@@ -172,7 +207,7 @@ def nll_loss(
     return loss / weights if reduction == _MEAN else loss, weights
 
 
-@aten("nll_loss_backward", "nll_loss2d_backward", wide=True)
+@aten("nll_loss_backward", "nll_loss2d_backward", wide=True, fused=True)
 def nll_loss_backward(
     gradient: Tensor,
     x: Tensor,

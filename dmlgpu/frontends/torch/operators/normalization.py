@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.frontends.torch.internals import below_autograd, composed_by_torch, dual_level
+from dmlgpu.frontends.torch.internals import below_autograd, dual_level
 from dmlgpu.frontends.torch.operators.registry import DIFFERENTIABLE, aten, composes, overload
 from dmlgpu.ops import directml
 from dmlgpu.tensors.calls import filled, widened
@@ -207,7 +207,7 @@ def normalized_batch(
     return result
 
 
-@aten("_native_batch_norm_legit.no_stats", wide=True)
+@aten("_native_batch_norm_legit.no_stats", wide=True, fused=True)
 @_mixed
 def batch_norm_without_statistics(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool, momentum: float, eps: float
@@ -249,14 +249,13 @@ def native_batch_norm(
         return torch.ops.aten._native_batch_norm_legit_no_training(
             x, weight, bias, running_mean, running_variance, momentum, eps
         )
-    output, mean, inverse = torch.ops.aten._native_batch_norm_legit.no_stats(x, weight, bias, True, momentum, eps)
-    if running_mean is not None:
-        running_mean.mul_(1 - momentum).add_(mean.to(running_mean.dtype), alpha=momentum)
-    if running_variance is not None:
-        count = x.numel() // max(x.shape[1], 1)
-        variance = inverse.to(torch.float32).reciprocal().square() - eps
-        unbiased = variance.to(running_variance.dtype)
-        running_variance.mul_(1 - momentum).add_(unbiased, alpha=momentum * count / max(count - 1, 1))
+    if running_mean is None or running_variance is None:
+        return torch.ops.aten._native_batch_norm_legit.no_stats(x, weight, bias, True, 0.0, eps)
+    output, mean, inverse, *updated = torch.ops.aten._native_batch_norm_legit_functional(
+        x, weight, bias, running_mean, running_variance, True, momentum, eps
+    )
+    for running, value in zip((running_mean, running_variance), updated, strict=True):
+        running.copy_(value)
     return output, mean, inverse
 
 
@@ -295,7 +294,7 @@ def batch_norm_with_update_backward(
     )
 
 
-@aten("native_batch_norm_backward", wide=True)
+@aten("native_batch_norm_backward", wide=True, fused=True)
 @_mixed
 def batch_norm_backward(
     gradient: Tensor,
@@ -411,7 +410,53 @@ def rms_norm_alone(
     return result
 
 
-_without_gradient("rms_norm", composed_by_torch(overload("rms_norm")))
+@aten("_fused_rms_norm", fused=True)
+def rms_norm_with_inverse(
+    x: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, eps: float | None
+) -> tuple[Tensor, Tensor]:
+    """Divide the last axes by their root mean square; return also its reciprocal, float32."""
+    outer = x.sizes[: x.ndim - len(normalized_shape)]
+    statistics_shape = (*outer, *(1,) * len(normalized_shape))
+    if not x.size:
+        return x, filled(x, statistics_shape).astype(DataType.FLOAT32)
+    eps = torch.finfo(torch.float32).eps if eps is None else eps
+    rows = widened(x).reshape(math.prod(outer), -1)
+    inverse = _inverse(mean_of(rows * rows, (1,)), eps)
+    output = rows * inverse
+    output = output if weight is None else output * widened(weight).reshape(1, -1)
+    return output.reshape(x.sizes).astype(x.data_type), inverse.reshape(statistics_shape)
+
+
+@aten("_fused_rms_norm_backward", fused=True)
+def rms_norm_backward(
+    gradient: Tensor,
+    x: Tensor,
+    normalized_shape: Sequence[int],
+    inverse: Tensor,
+    weight: Tensor | None,
+    mask: Sequence[bool],
+) -> tuple[Tensor | None, Tensor | None]:
+    """Return the gradients of input and weight of a root mean square normalization."""
+    if not x.size:
+        return x, filled(x, tuple(normalized_shape)) if mask[1] else None
+    count = math.prod(x.sizes[: x.ndim - len(normalized_shape)])
+    rows, gradients = (widened(tensor).reshape(count, -1) for tensor in (x, gradient))
+    inverse = inverse.reshape(count, 1)
+    normalized = rows * inverse
+    of_input = of_weight = None
+    if mask[0]:
+        scaled = gradients if weight is None else gradients * widened(weight).reshape(1, -1)
+        of_rows: Tensor = (scaled - normalized * mean_of(scaled * normalized, (1,))) * inverse
+        of_input = of_rows.reshape(x.sizes).astype(x.data_type)
+    if mask[1] and weight is not None:
+        of_weight = total(gradients * normalized, (0,)).reshape(tuple(normalized_shape)).astype(weight.data_type)
+    return of_input, of_weight
+
+
+_without_gradient(
+    "rms_norm",
+    lambda x, shape, weight=None, eps=None: torch.ops.aten._fused_rms_norm(x, shape, weight, eps)[0],
+)
 
 
 @aten("native_layer_norm_backward", wide=True)

@@ -90,7 +90,7 @@ def _max_pool(
     return maxima._renamed(sizes), indices.astype(DataType.INT64)._renamed(sizes)
 
 
-@aten("max_pool2d_with_indices")
+@aten("max_pool2d_with_indices", fused=True)
 def max_pool2d_with_indices(*args: Any, **options: Any) -> tuple[Tensor, Tensor]:
     """Return the maximum of each window of images, and its index in the image."""
     return _max_pool(*args, **options, rank=2)
@@ -120,7 +120,7 @@ def _max_pool_backward(
     return of_input
 
 
-@aten("max_pool2d_with_indices_backward")
+@aten("max_pool2d_with_indices_backward", fused=True)
 def max_pool2d_with_indices_backward(
     gradient: Tensor, x: Tensor, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, _: Tensor
 ) -> Tensor:

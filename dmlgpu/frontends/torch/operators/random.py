@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from typing import Any
 
 import numpy as np
@@ -11,18 +10,18 @@ import torch
 
 from dmlgpu.catalog.enums import DataType, ReduceFunction
 from dmlgpu.frontends.torch.dtypes import cast, dtype_of
-from dmlgpu.frontends.torch.generators import next_seed
+from dmlgpu.frontends.torch.generators import DRAWING, next_seed, next_state
 from dmlgpu.frontends.torch.operators.registry import aten, composes
 from dmlgpu.ops import directml
-from dmlgpu.ops.random import Generator, default_rng
+from dmlgpu.ops.random import Generator
 from dmlgpu.ops.reductions import ordered, reduced
 from dmlgpu.runtime.device import Device
-from dmlgpu.tensors.calls import filled
+from dmlgpu.tensors.calls import filled, widened
 from dmlgpu.tensors.memory import recorder
 from dmlgpu.tensors.tensor import Tensor
+from dmlgpu.tensors.tracing import compiled
 
-_LOCK = threading.Lock()
-_sources: dict[Device, Generator] = {}
+_sources: dict[Device, _SeededDraws] = {}
 
 _SMALLEST = 2.0**-24
 """Smallest positive result of a uniform draw."""
@@ -41,16 +40,28 @@ class _CallSeeds(Generator):
         return super().next_value(count, device)
 
 
+class _SeededDraws(Generator):
+    """Random numbers of eager calls, each with the next seed of the device or of a generator.
+
+    Attributes:
+        generator: The generator; None for the device's state.
+    """
+
+    generator: torch.Generator | None = None
+
+    def next_value(self, count: int, device: Device) -> Tensor:
+        """Return the state in the format of RANDOM_GENERATOR."""
+        return next_state(device, self.generator)
+
+
 def drawn(device: Device, generator: torch.Generator | None, distribution: str, *args: Any) -> Tensor:
     """Draw numbers by a method of `dmlgpu.random.Generator`, with the next seed of the device or of a generator."""
     if recorder() is not None:
         numbers: Tensor = getattr(_CallSeeds(device), distribution)(*args)
         return numbers
-    with _LOCK:
-        source = _sources.get(device)
-        if source is None:
-            source = _sources.setdefault(device, default_rng(0, device=device))
-        source.state = 0, next_seed(device, generator)
+    with DRAWING:
+        source = _sources.setdefault(device, _SeededDraws(0, device=device))
+        source.generator = generator
         result: Tensor = getattr(source, distribution)(*args)
     return result
 
@@ -95,7 +106,8 @@ def normal(x: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: torch.G
     """Return numbers of a normal distribution."""
     if std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
-    return rounded_to(drawn(x.device, generator, "standard_normal", x.sizes) * float(std) + float(mean), x)
+    draws = drawn(x.device, generator, "standard_normal", x.sizes)
+    return rounded_to(draws if (mean, std) == (0, 1) else draws * float(std) + float(mean), x)
 
 
 @aten("normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor")
@@ -107,14 +119,6 @@ def normal_of_tensors(mean: Any, std: Any = 1.0, *, generator: torch.Generator |
     sizes = torch.broadcast_shapes(*(x.sizes for x in (mean, std) if isinstance(x, Tensor)))
     draws = cast(drawn(like.device, generator, "standard_normal", tuple(sizes)), dtype_of(like))
     return draws * std + mean
-
-
-@composes("normal_")
-def normal_(
-    x: torch.Tensor, mean: float = 0.0, std: float = 1.0, *, generator: torch.Generator | None = None
-) -> torch.Tensor:
-    """Fill a tensor with numbers of a normal distribution."""
-    return x.copy_(torch.ops.aten.normal_functional(x, mean, std, generator=generator))
 
 
 @aten("exponential")
@@ -202,15 +206,21 @@ def bernoulli_of_tensor(x: Tensor, p: Tensor, *, generator: torch.Generator | No
     return rounded_to(uniform_of(x, generator) < p.astype(DataType.FLOAT32), x)
 
 
-@aten("native_dropout", wide=True)
+@aten("native_dropout")
 def native_dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
     """Zero elements at random and scale the others up; return also a mask of those."""
     if train is False or not p:
         return x, filled(x, (1,) * x.ndim, 1).broadcast_to(x.sizes) != 0
     if p == 1:
         return x * 0.0, filled(x, (1,) * x.ndim, 0).broadcast_to(x.sizes) != 0
-    mask = uniform_of(x, None) >= float(p)
-    return (x * (1 / (1 - p)))._chosen(mask, 0.0), mask
+    return _dropped(x, uniform_of(x, None), float(p))
+
+
+@compiled.compile
+def _dropped(x: Tensor, draws: Tensor, p: float) -> tuple[Tensor, Tensor]:
+    """Return elements scaled where draws are at least `p`, else 0, and the mask of those."""
+    mask = draws >= p
+    return (widened(x) * (1 / (1 - p)))._chosen(mask, 0.0).astype(x.data_type), mask
 
 
 @aten("native_dropout_backward", wide=True)

@@ -153,22 +153,22 @@ def _place(function: Callable[..., Any], x: Any, dim: int | None, keepdim: bool)
     return function(x, axis=axis, keepdims=keepdim, dtype="int64")
 
 
-@aten("argmax")
+@aten("argmax", fused=True)
 def argmax(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     return _place(ops.argmax, x, dim, keepdim)
 
 
-@aten("argmin")
+@aten("argmin", fused=True)
 def argmin(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     return _place(ops.argmin, x, dim, keepdim)
 
 
-@aten("max.dim")
+@aten("max.dim", fused=True)
 def max_with_places(x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
     return amax(x, dim, keepdim), argmax(x, dim, keepdim)
 
 
-@aten("min.dim")
+@aten("min.dim", fused=True)
 def min_with_places(x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
     return amin(x, dim, keepdim), argmin(x, dim, keepdim)
 
@@ -185,7 +185,7 @@ def _variance(x: Any, dim: Any, correction: Any, keepdim: bool, root: bool) -> A
     return squares / (math.sqrt(divisor) if root else divisor)
 
 
-@aten("var.correction", wide=True)
+@aten("var.correction", wide=True, fused=True)
 def var(x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
     return _variance(x, dim, correction, keepdim, False)
 
@@ -195,7 +195,7 @@ def std(x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = Fals
     return _variance(x, dim, correction, keepdim, True)
 
 
-@aten("var_mean.correction", wide=True)
+@aten("var_mean.correction", wide=True, fused=True)
 def var_mean(x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> tuple[Any, Any]:
     return var(x, dim, correction=correction, keepdim=keepdim), mean(x, dim, keepdim)
 

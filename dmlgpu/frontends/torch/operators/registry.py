@@ -19,6 +19,7 @@ A function is written for both eager calls and graphs of ``torch.compile``:
 - With ``promotes``, operands have been converted to the common dtype, and the result is converted to the dtype that
   PyTorch's rule says. Otherwise the function returns tensors of the right dtype: ``dtypes.cast`` converts.
 - With ``wide``, it computes tensors of float16 and bfloat16 in float32.
+- With ``fused``, an eager call of it is compiled as a graph.
 - It reads no elements, unless the sizes of its results depend on these (``reads=True``): such entries are never part
   of a graph.
 - Unsupported cases raise ``Unsupported`` with the reason. Errors in arguments need no check: if the function fails, the
@@ -108,6 +109,7 @@ class Entry:
             ``self``, ``other`` or ``exponent``.
         reads: Whether it reads elements, so that it cannot be part of a graph.
         wide: Whether operands of float16 and bfloat16 arrive as float32, and results of float32 leave as these.
+        fused: Whether an eager call runs the function as a compiled graph.
     """
 
     name: str
@@ -116,6 +118,7 @@ class Entry:
     operands: tuple[str, ...] | None
     reads: bool
     wide: bool
+    fused: bool
 
 
 ENTRIES: dict[str, Entry] = {}
@@ -140,6 +143,7 @@ def aten(
     operands: Sequence[str] | None = None,
     reads: bool = False,
     wide: bool = False,
+    fused: bool = False,
 ) -> Callable[[Function], Function]:
     """Enter the decorated function into the table under names of functional ATen overloads.
 
@@ -151,13 +155,16 @@ def aten(
         reads: Whether the function reads elements.
         wide: Whether the function counts, sums, or multiplies several operands: if all floating-point operands are of
             float16, or all of bfloat16, they arrive as float32, and results of float32 are rounded, once.
+        fused: Whether the function calls so many operators that an eager call of it is compiled as a graph, which takes
+            longer the first time and a kernel or two later: for functions that models call often.
     """
 
     def enter(function: Function) -> Function:
         for name in names:
             if name in ENTRIES:
                 raise ValueError(f"aten::{name} is in the table already")
-            ENTRIES[name] = Entry(name, function, promotes, None if operands is None else tuple(operands), reads, wide)
+            named = None if operands is None else tuple(operands)
+            ENTRIES[name] = Entry(name, function, promotes, named, reads, wide, fused)
         return function
 
     return enter

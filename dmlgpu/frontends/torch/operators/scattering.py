@@ -192,12 +192,12 @@ def _value(x: Any, index: Any, value: Any) -> Any:
     return ops.full(index.sizes, number, dtype=kind, device=x.device)
 
 
-@aten("scatter.src")
+@aten("scatter.src", fused=True)
 def scatter(x: Any, dim: int, index: Any, src: Any) -> Any:
     return _scattered(x, dim, index, src, _write)
 
 
-@aten("scatter.value")
+@aten("scatter.value", fused=True)
 def scatter_value(x: Any, dim: int, index: Any, value: Any) -> Any:
     return scatter(x, dim, index, _value(x, index, value))
 
@@ -213,7 +213,7 @@ def scatter_reduce(x: Any, dim: int, index: Any, src: Any, reduce: str, *, inclu
     return _scattered(x, dim, index, src, combine)
 
 
-@aten("scatter_add")
+@aten("scatter_add", fused=True)
 def scatter_add(x: Any, dim: int, index: Any, src: Any) -> Any:
     return scatter_reduce(x, dim, index, src, "sum")
 
@@ -260,7 +260,7 @@ def index_select(x: Any, dim: int, index: Any) -> Any:
     return result._same(boolean=x.is_boolean).reshape(sizes if x.ndim else ())
 
 
-@aten("index_add")
+@aten("index_add", fused=True)
 def index_add(x: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
     if not index.size or not x.size:
         return x
@@ -277,7 +277,7 @@ def index_reduce(x: Any, dim: int, index: Any, source: Any, reduce: str, *, incl
     return combined(rows, axis, places, updates, reduce, include_self).reshape(x.sizes)
 
 
-@aten("index_copy")
+@aten("index_copy", fused=True)
 def index_copy(x: Any, dim: int, index: Any, source: Any) -> Any:
     if not index.size or not x.size:
         return x

@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from dmlgpu.ops.random import Generator
+
 torch = pytest.importorskip("torch", reason="PyTorch, which the device is for, is not installed")
 pytest.importorskip("dmlgpu.torch", reason="the installed PyTorch is older than 2.13")
+
 
 DRAWS: dict[str, Callable[[Any], Any]] = {
     "rand": lambda g: torch.rand(5, device="dml", generator=g),
@@ -55,6 +58,30 @@ def test_draws(name: str) -> None:
     assert torch.equal(draw(generator.manual_seed(3)).cpu(), first)
     torch.dml.manual_seed(3)
     assert torch.equal(draw(None).cpu(), first), "as the device with this seed"
+
+
+@pytest.mark.parametrize("name", ["rand", "randn", "randperm", "poisson", "normal_", "bernoulli_"])
+def test_repeated_draws(name: str) -> None:
+    """Calls that were recorded draw what the first one drew of the same state, from either kind of generator."""
+    draw, generator = DRAWS[name], torch.Generator("dml")
+    for source in (generator, torch.Generator("cpu"), None):
+        expected: list[Any] = []
+        for _ in range(2):
+            torch.manual_seed(7) if source is None else source.manual_seed(7)
+            drawn = [draw(source).cpu() for _ in range(4)]
+            expected = expected or drawn
+            assert all(torch.equal(result, first) for result, first in zip(drawn, expected, strict=True))
+        assert not any(torch.equal(drawn[0], other) for other in drawn[1:])
+
+
+def test_draws_are_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that draws is recorded: it does not come to the generator again, and draws other numbers each time."""
+    x = torch.ones(64, device="dml")
+    results = [torch.nn.functional.dropout(x).cpu()]
+    monkeypatch.delattr(Generator, "_drawn")
+    results += [torch.nn.functional.dropout(x).cpu() for _ in range(8)]
+    assert len({tuple(result.tolist()) for result in results}) == 9
+    assert all(set(result.tolist()) == {0.0, 2.0} for result in results)
 
 
 def test_states() -> None:
