@@ -20,6 +20,7 @@ from dmlgpu.frontends.torch.operators.registry import (
 )
 from dmlgpu.ops import directml
 from dmlgpu.tensors.arithmetic import floor_quotient, power
+from dmlgpu.tensors.calls import widened
 from dmlgpu.tensors.tensor import Tensor
 
 # ---- sums, products, quotients ---------------------------------------------------------------------------------------
@@ -110,6 +111,9 @@ def addcdiv(x: Any, tensor1: Any, tensor2: Any, *, value: Any = 1) -> Any:
 @aten("lerp.Scalar", "lerp.Tensor", wide=True)
 def lerp(x: Any, end: Any, weight: Any) -> Any:
     """Interpolate from the nearer end; weights 0 and 1 give the ends exactly."""
+    if isinstance(weight, Tensor) and not weight.ndim and weight.data_type is not x.data_type:
+        # as a number, a scalar tensor of any dtype
+        return lerp(widened(x), widened(end), weight.astype(DataType.FLOAT32)).astype(x.data_type)
     span = directml.element_wise_subtract(end, x)
     if not isinstance(weight, Tensor):
         if abs(weight) < 0.5:

@@ -184,6 +184,8 @@ def test_selection() -> None:
     compare(torch.where, mask, 1, 2.5)
     compare(torch.masked_fill, FLOATS, mask, 7)
     compare(torch.lerp, FLOATS, FLOATS.flip(0), 0.25)
+    for weight in torch.tensor(2), torch.tensor(0.25, dtype=torch.float16), torch.tensor(True):
+        compare(torch.lerp, FLOATS, FLOATS.flip(0), weight)
     compare(torch.addcmul, FLOATS, FLOATS, FLOATS.flip(0), value=0.5)
     assert torch.equal(FLOATS[:5].to("dml"), FLOATS[:5].to("dml"))
     assert not torch.equal(FLOATS.to("dml"), FLOATS.to("dml"))  # NaN

@@ -114,6 +114,7 @@ WITH_NUMBER: dict[str, Callable[[Any, Any], Any]] = {
     "addcmul, scalar tensor": lambda x, n: torch.addcmul(x, x, torch.tensor(n, device=x.device)),
     "addcdiv": lambda x, n: torch.addcdiv(x, x, x.flip(0), value=n),
     "lerp": lambda x, n: torch.lerp(x, x.flip(0), 0.3),
+    "lerp, scalar tensor": lambda x, n: torch.lerp(x, x.flip(0), torch.tensor(0.3, device=x.device)),
     "xlogy": lambda x, n: torch.xlogy(x, abs(n)),
     "xlogy of a number": lambda x, n: torch.xlogy(n, x),
     "leaky_relu": F.leaky_relu,
