@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.frontends.generation.language_model import LanguageModel
@@ -29,7 +29,7 @@ from dmlgpu.frontends.generation.network import (
 from dmlgpu.frontends.onnx.model import read as read_network
 from dmlgpu.frontends.onnx.session import Session, bind_own, bound_tensor, recorded_run
 from dmlgpu.frontends.onnx.weights import Weights
-from dmlgpu.ops import concatenate, take
+from dmlgpu.ops import concatenate, take, zeros
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.recorded_call import RecordedCall, recording
 from dmlgpu.tensors.session import session_of
@@ -194,11 +194,9 @@ class CachedDecoding:
             self.memory = self.check(rows)
             self._capacity = self._capacity_for(max(map(len, prompts)))
             for cache in self._network.caches:
-                zeros = np.zeros((rows, cache.heads, self._capacity, cache.head_size), cache.dtype)
-                self._session.bind(cache.past, zeros, updated_by=self._updated_by(cache))
+                self._bind(cache, self._zeros((rows, cache.heads, self._capacity, cache.head_size), cache.dtype))
             for state in self._network.states:
-                zeros = np.zeros((rows, *state.sizes), state.dtype)
-                self._session.bind(state.past, zeros, updated_by=state.present)
+                self._bind(state, self._zeros((rows, *state.sizes), state.dtype))
             self._rows = rows
             return 0
         if rows > 1:
@@ -390,6 +388,11 @@ class CachedDecoding:
         return size
 
     def _integers(self, values: list[int]) -> Tensor:
+    def _zeros(self, shape: Sequence[int], dtype: DTypeLike) -> Tensor:
+        """Return zeros that the device writes: an upload would hold them twice."""
+        tensor: Tensor = zeros(shape, dtype, device=self.device)
+        return tensor
+
         return Tensor(np.array(values, np.int32), device=self.device)
 
     def _outputs(self, inputs: Mapping[str, Any], names: Sequence[str]) -> dict[str, Tensor]:
