@@ -168,21 +168,22 @@ class CachedDecoding:
         """Whether layers have states, which hold all tokens so far and no fewer."""
         return bool(self._network.states)
 
-    def verify(self, tokens: Sequence[int]) -> Scores:
-        """Run the next tokens of a prompt; return the scores after each: {tokens, vocabulary} and {tokens, 1}.
+    def verify(self, tokens: Sequence[Sequence[int]]) -> Scores:
+        """Run as many next tokens of each row; return the scores after each: {rows * tokens, vocabulary}, {..., 1}.
 
         ``keep`` must follow: it says how many of them count.
         """
-        self._reserve(self._length + len(tokens))
-        new = Tensor(np.array([tokens], np.int32), device=self.device)
+        rows, size = len(tokens), len(tokens[0])
+        self._reserve(self._length + size)
+        new = Tensor(np.array(tokens, np.int32), device=self.device)
         inputs = {TOKENS: new, PAST: self._after, COUNT: self._ones}
         logits, best = run_recorded(self._session, self._recorded, inputs, (EVERY_LOGITS, EVERY_BEST))
-        return logits.reshape(len(tokens), -1), best.reshape(len(tokens), 1)
+        return logits.reshape(rows * size, -1), best.reshape(rows * size, 1)
 
-    def keep(self, count: int) -> None:
-        """Let the first tokens in the caches count. Later ones write to the rows of the others."""
-        self._after = self._integers([count])
-        self._length = count
+    def keep(self, counts: Sequence[int]) -> None:
+        """Let the first tokens of each row in the caches count. Later ones write to the places of the others."""
+        self._after = self._integers(list(counts))
+        self._length = max(counts)
 
     def prepare(self, prompts: Sequence[Sequence[int]], cached: list[int]) -> int:
         """Prepare the caches for a number of rows; return how many tokens of the prompt they hold."""
@@ -387,12 +388,12 @@ class CachedDecoding:
             size //= 2
         return size
 
-    def _integers(self, values: list[int]) -> Tensor:
     def _zeros(self, shape: Sequence[int], dtype: DTypeLike) -> Tensor:
         """Return zeros that the device writes: an upload would hold them twice."""
         tensor: Tensor = zeros(shape, dtype, device=self.device)
         return tensor
 
+    def _integers(self, values: list[int]) -> Tensor:
         return Tensor(np.array(values, np.int32), device=self.device)
 
     def _outputs(self, inputs: Mapping[str, Any], names: Sequence[str]) -> dict[str, Tensor]:
