@@ -371,6 +371,21 @@ def test_the_command_line_prints_segments(monkeypatch, tmp_path, capsys, options
     assert captured.out == text and "1.0 s of audio in " in captured.err and captured.err.endswith("language en\n")
 
 
+@pytest.mark.parametrize(("fallback", "expected"), [(True, None), (False, NO_FALLBACK)])
+def test_the_command_line_may_take_the_most_likely_tokens(monkeypatch, tmp_path, fallback, expected):
+    options = {}
+
+    class Listening(Spoken):
+        def transcribe(self, audio, **arguments):
+            options.update(arguments)
+            return iter(())
+
+    monkeypatch.setattr("dmlgpu.frontends.generation.transcription.Transcriber", Listening)
+    monkeypatch.setattr(verb, "read_audio", lambda path: np.zeros(RATE, np.float32))
+    verb.transcribe(tmp_path, tmp_path / "a.wav", "numpy", fallback=fallback)
+    assert options["fallback"] == expected
+
+
 def test_the_command_line_rejects_two_formats(tmp_path):
     with pytest.raises(InvalidArgument, match="--timestamps and --srt cannot be combined"):
         verb.transcribe(tmp_path, tmp_path / "a.wav", "numpy", timestamps=True, srt=True)
