@@ -222,6 +222,10 @@ def transcribe(
     translate: Annotated[bool, typer.Option("--translate", help="Translate into English.")] = False,
     timestamps: Annotated[bool, typer.Option("--timestamps", help="Print the start and end of each segment.")] = False,
     srt: Annotated[bool, typer.Option("--srt", help="Print subtitles in the format SubRip.")] = False,
+    no_fallback: Annotated[
+        bool,
+        typer.Option("--no-fallback", help="Neither sample unlikely text again nor skip windows without speech."),
+    ] = False,
     adapter: Adapter = None,
 ) -> None:
     """Write down the speech in a sound file.
@@ -238,7 +242,14 @@ def transcribe(
       dmlgpu transcribe whisper-base film.ogg --translate --srt > film.srt
     """
     verb("transcribe").transcribe(
-        model, audio, adapter, language=language, translate=translate, timestamps=timestamps, srt=srt
+        model,
+        audio,
+        adapter,
+        language=language,
+        translate=translate,
+        timestamps=timestamps,
+        srt=srt,
+        fallback=not no_fallback,
     )
 
 

@@ -336,7 +336,6 @@ def generate(
         others: dict[str, Any] = {"--prompt": prompt, "--batch": batch, "--raw": raw, "--system": system}
         others |= {"--tools": tools, "--embed": embed, "--logprobs": logprobs is not None, "--answers": answers > 1}
         others |= {"--json-schema": json_schema, "--json": as_json, "--thinking": thinking is not None, "--stop": stop}
-        others["--draft"] = draft
         for name, value in others.items():
             if value:
                 raise InvalidArgument(f"generate: --serve and {name} cannot be combined; requests say it")

@@ -33,6 +33,7 @@ def transcribe(
     translate: bool = False,
     timestamps: bool = False,
     srt: bool = False,
+    fallback: bool = True,
 ) -> None:
     """Print speech as text, each segment as soon as it is known.
 
@@ -44,6 +45,7 @@ def transcribe(
         translate: Translate into English.
         timestamps: Print the times of segments.
         srt: Print subtitles.
+        fallback: Sample unlikely answers again, and skip windows without speech.
 
     Raises:
         InvalidArgument: If a package is missing, or the file or an option is unusable.
@@ -52,7 +54,7 @@ def transcribe(
     if timestamps and srt:
         raise InvalidArgument("transcribe: --timestamps and --srt cannot be combined")
     frontend()
-    from dmlgpu.frontends.generation.transcription import Transcriber  # noqa: PLC0415 - an extra
+    from dmlgpu.frontends.generation.transcription import NO_FALLBACK, Transcriber  # noqa: PLC0415 - an extra
 
     samples = read_audio(audio)
     device = Device(choose_adapter(adapter))
@@ -64,6 +66,7 @@ def transcribe(
         language=language,
         task="translate" if translate else "transcribe",
         has_timestamps=timestamps or srt,
+        fallback=None if fallback else NO_FALLBACK,
     )
     for number, segment in enumerate(segments, 1):
         text = segment.text.strip()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.frontends.generation.language_model import LanguageModel
@@ -29,7 +29,7 @@ from dmlgpu.frontends.generation.network import (
 from dmlgpu.frontends.onnx.model import read as read_network
 from dmlgpu.frontends.onnx.session import Session, bind_own, bound_tensor, recorded_run
 from dmlgpu.frontends.onnx.weights import Weights
-from dmlgpu.ops import concatenate, take
+from dmlgpu.ops import concatenate, take, zeros
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.recorded_call import RecordedCall, recording
 from dmlgpu.tensors.session import session_of
@@ -168,21 +168,22 @@ class CachedDecoding:
         """Whether layers have states, which hold all tokens so far and no fewer."""
         return bool(self._network.states)
 
-    def verify(self, tokens: Sequence[int]) -> Scores:
-        """Run the next tokens of a prompt; return the scores after each: {tokens, vocabulary} and {tokens, 1}.
+    def verify(self, tokens: Sequence[Sequence[int]]) -> Scores:
+        """Run as many next tokens of each row; return the scores after each: {rows * tokens, vocabulary}, {..., 1}.
 
         ``keep`` must follow: it says how many of them count.
         """
-        self._reserve(self._length + len(tokens))
-        new = Tensor(np.array([tokens], np.int32), device=self.device)
+        rows, size = len(tokens), len(tokens[0])
+        self._reserve(self._length + size)
+        new = Tensor(np.array(tokens, np.int32), device=self.device)
         inputs = {TOKENS: new, PAST: self._after, COUNT: self._ones}
         logits, best = run_recorded(self._session, self._recorded, inputs, (EVERY_LOGITS, EVERY_BEST))
-        return logits.reshape(len(tokens), -1), best.reshape(len(tokens), 1)
+        return logits.reshape(rows * size, -1), best.reshape(rows * size, 1)
 
-    def keep(self, count: int) -> None:
-        """Let the first tokens in the caches count. Later ones write to the rows of the others."""
-        self._after = self._integers([count])
-        self._length = count
+    def keep(self, counts: Sequence[int]) -> None:
+        """Let the first tokens of each row in the caches count. Later ones write to the places of the others."""
+        self._after = self._integers(list(counts))
+        self._length = max(counts)
 
     def prepare(self, prompts: Sequence[Sequence[int]], cached: list[int]) -> int:
         """Prepare the caches for a number of rows; return how many tokens of the prompt they hold."""
@@ -194,11 +195,9 @@ class CachedDecoding:
             self.memory = self.check(rows)
             self._capacity = self._capacity_for(max(map(len, prompts)))
             for cache in self._network.caches:
-                zeros = np.zeros((rows, cache.heads, self._capacity, cache.head_size), cache.dtype)
-                self._session.bind(cache.past, zeros, updated_by=self._updated_by(cache))
+                self._bind(cache, self._zeros((rows, cache.heads, self._capacity, cache.head_size), cache.dtype))
             for state in self._network.states:
-                zeros = np.zeros((rows, *state.sizes), state.dtype)
-                self._session.bind(state.past, zeros, updated_by=state.present)
+                self._bind(state, self._zeros((rows, *state.sizes), state.dtype))
             self._rows = rows
             return 0
         if rows > 1:
@@ -388,6 +387,11 @@ class CachedDecoding:
         while size > limit:
             size //= 2
         return size
+
+    def _zeros(self, shape: Sequence[int], dtype: DTypeLike) -> Tensor:
+        """Return zeros that the device writes: an upload would hold them twice."""
+        tensor: Tensor = zeros(shape, dtype, device=self.device)
+        return tensor
 
     def _integers(self, values: list[int]) -> Tensor:
         return Tensor(np.array(values, np.int32), device=self.device)

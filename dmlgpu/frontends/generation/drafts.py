@@ -38,6 +38,12 @@ class DraftMethod(Protocol):
         """Return tokens that may follow prompt and answer so far; empty if there is no guess."""
 
 
+def agreed_count(drafts: Sequence[int], tokens: Sequence[int]) -> int:
+    """Return how many drafts equal the tokens that the model takes in their place."""
+    pairs = enumerate(zip(drafts, tokens, strict=False))
+    return next((index for index, (draft, token) in pairs if draft != token), len(drafts))
+
+
 class NgramDraft:
     """Drafts the tokens that followed the last ones when they occurred before, in the prompt or the answer."""
 
@@ -94,7 +100,7 @@ class ModelDraft:
         if len(rest) > 2:
             _, best = self._decoding.prefill([tokens], self._decoding.prepare([tokens], cached))
         else:
-            self._decoding.keep(known)
+            self._decoding.keep([known])
             for token in rest:
                 _, best = self._decoding.step(self._tensor(token))
         drafts = [best]

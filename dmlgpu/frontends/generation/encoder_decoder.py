@@ -30,9 +30,10 @@ from dmlgpu.frontends.generation.network import AFTER, BEST, LOGITS, PAST, TOKEN
 from dmlgpu.frontends.generation.shared_weights import SharedWeights
 from dmlgpu.frontends.onnx.model import OnnxModel, Source, light
 from dmlgpu.frontends.onnx.model import read as read_network
-from dmlgpu.frontends.onnx.session import Session
+from dmlgpu.frontends.onnx.session import Session, bind_own
 from dmlgpu.frontends.onnx.values import OnnxValue
 from dmlgpu.frontends.onnx.weights import Weights
+from dmlgpu.ops import zeros
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.recorded_call import RecordedCall
 from dmlgpu.tensors.tensor import Tensor
@@ -335,16 +336,24 @@ class EncodedDecoding:
         network = self._network
         inputs, mask = self._encoder_inputs(prompts)
         states = self._encoder.run_tensors(inputs, ["last_hidden_state"])["last_hidden_state"]
-        starts = np.tile(np.array(network.start, np.int64), (len(prompts), 1))
+        starts = self._starts(len(prompts))
         known = {_STATES: states, _MASK: mask}
         fed = known | dict.fromkeys(_IDS, starts) | {_PLACES: np.arange(starts.shape[1])}
         keys_and_values = self._cross.run_tensors(_inputs_of(fed, network.cross))
         known |= {cache.past: keys_and_values[cache.present] for cache in network.cross_caches}
         for name, value in _inputs_of(known, network.decoder).items():
             self._decoder.bind(name, value)
-        self._begin(len(prompts))
-        for step, column in enumerate(starts.astype(np.int32).T, 1):
-            self.suppress(is_first=step == len(network.start))
+        return self.restart(len(prompts))
+
+    def _starts(self, rows: int) -> NDArray[np.int64]:
+        """Return the tokens that begin an answer, for each prompt."""
+        return np.tile(np.array(self._network.start, np.int64), (rows, 1))
+
+    def restart(self, rows: int) -> Scores:
+        """Run the tokens that begin an answer to the prompts that were encoded last."""
+        self._begin(rows)
+        for step, column in enumerate(self._starts(rows).astype(np.int32).T, 1):
+            self.suppress(is_first=step == len(self._network.start))
             scores = self.step(Tensor(column[:, None], device=self._device))
         self.suppress()
         return scores
@@ -355,8 +364,9 @@ class EncodedDecoding:
         self._after = Tensor(np.zeros(1, np.int32), device=self._device)
         for cache in network.caches:
             if network.is_fixed:
-                zeros = np.zeros((rows, cache.heads, self._capacity, cache.head_size), cache.dtype)
-                self._decoder.bind(cache.past, zeros, updated_by=cache.present)
+                shape = rows, cache.heads, self._capacity, cache.head_size
+                empty: Tensor = zeros(shape, cache.dtype, device=self._device)
+                bind_own(self._decoder, cache.past, empty, updated_by=cache.present)
             elif cache.past in self._decoder.bound:
                 self._decoder.unbind(cache.past)
 

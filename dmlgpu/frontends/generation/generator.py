@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from dmlgpu.common.errors import InvalidArgument, InvalidState, NotSupported, counted, shown
 from dmlgpu.frontends.generation.decoding import CachedDecoding, Decoding, Scores
-from dmlgpu.frontends.generation.drafts import DraftMethod, ModelDraft, NgramDraft
+from dmlgpu.frontends.generation.drafts import DraftMethod, ModelDraft, NgramDraft, agreed_count
 from dmlgpu.frontends.generation.encoder_decoder import EncodedDecoding, EncoderDecoderNetwork, step_network
 from dmlgpu.frontends.generation.folders import read
 from dmlgpu.frontends.generation.language_model import CacheFormat, LanguageModel, type_among
@@ -507,13 +507,18 @@ class Generator:
 
         Raises:
             InvalidArgument: If an argument is out of range, or the caches of the rows do not fit the adapter.
-            NotSupported: If the model has an encoder.
+            NotSupported: If the model has an encoder, or drafts are those of a smaller model.
         """
         for name, value in (("rows", rows), ("max_queued", max_queued)):
             if not _is_between(value, 1, _MAX_CONTEXT):
                 raise InvalidArgument(f"{self._label}: {name} must be an integer of at least 1, got {shown(value)}")
         if not isinstance(self._decoding, CachedDecoding):
             raise NotSupported(f"{self._label}: requests are answered by models without an encoder")
+        if isinstance(self._draft, ModelDraft):
+            raise NotSupported(
+                f"{self._label}: a smaller model drafts for one answer at a time, requests need draft='ngram' (on the "
+                "command line, --draft ngram)"
+            )
         self._runs += 1
         self._cached = []
         return Scheduler(
@@ -524,6 +529,7 @@ class Generator:
             context=self.context,
             rows=rows,
             max_queued=max_queued,
+            has_drafts=self._draft is not None,
         )
 
     def matchers(self, grammar: Grammar | None, count: int) -> Sequence[Matcher]:
@@ -855,12 +861,11 @@ class Generator:
                 values = read_words(sampler.next(*decoding.step(last))).result().view(np.int32).tolist()
                 continue
             padding = [history[-1]] * (size - 1 - len(drafts))  # so that one size is compiled; it is not kept
-            tokens, states = sampler.next_of_draft(*decoding.verify([history[-1], *drafts, *padding]))
+            tokens, states = sampler.next_of_draft(*decoding.verify([[history[-1], *drafts, *padding]]))
             values = read_words(tokens).result().view(np.int32).tolist()
-            pairs = enumerate(zip(drafts, values, strict=False))
-            agreed = next((index for index, pair in pairs if pair[0] != pair[1]), len(drafts))
+            agreed = agreed_count(drafts, values)
             sampler.current, values = states[agreed], values[: agreed + 1]
-            decoding.keep(len(history) + agreed)
+            decoding.keep([len(history) + agreed])
             statistics.drafted_tokens += len(drafts)
             statistics.kept_tokens += agreed
 

@@ -6,6 +6,9 @@ for a chunk, and not for a prompt. Embeddings run in chunks as well. Rows are re
 of two of them, so that the batch has no more rows than its answers need. The row of an answer that has ended, or whose
 client has gone, is idle until then.
 
+With drafts, a step runs several tokens of every row, if some row has a draft: its own next token, and what followed the
+same tokens before.
+
 Tokens depend only on the request: ``Generator.generate_batch`` takes the same ones for this prompt alone.
 """
 
@@ -24,6 +27,7 @@ from numpy.typing import NDArray
 
 from dmlgpu.common.errors import DmlError, InvalidState, NotSupported
 from dmlgpu.frontends.generation.decoding import CachedDecoding, Scores
+from dmlgpu.frontends.generation.drafts import NgramDraft, agreed_count
 from dmlgpu.frontends.generation.language_model import LanguageModel
 from dmlgpu.frontends.generation.sampling import Sampler, SamplingOptions, SamplingState, TokenLogprob, read_words
 from dmlgpu.frontends.generation.text import TextStream
@@ -131,17 +135,21 @@ class _Row:
         index: As of AnswerPiece.
         limit: Maximum number of its tokens.
         stream: Turns tokens into text.
+        history: Prompt and answer so far, as the host knows them.
         taken: Number of tokens taken on the device.
         received: Number of tokens that the host has read.
         is_done: Whether no more of them count.
+        draft: Drafts its next tokens.
     """
 
     index: int
     limit: int
     stream: TextStream | None
+    history: list[int]
     taken: int = 0
     received: int = 0
     is_done: bool = False
+    draft: NgramDraft = field(default_factory=NgramDraft)
 
     @property
     def needs_token(self) -> bool:
@@ -232,6 +240,7 @@ class Scheduler:
         context: Maximum number of tokens of a prompt and an answer.
         rows: Maximum number of answers at the same time.
         max_queued: Maximum number of requests that wait.
+        has_drafts: Whether tokens are drafted.
 
     Raises:
         InvalidArgument: If the caches of the rows do not fit the adapter.
@@ -247,10 +256,11 @@ class Scheduler:
         context: int,
         rows: int,
         max_queued: int,
+        has_drafts: bool = False,
     ):
         self.rows = rows
         self._model, self._sampler, self._context, self._max_queued = model, sampler, context, max_queued
-        self._match = match
+        self._match, self._has_drafts = match, has_drafts
         self._prompts, self._decoding = decoding, decoding.sibling()
         decoding.check(_power_of_two(rows) + 1)
         self._queue: deque[Submission | _Embedding] = deque()
@@ -369,7 +379,12 @@ class Scheduler:
             self._drop_cancelled()
             self._run_chunk()
             readings, self._readings = self._readings, []
-            scores = self._run_step()
+            is_drafted = False
+            if self._has_drafts:
+                self._deliver(readings)
+                readings = []
+                is_drafted = self._run_drafted()
+            scores = None if is_drafted else self._run_step()
             if any(running.state.matchers for running in self._running):
                 self._deliver(readings)  # a grammar needs them for the next tokens
                 readings = []
@@ -489,7 +504,7 @@ class Scheduler:
         streams = [
             None if tokenizer is None else TextStream(tokenizer, request.stop, prompt, request.marks) for _ in range(n)
         ]
-        rows = [_Row(index, limit, stream) for index, stream in enumerate(streams)]
+        rows = [_Row(index, limit, stream, list(prompt)) for index, stream in enumerate(streams)]
         state = self._sampler.begin(request.options, [prompt] * n, self._match(request.grammar, n))
         joined = _Running(submission, state, rows)
         logits, best = scores if n == 1 else (take(tensor, self._integers([0] * n), axis=0) for tensor in scores)
@@ -512,19 +527,96 @@ class Scheduler:
 
     # ---- answers -----------------------------------------------------------------------------------------------------
 
-    def _run_step(self) -> Scores | None:
-        """Run the last tokens of all answers that need a next one."""
+    def _activate(self) -> bool:
+        """Let the tokens of answers that need a next one count; return whether there are any."""
         active = [False] * len(self._active)
         for running in self._running:
             for row in running.rows:
                 active[running.start + row.index] = row.needs_token
-        if not any(active):
-            return None
-        if active != self._active:
+        if any(active) and active != self._active:
             self._decoding.count(active)
             self._active = active
+        return any(active)
+
+    def _run_step(self) -> Scores | None:
+        """Run the last tokens of all answers that need a next one."""
+        if not self._activate():
+            return None
         assert self._tokens is not None
         return self._decoding.step(self._tokens)
+
+    def _drafts(self) -> dict[int, list[int]]:
+        """Return the drafts by row, of which some are not empty; else nothing."""
+        running = [each for each in self._running if not each.is_done]
+        rows = [(each.start + row.index, row) for each in running for row in each.rows if row.needs_token]
+        needs_steps = any(each.state.matchers or each.submission.request.logprobs is not None for each in running)
+        fits = all(len(row.history) + NgramDraft.count <= self._context for _, row in rows)
+        if needs_steps or not fits:
+            return {}
+        drafts = {place: row.draft.propose(row.history) for place, row in rows}
+        for each in running:
+            if len(each.rows) > 1 and not each.state.options.is_greedy:  # their states are those of one step
+                drafts |= {each.start + row.index: [] for row in each.rows}
+        return drafts if any(drafts.values()) else {}
+
+    def _run_drafted(self) -> bool:
+        """Run the last tokens of all answers with drafts, and send the tokens that they take; return whether there are
+        any drafts."""
+        drafts = self._drafts()
+        if not drafts or not self._activate():
+            return False
+        size, count = NgramDraft.count + 1, len(self._active)
+        rows = {each.start + row.index: row for each in self._running for row in each.rows}
+        tokens = [[0] * size for _ in range(count)]
+        for place, draft in drafts.items():
+            tokens[place] = [rows[place].history[-1], *draft, *[0] * (size - 1 - len(draft))]
+        taken, states = self._taken_of_drafts(*self._decoding.verify(tokens), size)
+        for running in [running for running in self._running if not running.is_done]:
+            for row in running.rows:
+                place = running.start + row.index
+                if place not in drafts:
+                    continue
+                values = taken[place].tolist()
+                agreed = agreed_count(drafts[place], values)
+                running.state = states[place][agreed] if place in states else running.state
+                for token in values[: agreed + 1]:
+                    if row.needs_token:
+                        row.taken += 1
+                        self._give(running, row, token, None)
+        histories = [rows[place].history if place in drafts else [0] for place in range(count)]
+        self._decoding.keep([len(history) - 1 for history in histories])  # the last token has not been run
+        last = np.array([history[-1:] for history in histories], np.int32)
+        self._tokens = Tensor(last, device=self._decoding.device)
+        self._drop_done()
+        return True
+
+    def _taken_of_drafts(
+        self, logits: Tensor, best: Tensor, size: int
+    ) -> tuple[NDArray[np.int32], dict[int, list[SamplingState]]]:
+        """Return the next tokens {batch, size} after each token of the drafts, and the states of sampling by row."""
+        parts, places = [best], []
+        states: dict[int, list[SamplingState]] = {}
+        for running in self._running:
+            if running.is_done or running.state.options.is_greedy:
+                continue
+            count = len(running.rows)
+            places.append((running.start, count))
+            self._sampler.current = running.state
+            start = running.start * size
+            if count == 1:
+                block = slice(start, start + size)
+                values, states[running.start] = self._sampler.next_of_draft(logits[block], best[block])
+            else:  # without drafts
+                firsts = self._integers(range(start, start + count * size, size))
+                values = self._sampler.next(take(logits, firsts, axis=0), take(best, firsts, axis=0))
+                values = concatenate([values] * size, axis=1).reshape(count * size, 1)
+            parts.append(values)
+        table = read_words(concatenate(parts, axis=0) if places else best).result().view(np.int32).reshape(-1, size)
+        taken, sampled = np.split(table, [len(self._active)])
+        taken = taken.copy()
+        for start, count in places:
+            taken[start : start + count], sampled = sampled[:count], sampled[count:]
+        return taken, states
 
     def _taken(self, running: Sequence[_Running], logits: Tensor, best: Tensor) -> tuple[Tensor, _Reading]:
         """Take the next tokens {batch, 1}, and start reading them."""
@@ -568,12 +660,17 @@ class Scheduler:
             if id(running) in numbers:
                 by_row = numbers[id(running)].reshape(len(running.rows), -1)
                 logprob = TokenLogprob.of_row(token, by_row[row.index])
-            _send(running.submission, self._piece(running, row, token, logprob))
-            if running.is_done:
-                _send(running.submission, None)
+            self._give(running, row, token, logprob)
+
+    def _give(self, running: _Running, row: _Row, token: int, logprob: TokenLogprob | None) -> None:
+        """Send a token to its client, and the end after the last one of all answers."""
+        _send(running.submission, self._piece(running, row, token, logprob))
+        if running.is_done:
+            _send(running.submission, None)
 
     def _piece(self, running: _Running, row: _Row, token: int, logprob: TokenLogprob | None) -> AnswerPiece:
         row.received += 1
+        row.history.append(token)
         ends, stream = token in self._model.config.eos, row.stream
         text = "" if ends or stream is None else stream.add(token)
         matchers = running.state.matchers

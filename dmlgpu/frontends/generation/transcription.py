@@ -1,14 +1,16 @@
 """Speech to text by Whisper: windows of 30 seconds, timestamps, languages.
 
 Audio of more than a window is transcribed with timestamps: the next window begins at the last one that the model ended
-a segment with. Rules of timestamps and of windows are those of OpenAI's code and of transformers, without its
-fallbacks to other temperatures.
+a segment with. An answer that repeats itself or is improbable is sampled again at a higher temperature, and a window
+without speech is skipped. Rules of timestamps, of windows and of these fallbacks are those of OpenAI's code and of
+transformers.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -51,6 +53,63 @@ class TranscribedSegment:
     start: float
     end: float
     text: str
+
+
+@dataclass(frozen=True)
+class SpeechFallback:
+    """When the answer to a window is sampled again, or the window skipped. Defaults are those of OpenAI's code.
+
+    Attributes:
+        temperatures: Temperatures to try, one after the other; 0 takes the most likely tokens.
+        compression_ratio: An answer whose text zlib compresses to less than one part in this many repeats itself, and
+            the next temperature is tried; None for any answer.
+        mean_logprob: If the mean log probability of the tokens is lower, the next temperature is tried; None for any.
+        no_speech: A window whose probability of no speech is higher is skipped, if the tokens are improbable as well;
+            None for no window.
+    """
+
+    temperatures: Sequence[float] = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+    compression_ratio: float | None = 2.4
+    mean_logprob: float | None = -1.0
+    no_speech: float | None = 0.6
+
+    def is_improbable(self, answer: SpeechAnswer) -> bool:
+        """Return whether the tokens of an answer are improbable."""
+        return self.mean_logprob is not None and answer.mean_logprob < self.mean_logprob
+
+    def is_silent(self, answer: SpeechAnswer) -> bool:
+        """Return whether the window of an answer has no speech."""
+        return self.no_speech is not None and answer.no_speech > self.no_speech and self.is_improbable(answer)
+
+    def rejects(self, answer: SpeechAnswer, text: str) -> bool:
+        """Return whether the next temperature is tried."""
+        repeats = self.compression_ratio is not None and compression_ratio(text) > self.compression_ratio
+        return (repeats or self.is_improbable(answer)) and not self.is_silent(answer)
+
+
+NO_FALLBACK = SpeechFallback((0.0,), None, None, None)
+"""Takes the most likely tokens of all windows."""
+
+
+@dataclass(frozen=True)
+class SpeechAnswer:
+    """The answer to a window.
+
+    Attributes:
+        tokens: Its tokens, without the one that ends it.
+        mean_logprob: Mean log probability of all tokens.
+        no_speech: Probability that the window has no speech.
+    """
+
+    tokens: Sequence[int]
+    mean_logprob: float
+    no_speech: float
+
+
+def compression_ratio(text: str) -> float:
+    """Return how many times zlib compresses a text. That of text that repeats itself is high."""
+    data = text.strip().encode()
+    return len(data) / len(zlib.compress(data))
 
 
 @dataclass(frozen=True)
@@ -116,6 +175,16 @@ class SpeechTokens:
         )
 
 
+@dataclass(frozen=True)
+class _SpeechRequest:
+    """How to transcribe; the parameters of ``Transcriber.transcribe``, and the random numbers of its ``seed``."""
+
+    task: str
+    has_timestamps: bool
+    fallback: SpeechFallback
+    rng: np.random.Generator
+
+
 class Transcriber:
     """A speech model on a device.
 
@@ -136,7 +205,16 @@ class Transcriber:
         model = read(source)
         self._tokens = SpeechTokens.of(model)
         self._label, self._device = f"model {model.name!r}", device
-        self._model = replace(model, config=replace(model.config, start=(self._tokens.start,)))
+        assert model.encoder is not None
+        first = (*model.encoder.suppressed, *model.encoder.first_suppressed)
+        self._suppressed, self._first_suppressed = (
+            np.array([token for token in tokens if token < model.config.vocabulary], np.int64)
+            for tokens in (model.encoder.suppressed, first)
+        )
+        # Suppressed on the host: the probability of no speech is that of a suppressed token.
+        encoder = replace(model.encoder, suppressed=(), first_suppressed=())
+        config = replace(model.config, start=(self._tokens.start,))
+        self._model = replace(model, config=config, encoder=encoder)
         network = step_network(self._model)
         assert isinstance(network, EncoderDecoderNetwork)
         self._context = default_context(model.config)
@@ -153,6 +231,8 @@ class Transcriber:
         language: str | None = None,
         task: str = "transcribe",
         has_timestamps: bool = False,
+        fallback: SpeechFallback | None = None,
+        seed: int = 0,
     ) -> Iterator[TranscribedSegment]:
         """Return an iterator over the segments of speech.
 
@@ -161,9 +241,12 @@ class Transcriber:
             language: Code of its language; None to detect it by the first window.
             task: ``transcribe``, or ``translate`` into English.
             has_timestamps: Whether segments need exact times. Audio of more than a window always has timestamps.
+            fallback: When an answer is sampled again at another temperature, or a window skipped; None for the
+                defaults, ``NO_FALLBACK`` for the most likely tokens.
+            seed: Seed of the random numbers of temperatures above 0.
 
         Raises:
-            InvalidArgument: If there is no audio, or the model lacks the language or the task.
+            InvalidArgument: If there is no audio, or no temperature, or the model lacks the language or the task.
         """
         tokens = self._tokens
         if audio.ndim != 1 or not len(audio):
@@ -175,25 +258,36 @@ class Transcriber:
             raise InvalidArgument(
                 f"{self._label}: task must be transcribe, the model knows no other, got {shown(task)}"
             )
+        fallback = fallback or SpeechFallback()
+        if not fallback.temperatures or any(not temperature >= 0 for temperature in fallback.temperatures):
+            raise InvalidArgument(
+                f"{self._label}: temperatures must be numbers of at least 0, got {shown(fallback.temperatures)}"
+            )
         samples = self._window * HOP
         total = -(-min(len(audio), samples) // HOP) if len(audio) <= samples else len(audio) // HOP
         if len(audio) < samples:
             audio = np.pad(audio, (0, samples - len(audio)))
         self.language = language
-        return self._segments(log_mel(audio, self._bands, self._device), total, task, has_timestamps)
+        features = log_mel(audio, self._bands, self._device)
+        has_timestamps |= total > self._window
+        request = _SpeechRequest(task, has_timestamps, fallback, np.random.default_rng(seed))
+        return self._segments(features, total, request)
 
     def _segments(
-        self, features: NDArray[np.float32], total: int, task: str, has_timestamps: bool
+        self, features: NDArray[np.float32], total: int, request: _SpeechRequest
     ) -> Iterator[TranscribedSegment]:
-        has_timestamps |= total > self._window
         seek = 0
         while seek < total:
             frames = min(self._window, total - seek)
             window = features[:, seek : seek + self._window]
             window = np.pad(window, ((0, 0), (0, self._window - window.shape[1])))
-            tokens = self._answer(window, task, has_timestamps)
+            answer = self._accepted(window, request)
+            if request.fallback.is_silent(answer):
+                seek += frames
+                continue
+            tokens = answer.tokens
             start = seek * HOP / RATE
-            if has_timestamps:
+            if request.has_timestamps:
                 parts, offset = cut(tokens, frames, self._tokens.no_timestamps + 1)
             else:
                 parts, offset = [(0.0, frames * HOP / RATE, tokens)], frames
@@ -208,43 +302,71 @@ class Transcriber:
         text: str = self._model.tokenizer.decode([token for token in tokens if token < self._tokens.end])
         return text
 
-    def _answer(self, window: NDArray[np.float32], task: str, has_timestamps: bool) -> list[int]:
-        """Return the most likely tokens of a window, one after the other, without the one that ends it."""
-        tokens, decoding = self._tokens, self._decoding
-        decoding.prepare([window], [])
-        scores = decoding.prefill([window], 0)
+    def _accepted(self, window: NDArray[np.float32], request: _SpeechRequest) -> SpeechAnswer:
+        """Return the answer to a window at the first temperature that gives an acceptable one, else at the last."""
+        self._decoding.prepare([window], [])
+        scores = self._decoding.prefill([window], 0)
+        for index, temperature in enumerate(request.fallback.temperatures):
+            scores = self._decoding.restart(1) if index else scores
+            answer = self._answer(scores, request, temperature)
+            if not request.fallback.rejects(answer, self._text(answer.tokens)):
+                break
+        return answer
+
+    def _answer(self, scores: Scores, request: _SpeechRequest, temperature: float) -> SpeechAnswer:
+        """Return the answer after the scores of the token that begins it."""
+        tokens = self._tokens
+        logits = _read(scores)
+        no_speech = float(np.exp(_log_softmax(logits)[tokens.no_timestamps - 1]))
         start: list[int] = []
         if tokens.languages:
-            self.language = self.language or self._detected(scores)
-            start += [tokens.languages[self.language], tokens.tasks[task]]
-        start += [] if has_timestamps else [tokens.no_timestamps]
-        for index, token in enumerate(start):
-            decoding.suppress(is_first=index == len(start) - 1)
-            scores = decoding.step(self._tensor(token))
-        decoding.suppress()
+            self.language = self.language or self._detected(logits)
+            start += [tokens.languages[self.language], tokens.tasks[request.task]]
+        start += [] if request.has_timestamps else [tokens.no_timestamps]
+        for token in start:
+            scores = self._decoding.step(self._tensor(token))
         answer: list[int] = []
+        total = 0.0
         while True:
-            token = self._chosen(scores, answer) if has_timestamps else int(scores[1].numpy()[0, 0])
+            logits = _read(scores)
+            logits[self._suppressed if answer else self._first_suppressed] = _HIDDEN
+            if request.has_timestamps:
+                limit(logits, answer, tokens)
+            token = sampled(logits, temperature, request.rng)
+            total += float(_log_softmax(logits)[token])
             if token == tokens.end:
-                return answer
+                return SpeechAnswer(answer, total / (len(answer) + 1), no_speech)
             answer.append(token)
             if 1 + len(start) + len(answer) >= self._context:
-                return answer
-            scores = decoding.step(self._tensor(token))
+                return SpeechAnswer(answer, total / len(answer), no_speech)
+            scores = self._decoding.step(self._tensor(token))
 
     def _tensor(self, token: int) -> Tensor:
         return Tensor(np.array([[token]], np.int32), device=self._device)
 
-    def _detected(self, scores: Scores) -> str:
+    def _detected(self, logits: NDArray[np.float64]) -> str:
         """Return the most likely language."""
-        logits = scores[0].numpy()[0]
         return max(self._tokens.languages, key=lambda code: float(logits[self._tokens.languages[code]]))
 
-    def _chosen(self, scores: Scores, answer: Sequence[int]) -> int:
-        """Return the most likely token that the rules of timestamps allow."""
-        logits = scores[0].numpy()[0].astype(np.float64)
-        limit(logits, answer, self._tokens)
+
+def _read(scores: Scores) -> NDArray[np.float64]:
+    """Return the logits of one prompt."""
+    return scores[0].numpy()[0].astype(np.float64)
+
+
+def _log_softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return log probabilities."""
+    shifted = logits - logits.max()
+    result: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum())
+    return result
+
+
+def sampled(logits: NDArray[np.float64], temperature: float, rng: np.random.Generator) -> int:
+    """Return a token by the probabilities of logits divided by a temperature; at 0, the most likely one."""
+    if temperature == 0:
         return int(logits.argmax())
+    sums = np.exp(_log_softmax(logits / temperature)).cumsum()
+    return int(np.searchsorted(sums, rng.random() * sums[-1], side="right"))
 
 
 def limit(logits: NDArray[Any], answer: Sequence[int], tokens: SpeechTokens) -> None:

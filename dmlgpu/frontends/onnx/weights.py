@@ -19,13 +19,13 @@ from dmlgpu.runtime.operator import CompiledOperator
 from dmlgpu.tensors.recorded_call import Prepared
 from dmlgpu.tensors.session import OwnedBuffer, PersistentBuffers, session_of
 
-_MAX_IN_FLIGHT = 8 << 20
+_MAX_IN_FLIGHT = 2 << 20
 """Bytes of uploads after which loading waits: drivers free their copies when the device has read them."""
 
 _MAX_BATCH = 4 << 20
 """Bytes of uploads of a batch: a write to the device submits the work before it."""
 
-_PIECE = 4 << 20
+_PIECE = 1 << 20
 """Maximum bytes of an upload."""
 
 
@@ -102,7 +102,8 @@ class Weights:
             session = session_of(self._device)
             session.initialize(prepared, [None if buffer is None else (buffer.memory, 0) for buffer in whole])
             return
-        filled = filled_parts(program)
+        # Largest first: later ones fill the hole in the driver's blocks that a freed upload leaves.
+        filled = sorted(filled_parts(program), key=lambda group: -self._upload_size(group, keys))
         last_use = {source: index for index, group in enumerate(filled) for source in group.inputs}
         buffers: dict[PersistentPart, OwnedBuffer] = {}
         batch = _SharedSubmission()
@@ -153,6 +154,11 @@ class Weights:
 
         batch.add(key, fill, sum(buffer.size for buffer in own.values()))
         return {part: filled[part] for part in lasting}
+
+    def _upload_size(self, group: FilledParts, keys: Sequence[int | None]) -> int:
+        """Return the bytes of the largest weight that fills some parts."""
+        weights = [key for source in group.inputs if (key := keys[source]) is not None]
+        return max((self._arrays[key][0].nbytes for key in weights), default=0)
 
     def _upload(self, key: int) -> OwnedBuffer:
         """Return the bytes of an array on the device, uploaded unless they are there."""

@@ -9,6 +9,7 @@ import pytest
 from dmlgpu.common.errors import InvalidArgument, InvalidState, NotSupported
 from dmlgpu.demo.language_model import DecoderSizes
 from dmlgpu.frontends.generation.decoding import CachedDecoding
+from dmlgpu.frontends.generation.drafts import agreed_count
 from dmlgpu.frontends.generation.generator import Generator
 from dmlgpu.frontends.generation.sampling import SamplingOptions
 from dmlgpu.frontends.generation.scheduler import QueueFull, Request
@@ -80,6 +81,45 @@ def test_answers_equal_those_to_one_request_at_a_time(folder, generator, expecte
             assert answers_of(submission) == [list(text.tokens) for text in texts]
         else:
             assert answers_of(submission) == [expected.tokens(request.prompt, request.max_tokens)] * request.n
+
+
+def repeating_requests(count):
+    """Requests whose prompts repeat themselves, so that there are drafts; every third one is sampled."""
+    for seed, request in enumerate(requests_of(count)):
+        prompt = [*request.prompt[:20], *request.prompt[:20], *request.prompt[:3]]
+        options = SamplingOptions(temperature=0.3, seed=seed, top_p=0.9) if seed % 3 == 0 else SamplingOptions()
+        yield Request(prompt, options, max_tokens=request.max_tokens + 20, n=request.n)
+
+
+@pytest.mark.parametrize("count", [12, pytest.param(60, marks=pytest.mark.slow)])
+def test_drafts_do_not_change_answers(folder, generator, expected, monkeypatch, count):
+    kept = []
+
+    def counted(drafts, tokens):
+        kept.append((len(drafts), agreed_count(drafts, tokens)))
+        return kept[-1][1]
+
+    monkeypatch.setattr("dmlgpu.frontends.generation.scheduler.agreed_count", counted)
+    requests = list(repeating_requests(count))
+    scheduler = Generator.load(folder, ADAPTER, chunk=32, draft="ngram").scheduler(rows=4, max_queued=count + 1)
+    submissions = [scheduler.submit(request) for request in requests]
+    plain = scheduler.submit(Request(requests[1].prompt, max_tokens=9, logprobs=1))  # drafts wait for it
+    finish(scheduler)
+    for request, submission in zip(requests, submissions, strict=True):
+        if request.options.temperature:
+            options = {"max_tokens": request.max_tokens, "seed": request.options.seed, "temperature": 0.3, "top_p": 0.9}
+            texts = generator.generate_batch([request.prompt], n=request.n, **options)
+            assert answers_of(submission) == [list(text.tokens) for text in texts]
+        else:
+            assert answers_of(submission) == [expected.tokens(request.prompt, request.max_tokens)] * request.n
+    assert answers_of(plain) == [expected.tokens(requests[1].prompt, 9)]
+    drafted, agreed = np.sum(kept, axis=0)
+    assert 0 < agreed < drafted
+
+
+def test_a_smaller_model_drafts_for_no_server(folder):
+    with pytest.raises(NotSupported, match="a smaller model drafts for one answer at a time"):
+        Generator.load(folder, ADAPTER, draft=folder).scheduler()
 
 
 def test_pieces_have_text_probabilities_and_the_reason_of_the_end(folder, generator):

@@ -9,7 +9,17 @@ import pytest
 from dmlgpu.cli import transcribe as verb
 from dmlgpu.common.errors import InvalidArgument, NotSupported
 from dmlgpu.frontends.generation.log_mel import HOP, RATE, log_mel
-from dmlgpu.frontends.generation.transcription import SpeechTokens, TranscribedSegment, Transcriber, cut, limit
+from dmlgpu.frontends.generation.transcription import (
+    NO_FALLBACK,
+    SpeechAnswer,
+    SpeechFallback,
+    SpeechTokens,
+    TranscribedSegment,
+    Transcriber,
+    cut,
+    limit,
+    sampled,
+)
 from dmlgpu.runtime.device import Device
 from tests.language_models import ADAPTER
 
@@ -167,6 +177,14 @@ def text_of(tokens):
     return "".join(f"w{token}" for token in tokens if token < TOKENS["eos"])
 
 
+def assert_equal(segments, expected):
+    """Compare segments with those of transformers, which has empty ones as well."""
+    expected = [segment for segment in expected if text_of(segment["tokens"].tolist())]
+    assert [segment.text for segment in segments] == [text_of(segment["tokens"].tolist()) for segment in expected]
+    times = [(float(segment["start"]), float(segment["end"])) for segment in expected]
+    assert [(segment.start, segment.end) for segment in segments] == [pytest.approx(pair) for pair in times]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{"task": "transcribe"}, {"language": "de"}, {"language": "en", "task": "translate"}]
@@ -174,12 +192,8 @@ def text_of(tokens):
 def test_long_audio_is_transcribed_as_by_transformers(speech, options):
     folder, model = speech
     transcriber, audio = Transcriber(folder, Device(ADAPTER)), sound(1.7)
-    segments = list(transcriber.transcribe(audio, **options))
-    expected = expected_segments(model, audio, **options)
-    expected = [segment for segment in expected if text_of(segment["tokens"].tolist())]
-    assert [segment.text for segment in segments] == [text_of(segment["tokens"].tolist()) for segment in expected]
-    times = [(float(segment["start"]), float(segment["end"])) for segment in expected]
-    assert [(segment.start, segment.end) for segment in segments] == [pytest.approx(pair) for pair in times]
+    segments = list(transcriber.transcribe(audio, fallback=NO_FALLBACK, **options))
+    assert_equal(segments, expected_segments(model, audio, **options))
     assert len(segments) > 2 and transcriber.language == options.get("language", transcriber.language)
     assert transcriber.language in ("en", "de")
 
@@ -195,7 +209,7 @@ def test_short_audio_is_one_segment_without_timestamps(speech, tmp_path):
     settings["suppress_tokens"] += range(BEGIN, 320)  # a trained model has none here
     copy = copied(folder, tmp_path / "copy", "generation_config.json")
     (copy / "generation_config.json").write_text(json.dumps(settings))
-    (segment,) = Transcriber(copy, Device(ADAPTER)).transcribe(audio, language="en")
+    (segment,) = Transcriber(copy, Device(ADAPTER)).transcribe(audio, language="en", fallback=NO_FALLBACK)
     extractor = transformers.WhisperFeatureExtractor(feature_size=8)
     padded = np.pad(audio, (0, WINDOW * HOP - len(audio)))
     features = extractor(padded, sampling_rate=RATE, truncation=False, padding="longest", return_tensors="pt")
@@ -207,6 +221,95 @@ def test_short_audio_is_one_segment_without_timestamps(speech, tmp_path):
     assert segment.text == text_of(tokens) and (segment.start, segment.end) == (0.0, 0.3)
 
 
+# ---- fallbacks
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("margin", "no_speech"), [(-0.01, 0.001), (0.01, 0.001), (0.01, 0.0045), (-0.01, None), (0.01, None)]
+)
+def test_windows_are_rejected_and_skipped_as_by_transformers(speech, margin, no_speech):
+    """By its own decision, on the same answer, whose mean log probability is above or below the threshold."""
+    import torch
+    from transformers.generation.logits_process import WhisperNoSpeechDetection
+
+    _, model = speech
+    rng = np.random.default_rng(3)
+    scores = rng.standard_normal((6, 320)) * 2
+    tokens = [int(row.argsort()[-4]) for row in scores]
+    logs = scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)
+    mean = float(np.mean([row[token] for row, token in zip(logs, tokens, strict=True)]))
+    logprob = mean + margin
+    detection = WhisperNoSpeechDetection(TOKENS["plain"] - 1, 1)
+    detection._no_speech_prob = [0.0044]
+
+    class Settings:
+        compression_ratio_threshold, logprob_threshold, no_speech_threshold = None, logprob, no_speech
+
+    expected = model._need_fallback(
+        torch.tensor(tokens), [{"scores": list(torch.tensor(scores))}], 0, [detection], Settings, 320, 0.0
+    )
+    fallback, answer = SpeechFallback((0.0,), None, logprob, no_speech), SpeechAnswer(tokens[:-1], mean, 0.0044)
+    assert (fallback.rejects(answer, ""), fallback.is_silent(answer)) == tuple(map(bool, expected))
+
+
+def test_text_that_repeats_itself_is_rejected():
+    answer = SpeechAnswer([1, 2], -0.1, 0.0)
+    assert SpeechFallback().rejects(answer, "I think so. " * 12)
+    assert not SpeechFallback().rejects(answer, "She sells sea shells by the sea shore, and the weather is sunny.")
+    assert not SpeechFallback().rejects(answer, "")
+    assert not NO_FALLBACK.rejects(answer, "I think so. " * 12)
+
+
+def test_tokens_are_sampled_by_their_probabilities():
+    logits, rng = np.log([0.2, 0.0001, 0.5, 0.2999]), np.random.default_rng(0)
+    assert sampled(logits, 0.0, rng) == 2
+    for temperature in (0.5, 1.0):
+        expected = np.exp(logits / temperature) / np.exp(logits / temperature).sum()
+        counts = np.bincount([sampled(logits, temperature, rng) for _ in range(4000)], minlength=4)
+        np.testing.assert_allclose(counts / 4000, expected, atol=0.03)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("thresholds", "is_sampled"),
+    [((-1.1, None), True), ((-9.0, None), False), ((-1.1, 0.002), False), ((-1.0, 0.0035), True)],
+)
+def test_long_audio_is_sampled_again_as_by_transformers(speech, monkeypatch, thresholds, is_sampled):
+    """Both draw from the same random numbers, by inverting the cumulative probabilities.
+
+    With the most likely tokens, the first window has a mean log probability of -1.09 and a probability of no speech of
+    0.0043, the second one -1.13 and 0.0029.
+    """
+    import torch
+
+    folder, model = speech
+    rng, draws = np.random.default_rng(0), []
+
+    def multinomial(probabilities, num_samples):
+        sums = probabilities[0].double().numpy().cumsum()
+        draws.append(int(np.searchsorted(sums, rng.random() * sums[-1], side="right")))
+        return torch.tensor([draws[-1:]])
+
+    audio, temperatures, (logprob, no_speech) = sound(1.7), (0.0, 0.4, 1.0), thresholds
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "multinomial", multinomial)
+        expected = expected_segments(
+            model,
+            audio,
+            language="de",
+            temperature=temperatures,
+            logprob_threshold=logprob,
+            no_speech_threshold=no_speech,
+            top_k=0,
+        )
+    assert bool(draws) == is_sampled
+    fallback = SpeechFallback(temperatures, None, logprob, no_speech)
+    assert_equal(
+        list(Transcriber(folder, Device(ADAPTER)).transcribe(audio, language="de", fallback=fallback)), expected
+    )
+
+
 @pytest.mark.slow
 def test_wrong_requests_are_rejected(speech, tmp_path):
     folder, _ = speech
@@ -215,6 +318,8 @@ def test_wrong_requests_are_rejected(speech, tmp_path):
         transcriber.transcribe(sound(0.1), language="fr")
     with pytest.raises(InvalidArgument, match="audio must be samples of one channel"):
         transcriber.transcribe(np.zeros((2, 5), np.float32))
+    with pytest.raises(InvalidArgument, match=r"temperatures must be numbers of at least 0, got \(0.2, -1.0\)"):
+        transcriber.transcribe(sound(0.1), fallback=SpeechFallback((0.2, -1.0)))
     with pytest.raises(InvalidArgument, match=r"task must be transcribe, .*, got 'sing'"):
         transcriber.transcribe(sound(0.1), task="sing")
     for name in ("tokenizer.json", "generation_config.json"):
@@ -223,7 +328,7 @@ def test_wrong_requests_are_rejected(speech, tmp_path):
             with pytest.raises(NotSupported, match="needs a folder of Whisper with"):
                 Transcriber(copy, Device(ADAPTER))
         else:  # tokens by their names; the vocabulary is too small for several languages
-            assert list(Transcriber(copy, Device(ADAPTER)).transcribe(sound(0.1)))
+            assert list(Transcriber(copy, Device(ADAPTER)).transcribe(sound(0.1), fallback=NO_FALLBACK))
 
 
 # ---- the command line
@@ -264,6 +369,21 @@ def test_the_command_line_prints_segments(monkeypatch, tmp_path, capsys, options
     verb.transcribe(tmp_path, tmp_path / "a.wav", "numpy", **options)
     captured = capsys.readouterr()
     assert captured.out == text and "1.0 s of audio in " in captured.err and captured.err.endswith("language en\n")
+
+
+@pytest.mark.parametrize(("fallback", "expected"), [(True, None), (False, NO_FALLBACK)])
+def test_the_command_line_may_take_the_most_likely_tokens(monkeypatch, tmp_path, fallback, expected):
+    options = {}
+
+    class Listening(Spoken):
+        def transcribe(self, audio, **arguments):
+            options.update(arguments)
+            return iter(())
+
+    monkeypatch.setattr("dmlgpu.frontends.generation.transcription.Transcriber", Listening)
+    monkeypatch.setattr(verb, "read_audio", lambda path: np.zeros(RATE, np.float32))
+    verb.transcribe(tmp_path, tmp_path / "a.wav", "numpy", fallback=fallback)
+    assert options["fallback"] == expected
 
 
 def test_the_command_line_rejects_two_formats(tmp_path):
