@@ -271,6 +271,13 @@ class OperatorErrors:
         }
 
 
+def limit_of(workload: AccuracyWorkload, kernels: tuple[str, ...]) -> float:
+    """Return the roundings that the result of some kernels may be off by: the workload's limit, or that of attention by
+    matrix units, which rounds weights to float16 (half a ULP of each, and of their sum)."""
+    rounds_weights = any("schedules/attention_cooperative" in kernel for kernel in kernels)
+    return 2 * 2.0**-11 / ROUNDING if rounds_weights else workload.limit
+
+
 def operator_errors(workload: AccuracyWorkload, data_type: DataType, device: Device) -> OperatorErrors:
     """Return the errors of a workload in a type on a device, with the schedule of the workload.
 

@@ -20,7 +20,14 @@ import numpy as np
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.errors import InvalidArgument, NotSupported
 from dmlgpu.conformance.accuracy.functions import FUNCTIONS, PER_EXPONENT, FunctionErrors, measure
-from dmlgpu.conformance.accuracy.workloads import ROUNDING, WORKLOADS, AccuracyWorkload, OperatorErrors, operator_errors
+from dmlgpu.conformance.accuracy.workloads import (
+    ROUNDING,
+    WORKLOADS,
+    AccuracyWorkload,
+    OperatorErrors,
+    limit_of,
+    operator_errors,
+)
 from dmlgpu.conformance.cases.keys import PROFILES
 from dmlgpu.conformance.running.outcome import Outcome, Status
 from dmlgpu.conformance.suites.registry import Suite
@@ -127,9 +134,8 @@ class OperatorAccuracySuite(Suite):
         if workload.needs_shaders and not isinstance(device.backend, ShaderBackend):
             raise NotSupported(f"{device.adapter} runs no shaders, so it has no schedules")
         start = time.perf_counter()
-        return operator_outcome(
-            name, operator_errors(workload, data_type, device), workload.limit, time.perf_counter() - start
-        )
+        errors = operator_errors(workload, data_type, device)
+        return operator_outcome(name, errors, limit_of(workload, errors.kernels), time.perf_counter() - start)
 
 
 def operator_outcome(name: str, errors: OperatorErrors, limit: float, seconds: float) -> Outcome:
