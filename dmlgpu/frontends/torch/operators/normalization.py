@@ -249,13 +249,14 @@ def native_batch_norm(
         return torch.ops.aten._native_batch_norm_legit_no_training(
             x, weight, bias, running_mean, running_variance, momentum, eps
         )
-    if running_mean is None or running_variance is None:
-        return torch.ops.aten._native_batch_norm_legit.no_stats(x, weight, bias, True, 0.0, eps)
-    output, mean, inverse, *updated = torch.ops.aten._native_batch_norm_legit_functional(
-        x, weight, bias, running_mean, running_variance, True, momentum, eps
-    )
-    for running, value in zip((running_mean, running_variance), updated, strict=True):
-        running.copy_(value)
+    output, mean, inverse = torch.ops.aten._native_batch_norm_legit.no_stats(x, weight, bias, True, 0.0, eps)
+    if running_mean is not None:
+        running_mean.mul_(1 - momentum).add_(mean.to(running_mean.dtype), alpha=momentum)
+    if running_variance is not None:
+        count = x.numel() // max(x.shape[1], 1)
+        variance = inverse.to(torch.float32).reciprocal().square() - eps
+        unbiased = variance.to(running_variance.dtype)
+        running_variance.mul_(1 - momentum).add_(unbiased, alpha=momentum * count / max(count - 1, 1))
     return output, mean, inverse
 
 
