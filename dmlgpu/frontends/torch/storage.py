@@ -175,6 +175,8 @@ def operand_of(x: torch.Tensor) -> Tensor | Complex:
 def on_host(x: torch.Tensor) -> torch.Tensor:
     """Return a copy of a tensor of the device on the CPU, packed."""
     array = tensor_of(x).numpy()
+    if not array.size:
+        return torch.empty(x.shape, dtype=x.dtype, device="cpu")  # strides of NumPy's empty arrays are 0
     if x.dtype in PARTS:
         host = torch.from_numpy(array.view(f"c{2 * array.itemsize}"))
         return (host.conj_physical() if x.is_conj() else host).reshape(x.shape)

@@ -375,6 +375,14 @@ def test_printing() -> None:
     assert repr(torch.nn.Parameter(x)).endswith("device='dml:0', requires_grad=True)")
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.complex64, torch.bool], ids=str)
+def test_empty_tensors_have_the_strides_of_the_cpu_after_a_copy(kind: Any) -> None:
+    for shape in (0,), (0, 5), (2, 0, 3):
+        x = torch.empty(shape, dtype=kind)
+        for copied in x.to("dml").cpu(), x.to("dml").conj().clone().cpu():
+            assert (copied.stride(), copied.dtype) == (x.stride(), kind), shape
+
+
 def test_host_arrays() -> None:
     x = torch.arange(3.0).to("dml")
     with pytest.raises(TypeError, match=r"can't convert dml:0 device type tensor to numpy. Use Tensor.cpu\(\)"):
