@@ -286,7 +286,7 @@ class _Environment(jinja2.Environment):
 
 
 class _Bytecode(jinja2.FileSystemBytecodeCache):
-    """Compiled templates in ``__pycache__`` folders beside their files, where Python writes those of modules.
+    """Compiled templates in ``__pycache__`` folders next to their files, where Python writes those of modules.
 
     Compiling templates takes a tenth of Python's time of a first run. Bounded by the files. What a template is compiled
     to depends on the names that other files declare, hence on all files.
