@@ -214,7 +214,7 @@ class Matrices:
         dialect: How WGSL names the operations.
         turns: Whether kernels transpose operands on their way to workgroup memory if steps are not adjacent there,
             because loads of matrices would do it element by element.
-        component: Type of the elements that are multiplied, as WGSL names it: ``f16``, ``f32`` or ``i8``.
+        component: What is multiplied, as WGSL names the dtype: ``f16``, ``f32`` or ``i8``.
         floats: Matrix units for float32 that is not rounded; None if there are none that are faster than ordinary
             products.
         integers: Matrix units for integers; None likewise.
@@ -238,7 +238,7 @@ class Matrices:
 
     @property
     def numbers(self) -> str:
-        """The type of the elements that are multiplied, as NumPy names it."""
+        """NumPy's name of the dtype that is multiplied."""
         return {"f16": "float16", "f32": "float32", "i8": "int8"}[self.component]
 
     @property

@@ -21,7 +21,7 @@ from dmlgpu.tensors.strided import TensorBase
 
 
 def as_tensor(x: Any, neighbour: Any) -> Any:
-    """Return a tensor as it is, other values beside a tensor, numbers in its dtype."""
+    """Return a tensor as it is, other values on the device of a tensor, numbers in its dtype."""
     if isinstance(x, TensorBase):
         return x
     return neighbour._beside(x, neighbour.dtype if isinstance(x, int | float) else None)

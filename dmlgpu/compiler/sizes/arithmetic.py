@@ -236,12 +236,12 @@ def symbols_in(part: Any) -> Iterator[Symbol]:
         for item in part:
             yield from symbols_in(item)
     else:
-        for field in fields_of(type(part)):
+        for field in fields_of(part.__class__):
             yield from symbols_in(getattr(part, field))
 
 
 @functools.cache  # bounded by the classes
-def fields_of(cls: Any) -> tuple[str, ...]:
+def fields_of(cls: type[Any]) -> tuple[str, ...]:
     """Return the names of a dataclass's fields; none for other classes."""
     return tuple([field.name for field in dataclasses.fields(cls)]) if dataclasses.is_dataclass(cls) else ()
 

@@ -390,7 +390,7 @@ class CachedDecoding:
 
     def _zeros(self, shape: Sequence[int], dtype: DTypeLike) -> Tensor:
         """Return zeros that the device writes: an upload would hold them twice."""
-        tensor: Tensor = zeros(shape, dtype, device=self.device)
+        tensor: Tensor = zeros(shape, np.dtype(dtype), device=self.device)
         return tensor
 
     def _integers(self, values: list[int]) -> Tensor:

@@ -57,7 +57,8 @@ class CallArguments:
         self._starts: list[int] = []  # the first byte of each in it
         self._order: dict[Memory, int] = {}  # the first tensor of each memory
         self._first: torch.Tensor | None = None
-        self.index, self.generator = index, None
+        self.index = index
+        self.generator: torch.Generator | None = None
         self.key = self._key(args, kwargs)
 
     def followed_by(self, args: Sequence[Any]) -> CallArguments:

@@ -308,7 +308,7 @@ def _packed(x: torch.Tensor, dtype: torch.dtype) -> Tensor:
 def _ordered(x: torch.Tensor, dtype: torch.dtype) -> Tensor:
     """Return elements, converted to a dtype, in memory of their own, with the axes in the same order."""
     order = storage.axes_in_memory(x.shape, x.stride())
-    return storage.permuted_back(unowned(cast(operand_of(x).transpose(order), dtype)), order)
+    return storage.permuted_back(unowned(cast(tensor_of(x).transpose(order), dtype)), order)
 
 
 def _packed_in_torch(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

@@ -23,7 +23,7 @@ PADDING = 8
 """Elements between the rows of a slab, so that they begin in different banks of workgroup memory."""
 
 LONG_LINE = 16
-"""Elements of the lines of matrices that need it: shorter lines, one behind the other, begin in different banks too."""
+"""Elements of the lines of matrices that need it: shorter lines, one after the other, begin in different banks too."""
 
 
 def tile_of(matrices: Matrices) -> tuple[int, int]:
@@ -42,7 +42,7 @@ class Slab:
 
     Each matrix is an array, and loads name its first element: what Dawn checks about a load is constant then, and the
     index of the matrix, which Dawn limits, does not hide from drivers that the address is aligned. A matrix may be
-    anywhere in the slab if the slab is one array; RADV loads it in pieces of 4 bytes then.
+    anywhere in the slab if the slab is one array; RADV loads it 4 bytes at a time then.
 
     Attributes:
         own: Rows or columns of the operand.

@@ -93,11 +93,11 @@ def repeating_requests(count):
 
 @pytest.mark.parametrize("count", [12, pytest.param(60, marks=pytest.mark.slow)])
 def test_drafts_do_not_change_answers(folder, generator, expected, monkeypatch, count):
-    kept = []
+    counts = []
 
     def counted(drafts, tokens):
-        kept.append((len(drafts), agreed_count(drafts, tokens)))
-        return kept[-1][1]
+        counts.append((len(drafts), agreed_count(drafts, tokens)))
+        return counts[-1][1]
 
     monkeypatch.setattr("dmlgpu.frontends.generation.scheduler.agreed_count", counted)
     requests = list(repeating_requests(count))
@@ -113,7 +113,7 @@ def test_drafts_do_not_change_answers(folder, generator, expected, monkeypatch, 
         else:
             assert answers_of(submission) == [expected.tokens(request.prompt, request.max_tokens)] * request.n
     assert answers_of(plain) == [expected.tokens(requests[1].prompt, 9)]
-    drafted, agreed = np.sum(kept, axis=0)
+    drafted, agreed = np.sum(counts, axis=0)
     assert 0 < agreed < drafted
 
 
