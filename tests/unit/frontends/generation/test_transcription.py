@@ -273,12 +273,13 @@ def test_tokens_are_sampled_by_their_probabilities():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("thresholds", "is_sampled"),
-    [((-1.1, None), True), ((-9.0, None), False)],
+    [((-1.1, None), True), ((-1.1, 0.0005), True), ((-1.0, 0.001), True), ((-9.0, None), False)],
 )
 def test_long_audio_is_sampled_again_as_by_transformers(speech, monkeypatch, thresholds, is_sampled):
     """Both draw from the same random numbers, by inverting the cumulative probabilities.
 
-    With the most likely tokens, the first window has a mean log probability of -1.09, the second one -1.13.
+    With the most likely tokens, the first window has a mean log probability of -1.16 and a probability of no speech of
+    0.0001, the second one -1.09 and 0.0043, the third one -1.13 and 0.0029.
     """
     import torch
 
