@@ -13,6 +13,7 @@ from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.plan import (
     MAX_KERNELS,
     Allocation,
+    Convolve,
     Map,
     Plan,
     PlanBinding,
@@ -147,11 +148,11 @@ def copy_of_owned(index: int, size: int) -> tuple[Allocation, Map]:
 
 
 def can_bind(step: Step, target: Target) -> bool:
-    """Return whether a step's kernels can bind all tensors that it reads and writes; some schedules need another
-    buffer: that of rows which binds results of stages binds no statistics."""
+    """Return whether a step's kernels can bind all tensors that it reads and writes; some schedules need other buffers
+    as well: that of rows which binds results of stages binds no statistics, Winograd's binds products and marks."""
     bound = {tensor.binding for tensor in (*read(step), *written(step))}
     has_spare = isinstance(step, Map) or (isinstance(step, Rows) and len(step.stages) <= len(step.statistics))
-    spare = 0 if has_spare else 1
+    spare = 2 if isinstance(step, Convolve) else 0 if has_spare else 1
     return len(bound) + spare <= target.slots
 
 

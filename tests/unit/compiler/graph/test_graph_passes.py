@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from dmlgpu import DataType, Graph, TensorDesc, descs
+from dmlgpu import DataType, Graph, TensorDesc, descs, ops
 from dmlgpu.catalog.enums import PaddingMode, ReduceFunction
 from dmlgpu.common.errors import InvalidArgument, NotSupported
 from dmlgpu.compiler.graph import compiler
@@ -380,6 +380,21 @@ def test_kernels_bind_no_more_than_the_adapter_allows() -> None:
     compiled = compile_network(resolve(long), few)
     assert max(len(kernel.slots) for kernel in compiled.program.kernels) <= 4
     assert len(compiled.program.kernels) > 1
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=str)
+@pytest.mark.parametrize("added", range(1, 8))
+def test_epilogues_of_transformed_convolutions_leave_room_for_their_own_tensors(target: Target, added: int) -> None:
+    """The last kernel of Winograd's algorithm reads products, marks, images and filters."""
+    graph = Graph()
+    x, weight = graph.input((1, 64, 32, 32)), graph.input((64, 64, 3, 3))
+    result = ops.conv2d(x, weight, padding=1)
+    for _ in range(added):
+        result = result + graph.input((1, 64, 32, 32))
+    compiled = compile_network(resolve(graph.desc([result])), target)
+    assert any("winograd" in kernel.label for kernel in compiled.program.kernels)
+    assert max(len(kernel.slots) for kernel in compiled.program.kernels) <= target.slots == 8
+    assert not [note.text for note in compiled.notes if "not fused" in note.text]
 
 
 def test_labels_name_node_and_operator(target: Target) -> None:
