@@ -10,6 +10,7 @@ import math
 import mmap
 import os
 import re
+import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,6 +144,10 @@ class GgufFile:
         return self.metadata.get(key, default)
 
 
+_SIZE = struct.Struct("<Q")
+"""Size of a text."""
+
+
 class _Cursor:
     """A position in the header of a file; reading past the end raises an exception."""
 
@@ -180,6 +185,22 @@ class _Cursor:
         except UnicodeDecodeError as error:
             raise self.error(f"is damaged: the text at byte {start} is not UTF-8: {error.reason}") from None
 
+    def _texts(self, count: int) -> list[str]:
+        """Return texts, in a loop without calls: vocabularies have 100,000 of them."""
+        texts, data, end, unpack = [], self._data, len(self._data), _SIZE.unpack_from
+        while len(texts) < count:
+            start = self.at + _SIZE.size
+            stop = start + unpack(data, self.at)[0] if start <= end else end + 1
+            try:
+                text = str(data[start:stop], "utf-8") if stop <= end else None
+            except UnicodeDecodeError:
+                text = None
+            if text is None:
+                return [*texts, self.text()]  # which raises
+            texts.append(text)
+            self.at = stop
+        return texts
+
     def value(self, depth: int = 0) -> Any:
         """Return a value of the metadata: its type, then its content."""
         return self._content(self._kind(), depth)
@@ -203,8 +224,9 @@ class _Cursor:
         if kind in _FORMATS:
             form = np.dtype(_FORMATS[kind])
             return np.array(np.frombuffer(self.raw(form.itemsize * self.count(form.itemsize, "elements")), form))
-        smallest = 8 if kind is GGUFValueType.STRING else 12
-        return [self._content(kind, depth + 1) for _ in range(self.count(smallest, "elements"))]
+        if kind is GGUFValueType.STRING:
+            return self._texts(self.count(_SIZE.size, "elements"))
+        return [self._content(kind, depth + 1) for _ in range(self.count(12, "elements"))]
 
     def error(self, reason: str) -> ModelError:
         """Return an exception about the file."""
