@@ -59,8 +59,8 @@ from dmlgpu.compiler.schedule.tiles import is_narrow, packed_patch, tiles, uncha
 from dmlgpu.compiler.sizes.arithmetic import decided, largest
 from dmlgpu.compiler.target import Target
 
-FILTERS, PATCHES, MARKS, RESULTS = (
-    f"convolution/winograd_{kernel}" for kernel in ("filters", "patches", "marks", "results")
+FILTERS, PATCHES, NORMS, MARKS, RESULTS = (
+    f"convolution/winograd_{kernel}" for kernel in ("filters", "patches", "norms", "marks", "results")
 )
 NORM = Reduction("convolution/winograd_norm", DataType.FLOAT32, 1, portable=True)
 
@@ -327,11 +327,22 @@ def _turned(matrices: PlanTensor) -> PlanTensor:
     return permuted(matrices, (0, 1, 3, 2))
 
 
-def _marks(convolution: Convolution, sides: _Sides, target: Target) -> tuple[ScheduledSteps, PlanTensor]:
-    """Return the kernels that mark outputs, and the marks: a bit for each output of a tile."""
+def _norms(convolution: Convolution, sides: _Sides, target: Target) -> tuple[ScheduledSteps, PlanTensor]:
+    """Return the kernels that compute the norms of pixels, and these. How a reduction is divided among invocations
+    depends on the size of the image, so that shapes that share kernels sum channels one after the other."""
     pixels = permuted(convolution.input, (0, 1, 3, 4, 2))
     norms = PlanTensor.temporary("norms", FLOAT32, (*pixels.sizes[:-1], 1))
-    steps = schedule_step(Reduce("winograd norms", NORM, pixels, (norms.rank - 1,), norms), target)
+    label = "winograd norms"
+    if target.needs_many_invocations and not target.policies.varying:
+        return schedule_step(Reduce(label, NORM, pixels, (norms.rank - 1,), norms), target), norms
+    values = constants(channels=sides.channels)
+    body = element(NORMS, FLOAT32, norms.sizes, portable=True, values=values, input=pixels)
+    return schedule_step(Map(label, body, norms), target), norms
+
+
+def _marks(convolution: Convolution, sides: _Sides, target: Target) -> tuple[ScheduledSteps, PlanTensor]:
+    """Return the kernels that mark outputs, and the marks: a bit for each output of a tile."""
+    steps, norms = _norms(convolution, sides, target)
     vertical, horizontal = convolution.windows
     marks = PlanTensor.temporary("marks", DataType.UINT32, (sides.groups, sides.tiles))
     values = constants(

@@ -210,7 +210,8 @@ def test_owned_filters_are_repacked_at_initialization_and_owned_inputs_copied() 
     filters = TensorDesc(DataType.FLOAT32, (16, 16, 3, 3), flags=TensorFlags.OWNED_BY_DML)
     winograd = operator(convolution(tensor, filters))
     assert [(kernel.kernel.label, kernel.step) for kernel in winograd.initialization] == [
-        ("convolution winograd filters", 0)
+        ("convolution winograd filters", 0),
+        ("convolution own input 1 x4", None),
     ]
     assert "Winograd" in winograd.kernels[0].scheduled.reason  # type: ignore[union-attr]
     owned = TensorDesc(DataType.FLOAT32, FLOATS.sizes, flags=TensorFlags.OWNED_BY_DML)

@@ -185,10 +185,10 @@ class _Cursor:
         except UnicodeDecodeError as error:
             raise self.error(f"is damaged: the text at byte {start} is not UTF-8: {error.reason}") from None
 
-    def _texts(self, count: int) -> list[str]:
-        """Return texts, in a loop without calls: vocabularies have 100,000 of them."""
-        texts, data, end, unpack = [], self._data, len(self._data), _SIZE.unpack_from
-        while len(texts) < count:
+    def _strings(self, count: int) -> list[str]:
+        """Return strings, in a loop without calls: vocabularies have 100,000 of them."""
+        strings, data, end, unpack = [], self._data, len(self._data), _SIZE.unpack_from
+        while len(strings) < count:
             start = self.at + _SIZE.size
             stop = start + unpack(data, self.at)[0] if start <= end else end + 1
             try:
@@ -196,10 +196,10 @@ class _Cursor:
             except UnicodeDecodeError:
                 text = None
             if text is None:
-                return [*texts, self.text()]  # which raises
-            texts.append(text)
+                return [*strings, self.text()]  # which raises
+            strings.append(text)
             self.at = stop
-        return texts
+        return strings
 
     def value(self, depth: int = 0) -> Any:
         """Return a value of the metadata: its type, then its content."""
@@ -225,7 +225,7 @@ class _Cursor:
             form = np.dtype(_FORMATS[kind])
             return np.array(np.frombuffer(self.raw(form.itemsize * self.count(form.itemsize, "elements")), form))
         if kind is GGUFValueType.STRING:
-            return self._texts(self.count(_SIZE.size, "elements"))
+            return self._strings(self.count(_SIZE.size, "elements"))
         return [self._content(kind, depth + 1) for _ in range(self.count(12, "elements"))]
 
     def error(self, reason: str) -> ModelError:

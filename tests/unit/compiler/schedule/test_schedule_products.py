@@ -58,7 +58,7 @@ def test_every_schedule_has_a_reason() -> None:
         "columns": "for CPU adapters",
         "lanes": "does not fit: its columns are not quantized in blocks",
         "dequantized": "for CPU adapters",
-        "cooperative": "does not fit: the adapter has no usable matrix units",
+        "cooperative": "does not fit: the adapter has no usable matrix units for its numbers",
         "small": "does not pay: 1,073,741,824 multiplications, at most 65,536",
         "small-split": "does not pay: 1,073,741,824 multiplications, at most 65,536",
         "streamed": "does not pay: 1,024 rows, at most 16",

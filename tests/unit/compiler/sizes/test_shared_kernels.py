@@ -44,7 +44,7 @@ CASES = {
         (*NARROW, *WIDE),
         1,
     ),
-    "few tiles take Winograd's kernels too": (lambda x: ops.conv2d(x, weights(24, 96, 3, 3), padding=1), 96, NARROW, 3),
+    "few tiles take Winograd's kernels too": (lambda x: ops.conv2d(x, weights(24, 96, 3, 3), padding=1), 96, NARROW, 5),
     "few columns are laid out, aligned or not": (
         lambda x: ops.conv2d(x, weights(256, 256, 1, 1)),
         256,
