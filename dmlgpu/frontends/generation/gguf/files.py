@@ -187,7 +187,8 @@ class _Cursor:
 
     def _strings(self, count: int) -> list[str]:
         """Return strings, in a loop without calls: vocabularies have 100,000 of them."""
-        strings, data, end, unpack = [], self._data, len(self._data), _SIZE.unpack_from
+        strings: list[str] = []
+        data, end, unpack = self._data, len(self._data), _SIZE.unpack_from
         while len(strings) < count:
             start = self.at + _SIZE.size
             stop = start + unpack(data, self.at)[0] if start <= end else end + 1
