@@ -1,4 +1,4 @@
-"""NumPy's functions of tensors that ``dmlgpu.ops`` has not, composed of those that it has.
+"""Functions of NumPy that ``dmlgpu.ops`` lacks, composed of those that it has.
 
 They have NumPy's parameters, less those that are not supported, which must then have NumPy's defaults. All run on the
 device and can be traced, except those whose shapes depend on values.

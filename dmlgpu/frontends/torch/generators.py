@@ -61,7 +61,7 @@ def next_seed(device: Device, generator: torch.Generator | None = None) -> int:
 
 
 class Draws:
-    """Number of the draws of a call while it is recorded.
+    """Counter of the draws of a call while it is recorded.
 
     Attributes:
         count: The number.
