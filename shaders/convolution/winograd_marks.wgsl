@@ -1,5 +1,6 @@
 // CONVOLUTION, Winograd: a bit for each output of a tile that loses too many digits: the norm of its patch exceeds {{ max_spread }} times the
 // sum of the norms of the pixels that its window sees. Positions beyond the last have none.
+// `&` evaluates both operands: SwiftShader takes minutes to compile the branches of 32 `&&`.
 {% import "convolution/seen" as seen with context %}
 {% set side = down.tile + window - 1 %}
 fn element(at: output_at) -> output_t {
@@ -25,8 +26,8 @@ fn element(at: output_at) -> output_t {
     # for column in range(across.tile)
     {
         let sum = {{ max_spread }}.0 * ({% for tap in range(window) %}{{ " + " if tap }}sum{{ row + tap }}_{{ column }}{% endfor %});
-        let inside = first_row + {{ row }}u < {{ down.axis.positions }}u && first_column + {{ column }}u < {{ across.axis.positions }}u;
-        marks |= select(0u, {{ 2 ** (row * across.tile + column) }}u, inside && !(squares <= sum * sum));
+        let inside = (first_row + {{ row }}u < {{ down.axis.positions }}u) & (first_column + {{ column }}u < {{ across.axis.positions }}u);
+        marks |= select(0u, {{ 2 ** (row * across.tile + column) }}u, inside & !(squares <= sum * sum));
     }
     # endfor
     # endfor

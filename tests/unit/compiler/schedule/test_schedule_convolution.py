@@ -301,7 +301,7 @@ def test_winograd_pays_for_long_sums() -> None:
 def test_the_steps_of_winograd(owned: bool) -> None:
     problem = convolution((9, 13), (3, 3), lead=(2, 3, 5), outputs=6, owned=owned)
     steps = winograd_steps(*operands(problem), CPU, 4)
-    marking = ["winograd norms serial", "winograd marks"]
+    marking = ["winograd norms", "winograd marks"]
     labels = ["winograd filters", "winograd patches", "register", *marking, "winograd results"]
     assert [step.label for step in (*steps.initialization, *steps.steps)] == labels
     assert len(steps.initialization) == owned
@@ -356,7 +356,7 @@ def test_schedules_are_chosen_and_rejected_by_name() -> None:
                 "winograd filters",
                 "winograd patches",
                 "small",
-                "winograd norms serial",
+                "winograd norms",
                 "winograd marks",
                 "winograd results",
             ],
