@@ -1,7 +1,7 @@
 """Bounds of queries, keys and values, by which caches can be float16 without overflow.
 
-A row after RMS or layer normalization is x = g * u + c with weight g, bias c and ||u|| <= sqrt(d), whatever its tokens
-are. By the Cauchy-Schwarz inequality, an element of the product W x + b is at most sqrt(d) ||W_i * g|| + ||W_i|| ||c||
+A row after RMS or layer normalization is x = g * u + c with weight g, bias c and ||u|| <= sqrt(d), for any tokens. By
+the Cauchy-Schwarz inequality, an element of the product W x + b is at most sqrt(d) ||W_i * g|| + ||W_i|| ||c||
 + |b_i|. A rotary embedding multiplies this by at most |cos| + |sin|. Attention sums scores in float32, and its output
 is a mean of values.
 """
@@ -59,7 +59,7 @@ def default_caches(model: LanguageModel, device: Device) -> CacheFormat | None:
 
 
 class CacheBounds:
-    """Bounds of what attention stores in caches or rounds to their type. What is not known is infinity.
+    """Bounds of queries, keys and values; infinity if a bound is not known.
 
     Args:
         graph: The network.

@@ -50,9 +50,9 @@ def attention(inputs: list[str] = ATTENTION, **attributes: Any) -> NodeProto:
 
 
 def graph_of(nodes: list[NodeProto], **weights: NDArray[Any]) -> GraphProto:
-    given = {"scale": SCALE, "matrix": MATRIX, "cos": np.cos(ANGLES), "sin": np.sin(ANGLES), **weights}
+    arrays = {"scale": SCALE, "matrix": MATRIX, "cos": np.cos(ANGLES), "sin": np.sin(ANGLES), **weights}
     inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("x", *CACHES)]
-    tensors = [numpy_helper.from_array(array, name) for name, array in given.items()]
+    tensors = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
     return helper.make_graph(nodes, "network", inputs, [], tensors)
 
 
