@@ -528,6 +528,7 @@ def show_language_model(source: Path, adapter: str | None, *, as_text: bool) -> 
         DmlError: As ``Generator.load``; a model that does not fit is no error here.
     """
     frontend()
+    from dmlgpu.frontends.generation.cache_bounds import default_caches  # noqa: PLC0415 - likewise
     from dmlgpu.frontends.generation.encoder_decoder import step_network  # noqa: PLC0415 - likewise
     from dmlgpu.frontends.generation.folders import read  # noqa: PLC0415 - an extra
     from dmlgpu.frontends.generation.memory import MemoryNeed, default_context, mebibytes  # noqa: PLC0415 - likewise
@@ -540,7 +541,8 @@ def show_language_model(source: Path, adapter: str | None, *, as_text: bool) -> 
     contexts = sorted(
         {default >> shift for shift in range(_MAX_CONTEXTS) if default >> shift} | {config.context_length}
     )
-    networks = {context: step_network(model, context=context) for context in contexts}
+    caches = default_caches(model, device)
+    networks = {context: step_network(model, caches, context=context) for context in contexts}
     network = networks[default]
     needs = [MemoryNeed.of(each, context, device) for context, each in networks.items()]
     reasons = [_reason(need, model.name, device) for need in needs]

@@ -267,7 +267,7 @@ def generate(
         typer.Option(
             "--cache-dtype",
             metavar="DTYPE",
-            help="Type of the caches, float32, float16 or int8; defaults to the model's.",
+            help="Type of the caches, float32, float16 or int8; default: float16 on GPUs if no element can overflow.",
             show_default=False,
         ),
     ] = None,

@@ -102,10 +102,26 @@ def test_a_repeated_run_and_the_read_of_its_token_are_one_submission(
     assert np.diff(submitted[3:]).tolist() == [1] * 4
 
 
+@pytest.mark.parametrize(("deviation", "dtype"), [(0.5, np.float16), (5e4, np.float32)])
+def test_caches_of_gpus_are_float16_if_the_weights_are_small(
+    deviation: float, dtype: type[np.generic], backend: GpuBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = folder_of(tmp_path, replace(SIZES, deviation=deviation))
+    for profile, cache_dtype, expected in (
+        (Profile.DISCRETE, None, dtype),
+        (Profile.DISCRETE, "float32", np.float32),
+        (Profile.CPU, None, np.float32),
+    ):
+        monkeypatch.setattr(backend, "target", replace(backend.target, profile=profile))
+        generator = Generator.load(folder, Device.from_backend(backend), cache_dtype=cache_dtype, context=32)
+        row = SIZES.layers * 2 * SIZES.kv_heads * SIZES.head_size
+        assert generator.memory.caches == 32 * row * np.dtype(expected).itemsize
+
+
 def test_caches_of_float16_change_logits_by_their_rounding(device: Device, folder: Path) -> None:
     prompt = prompt_of(20)
     generator = Generator.load(folder, device, cache_dtype="float16")
-    assert generator.memory.caches == Generator.load(folder, device).memory.caches // 2
+    assert generator.memory.caches == Generator.load(folder, device, cache_dtype="float32").memory.caches // 2
     with recorded_logits() as logits:
         list(generator.generate_tokens(prompt, max_tokens=1))
     (expected,) = Expected(folder, SIZES).logits(prompt, 1)
@@ -119,7 +135,8 @@ def test_integer_activations_give_the_logits_of_the_reference(device: Device, fo
     prompt = prompt_of(20)
     with recorded_logits() as logits:
         for place in (device, "numpy"):
-            list(Generator.load(folder, place, activation_dtype="int8").generate_tokens(prompt, max_tokens=4))
+            generator = Generator.load(folder, place, activation_dtype="int8", cache_dtype="float32")
+            list(generator.generate_tokens(prompt, max_tokens=4))
     for result, expected in zip(logits[:4], logits[4:], strict=True):
         assert np.abs(result - expected).max() < 5e-3 * np.abs(expected).max()
 

@@ -53,8 +53,11 @@ def generator(path: Path) -> Iterator[Generator]:
     backend.close()
 
 
-def test_tokens_equal_those_of_transformers(generator: Generator) -> None:
+@pytest.mark.parametrize("cache_dtype", [None, "float16"])
+def test_tokens_equal_those_of_transformers(generator: Generator, cache_dtype: str | None) -> None:
     answers = RECORDED["answers"]
+    if cache_dtype is not None:
+        generator = Generator(generator.model, generator.device, context=192, cache_dtype=cache_dtype)
     assert [generator.tokens_of(answer["prompt"]) for answer in answers] == [
         answer["prompt_tokens"] for answer in answers
     ]

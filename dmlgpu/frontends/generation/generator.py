@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from dmlgpu.common.errors import InvalidArgument, InvalidState, NotSupported, counted, shown
+from dmlgpu.frontends.generation.cache_bounds import default_caches
 from dmlgpu.frontends.generation.decoding import CachedDecoding, Decoding, Scores
 from dmlgpu.frontends.generation.drafts import DraftMethod, ModelDraft, NgramDraft, agreed_count
 from dmlgpu.frontends.generation.encoder_decoder import EncodedDecoding, EncoderDecoderNetwork, step_network
@@ -132,8 +133,9 @@ class Generator:
         device: A Device, the name of an adapter, or None for ``default_device()``.
         context: Maximum number of tokens of prompt and answer; None takes the model's, at most 4,096.
         chunk: Maximum number of prompt tokens per run, which bounds the memory of a long prompt.
-        cache_dtype: Type of the caches, float16, float32 or int8; None takes the network's. Attention is computed
-            in this type, with float32 sums; int8 caches have a scale per token and head.
+        cache_dtype: Type of the caches, float16, float32 or int8; None takes float16 on GPUs if the weights show that
+            no element can overflow, else the network's. Attention reads this type and sums in float32; int8 caches have
+            a scale per token and head.
         cache_block: Adjacent elements of a head that share a scale of int8 caches, a divisor of its size; None takes
             the whole head.
         activation_dtype: int8 rounds the activations of products with quantized weights (MatMulNBits, GGUF) to
@@ -175,6 +177,7 @@ class Generator:
         if not _is_between(chunk, 1, _MAX_CONTEXT):
             raise InvalidArgument(f"{self._label}: chunk must be from 1 to {_MAX_CONTEXT}, got {shown(chunk)}")
         caches = CacheFormat.of(cache_dtype, cache_block, model.config.head_size, self._label)
+        caches = caches or default_caches(model, self.device)
         if activation_dtype is not None:
             type_among(activation_dtype, f"{self._label}: activation_dtype", ("int8",))
         network = step_network(
