@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import wgpu
 from numpy.typing import NDArray
+from onnx import TensorProto
 
 from dmlgpu import Device, TensorDesc, descs, ops
 from dmlgpu.catalog.enums import DataType, ExecutionFlags, MatrixTransform
@@ -32,6 +33,7 @@ from dmlgpu.runtime.wgpu.adapter import wgpu_adapter
 from dmlgpu.runtime.wgpu.context import matrix_support
 from dmlgpu.runtime.wgpu.measured import Probe
 from dmlgpu.runtime.wgpu.probes import INTEGER_MATRICES, MATRICES
+from tests.gpu import test_quantized_caches as caches
 from tests.gpu.descriptions import run_desc
 from tests.gpu.gpu_programs import with_text
 from tests.gpu.test_packed_products import PRODUCTS as INTEGERS
@@ -267,6 +269,26 @@ def test_attention_uses_them_by_itself(
     assert np.all(
         np.abs(result - weights @ value) <= 2.0**-9 * magnitude + np.spacing(np.abs(result).astype(np.float16))
     )
+
+
+@pytest.mark.parametrize("blocks", [1, 4])
+def test_attention_dequantizes_int8_caches(device: Device, compiled: list[str], blocks: int) -> None:
+    """Rows of a prompt see those before; each row and head of the caches has a number of scales."""
+    sizes = caches.BATCH, caches.SHARED, caches.ROWS
+    stored = [np.zeros((*sizes, caches.SIZE), np.int8)] * 2 + [np.zeros((*sizes, blocks), np.float32)] * 2
+    session = caches.bound(caches.model(TensorProto.FLOAT16, blocks), device, stored)
+    rng = np.random.default_rng(6)
+    past, count = np.array([5, 0]), 32
+    widths = {"query": caches.HEADS, "key": caches.SHARED, "value": caches.SHARED}
+    new = {name: rng.standard_normal((caches.BATCH, count, width * caches.SIZE)) for name, width in widths.items()}
+    inputs = {name: array.astype(np.float16) for name, array in new.items()}
+    last = (past + count - 1).astype(np.int32)
+    lengths = {"seqlens_k": last, "total": np.array(last.max() + 1, np.int32)}
+    result = session.run(inputs | lengths)["output"]
+    assert any(OPERATION in text and "dequantize" in text for text in compiled)
+    expected, _ = caches.simulated(list(inputs.values()), stored, past, 0.0)
+    # Keys, values, weights and results are rounded to float16.
+    np.testing.assert_allclose(result, expected, rtol=4e-3, atol=4e-3)
 
 
 @pytest.mark.parametrize("data_type", [F16, F32])

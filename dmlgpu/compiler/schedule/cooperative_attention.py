@@ -1,20 +1,20 @@
 """Attention by cooperative matrices, on adapters with matrix units (``Target.matrices``).
 
 Scores and sums of values are float32. Queries, keys, values and weights have the type of the matrices, as the operands
-of products have (``cooperative``). Few rows, and heads that are not in units of four, keep the schedules of
-``attention``.
+of products have (``cooperative``). Keys and values are computed on the way to workgroup memory, such as dequantized
+integers. Few rows, and heads that are not in units of four, keep the schedules of ``attention``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.cards import card_of
-from dmlgpu.compiler.plan import Attend, RegisterValue, Source
+from dmlgpu.compiler.plan import Attend, Body, RegisterValue, Source
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_source, packs_source
-from dmlgpu.compiler.rewrites.sources import cast, is_plain
+from dmlgpu.compiler.rewrites.sources import CONVERT, JOINED, cast
 from dmlgpu.compiler.schedule.cooperative import float_units
 from dmlgpu.compiler.schedule.cost import rounds
 from dmlgpu.compiler.schedule.launch import Launch, fold
@@ -75,7 +75,7 @@ def fits_attention(step: Attend, target: Target) -> Condition:
         and at_least(target.max_workgroup_invocations, SUBGROUPS * matrices.lanes, "invocations of a workgroup")
         and only_if(target.loop_limit is None, "the driver stops long loops")
         and only_if(
-            all(is_plain(source) and source.data_type in (FLOAT16, FLOAT32) for source in sources),
+            all(source.data_type in (FLOAT16, FLOAT32) for source in sources),
             "queries, keys or values are neither float16 nor float32",
         )
         and only_if(all(map(_packs_along, sources)), "heads are not in units of {}", UNIT)
@@ -181,9 +181,9 @@ def cooperative_attention(step: Attend, tile: MatrixTile, target: Target) -> Sch
         "cooperative attention",
         Launch(SUBGROUPS * matrices.lanes, 1, fold(total, target), total),
         packed_output,
-        _along(step.query),
-        _along(step.key),
-        pack_source(step.value, len(step.value.sizes) - 1, UNIT),
+        _along(step.query, matrices),
+        _along(step.key, matrices),
+        _in_units(step.value, matrices),
         step.score,
         step.visible,
         epilogue,
@@ -200,7 +200,24 @@ def cooperative_attention(step: Attend, tile: MatrixTile, target: Target) -> Sch
     return ScheduledSteps((kernel,))
 
 
-def _along(source: Source) -> Operand:
+def _along(source: Source, matrices: Matrices) -> Operand:
     """Return queries or keys in units of four along the head."""
     last = len(source.sizes) - 1
-    return Operand(pack_source(source, last, UNIT), OperandLayout.ALONG, source.sizes[:2], source.sizes[2:last], True)
+    return Operand(_in_units(source, matrices), OperandLayout.ALONG, source.sizes[:2], source.sizes[2:last], True)
+
+
+def _in_units(source: Source, matrices: Matrices) -> Source:
+    """Return an operand in units of four along its last dimension, in the type in which it is computed."""
+    read = _unrounded(source) if matrices.component == "f16" else source
+    return pack_source(read, len(source.sizes) - 1, UNIT)
+
+
+def _unrounded(source: Source) -> Source:
+    """Return a source without its conversion to float16, which elements undergo again on the way to matrices."""
+    if not isinstance(source, Body) or source.data_type is not FLOAT16 or source.file not in (CONVERT, JOINED):
+        return source
+    (child,) = source.children
+    if source.file == CONVERT:
+        return child if child.data_type is FLOAT32 else source
+    read = _unrounded(child)
+    return replace(source.over([read]), data_type=read.data_type)

@@ -11,12 +11,15 @@ import pytest
 from dmlgpu import TensorDesc, descs
 from dmlgpu.catalog import operator
 from dmlgpu.catalog.enums import DataType, MultiheadAttentionMaskType
+from dmlgpu.compiler.graph.resolve import resolve
+from dmlgpu.compiler.programs import of_network
 from dmlgpu.compiler.schedule import cooperative_attention
 from dmlgpu.compiler.schedule.steps.cooperative import ScheduledCooperativeAttend
 from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import Matrices, MatrixDialect, Profile, Target
 from tests.schedules import steps_of
 from tests.template_branches import recorded_branches
+from tests.unit.graph_examples import attention_of_quantized_caches
 
 F16, F32 = DataType.FLOAT16, DataType.FLOAT32
 AMD = Target("GPU", Profile.DISCRETE, frozenset({"subgroup"}), max_workgroup_storage=32768, matrices=Matrices())
@@ -108,6 +111,17 @@ def test_tiles_fill_registers(desc: Any, target: Target, rows: int, sharing: int
     sizes = re.findall(r"var<workgroup> \w+: array<(f16|f32), (\d+)>", kernel.wgsl)
     used = sum({"f16": 2, "f32": 4}[kind] * int(count) for kind, count in sizes)
     assert 0 < used <= target.max_workgroup_storage - 16
+
+
+@pytest.mark.parametrize("blocks", [1, 4])
+def test_keys_and_values_are_dequantized_on_the_way(blocks: int) -> None:
+    """With a scale per row, or per block of it, and rounded to float16 only by the type of the matrices."""
+    desc = resolve(attention_of_quantized_caches(F16, blocks, queries=64))
+    (kernel,) = of_network(desc, NVIDIA).kernels
+    assert "cooperative attention" in kernel.label and "dequantize" in kernel.wgsl
+    assert "round_to_half" not in kernel.wgsl
+    (kernel,) = of_network(desc, APPLE).kernels
+    assert "cooperative attention" in kernel.label and "round_to_half" in kernel.wgsl
 
 
 def test_each_product_is_written_once_per_matrix() -> None:
