@@ -1,7 +1,7 @@
 // ATTENTION, cooperative: a workgroup takes {{ tile_rows }} rows of queries and goes through the keys, {{ block }} at a time. Each of its four subgroups
 // has {{ own_rows }} rows, whose queries and sums of values it holds as matrices{{ ", half of the keys of a block, and half of the columns" if across > 1 }}. Sums, scores, maxima and weights are float32;
 // operands have the type of the matrices, {{ element_type }}, which weights get for the second product. Scores go through workgroup memory, where
-// {{ sharing }} invocation{{ "s share" if sharing > 1 else " takes" }} a row. Keys and then values of a block are in the same slab.
+// {{ sharing }} invocation{{ "s share" if sharing > 1 else " takes" }} a row, and exchange the largest score of their keys. Keys and then values of a block are in the same slab.
 // Elements of matrices have no names, so sums of values go through workgroup memory to be rescaled. This is rare: weights are relative to
 // a score that only rises when a larger one exceeds it by more than {{ tolerance }}, e^{{ tolerance }} times a weight of 1.
 // (Control flow around matrices is uniform in the workgroup: workgroupUniformLoad says whether any row rescales.)
@@ -11,6 +11,7 @@
 {% set weigh = "rounded_weight_of" if element_type == "f16" else "weight_of" %}
 {% set quads = block // 4 %}
 {% set own_quads = quads // sharing %}
+{% set exchanging = [sharing, launch.subgroup] | min %}
 {% set weights_stride = block + padding %}
 {% set key_stride = head_padded + padding %}
 {% set own_key_count = block // across %}
@@ -33,7 +34,8 @@
     }
     # endfor
 {% endmacro %}
-{% macro quad_at(index) %}own_row * {{ block }}u + (own_row + own_part * {{ own_quads }}u + {{ index }}u) % {{ quads }}u * 4u{% endmacro %}
+{# Quads of an invocation come first, then those of others that are no neighbors in all subgroups. #}
+{% macro quad_at(index) %}own_row * {{ block }}u + (own_row + own_part * {{ own_quads }}u + {{ index % own_quads + index // own_quads * exchanging * own_quads }}u) % {{ quads }}u * 4u{% endmacro %}
 {% macro each_sum(first) %}
     # for row in range(down)
     # for column in range(first, [first + key_matrices, value_matrices] | min)
@@ -71,10 +73,13 @@ fn {{ name }}_piece(start: {{ type_of(name ~ "_at") }}, step: u32) -> {{ unit_ty
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(local_invocation_index) me: u32,
     @builtin(subgroup_id) subgroup: u32,
+    @builtin(subgroup_invocation_id) place: u32,
+    @builtin(subgroup_size) lanes: u32,
 ) {
     load_sizes();
+    // Smaller than a workgroup anyway; drivers that know it drop checks of indices, and load vectors.
+    let me = (subgroup * lanes + place) % {{ launch.workgroup }}u;
     let number = group.x + group.y * {{ launch.grid[0] }}u;
     if (number >= {{ launch.total }}u) { return; }
     let first_row = {{ mod("number", tiles) }} * {{ tile_rows }}u;
@@ -175,7 +180,7 @@ fn main(
         # endfor
         # endcall
         var highest = LOWEST;
-        # for index in range(quads - 1, -1, -1)
+        # for index in range(quads // exchanging - 1, -1, -1)
         let quad{{ index }} = {{ quad_at(index) }};
         # set parts = "xyzw"
         var score{{ index }} = sum_t({% for lane in range(4) %}scores[quad{{ index }} + {{ lane }}u]{{ ", " if not loop.last }}{% endfor %});
@@ -193,6 +198,9 @@ fn main(
         score{{ index }} = select(sum_t(LOWEST), score{{ index }}, seen{{ index }});
         # endif
         highest = max(highest, max(max(score{{ index }}.x, score{{ index }}.y), max(score{{ index }}.z, score{{ index }}.w)));
+        # endfor
+        # for distance in (1, 2, 4, 8) if distance < exchanging
+        highest = max(highest, subgroupShuffleXor(highest, {{ distance }}u));
         # endfor
         var shrink = 1.0;
         if (highest > top + {{ tolerance }}.0) {

@@ -23,7 +23,7 @@ from dmlgpu.compiler.program import Program, RenderedKernel
 from dmlgpu.compiler.schedule import cooperative as cooperative_products
 from dmlgpu.compiler.schedule import cooperative_attention
 from dmlgpu.compiler.stages import compile_operator
-from dmlgpu.compiler.target import Matrices, MatrixDialect, Target
+from dmlgpu.compiler.target import MIN_LANES, Matrices, MatrixDialect, Target
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
 from dmlgpu.conformance.running.runner import run_case
 from dmlgpu.runtime.browser import matrices as page_matrices
@@ -238,22 +238,23 @@ def test_matmul_uses_them_by_itself(device: Device, compiled: list[str]) -> None
 @pytest.mark.parametrize(
     "case",
     [
-        ((2, 1), 24, False),
-        ((2, 2), 36, True),  # with so many matrices of queries that they are used at once
-        ((1, 1), 16, False),
-        ((1, 2), 12, True),
+        ((2, 1), 24, False, 2),
+        ((2, 2), 36, True, 1),  # with so many matrices of queries that they are used at once
+        ((1, 1), 16, False, 1),
+        ((1, 2), 12, True, 1),
+        ((1, 2), 12, False, 4),  # eight invocations share a row, of which four exchange their largest scores
     ],
 )
 def test_attention_uses_them_by_itself(
-    device: Device, compiled: list[str], case: tuple[tuple[int, int], int, bool], monkeypatch: pytest.MonkeyPatch
+    device: Device, compiled: list[str], case: tuple[tuple[int, int], int, bool, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Scores and sums are float32; weights and results are rounded to float16. For tiles of twice as many rows,
-    workgroups have twice as many subgroups, whose second half repeats the work of the first one."""
-    tile, head, is_causal = case
+    """Scores and sums are float32; weights and results are rounded to float16. Workgroups may have several times
+    four subgroups, which repeat the work of the first four."""
+    tile, head, is_causal, times = case
     backend = device.backend
     assert isinstance(backend, GpuBackend) and backend.target.matrices is not None
-    lanes = backend.target.matrices.lanes * (2 if tile == (2, 1) else 1)
-    target = replace(backend.target, matrices=replace(backend.target.matrices, lanes=lanes))
+    matrices = replace(backend.target.matrices, lanes=times * backend.target.matrices.lanes)
+    target = replace(backend.target, matrices=matrices, subgroup_lanes=MIN_LANES)
     monkeypatch.setattr(backend, "target", target)
     monkeypatch.setattr(cooperative_attention, "TILES", (tile,))
     rng = np.random.default_rng(5)

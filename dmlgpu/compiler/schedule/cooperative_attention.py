@@ -17,7 +17,7 @@ from dmlgpu.compiler.rewrites.packing import UNIT, pack_source, packs_source
 from dmlgpu.compiler.rewrites.sources import CONVERT, JOINED, cast
 from dmlgpu.compiler.schedule.cooperative import float_units
 from dmlgpu.compiler.schedule.cost import rounds
-from dmlgpu.compiler.schedule.launch import Launch, fold
+from dmlgpu.compiler.schedule.launch import Launch, fold, shuffling_lanes
 from dmlgpu.compiler.schedule.operands import pack_output
 from dmlgpu.compiler.schedule.registry import Condition, at_least, no, only_if
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
@@ -179,7 +179,7 @@ def cooperative_attention(step: Attend, tile: MatrixTile, target: Target) -> Sch
     total = step.batches * -(-step.rows // rows)
     kernel = ScheduledCooperativeAttend(
         "cooperative attention",
-        Launch(SUBGROUPS * matrices.lanes, 1, fold(total, target), total),
+        Launch(SUBGROUPS * matrices.lanes, 1, fold(total, target), total, shuffling_lanes(target)),
         packed_output,
         _along(step.query, matrices),
         _along(step.key, matrices),
