@@ -115,11 +115,11 @@ def test_tiles_fill_registers(desc: Any, target: Target, rows: int, sharing: int
 
 @pytest.mark.parametrize("blocks", [1, 4])
 def test_keys_and_values_are_dequantized_on_the_way(blocks: int) -> None:
-    """With a scale per row, or per block of it, and rounded to float16 only by the type of the matrices."""
+    """With a scale per row, or per block of it, by one conversion to float32 and one to the type of the matrices."""
     desc = resolve(attention_of_quantized_caches(F16, blocks, queries=64))
     (kernel,) = of_network(desc, NVIDIA).kernels
     assert "cooperative attention" in kernel.label and "dequantize" in kernel.wgsl
-    assert "round_to_half" not in kernel.wgsl
+    assert "round_to_half" not in kernel.wgsl and "i32_to_f32" not in kernel.wgsl
     (kernel,) = of_network(desc, APPLE).kernels
     assert "cooperative attention" in kernel.label and "round_to_half" in kernel.wgsl
 
