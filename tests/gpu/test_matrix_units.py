@@ -240,6 +240,7 @@ def test_matmul_uses_them_by_itself(device: Device, compiled: list[str]) -> None
     [
         ((2, 1), 24, False, 2),
         ((2, 2), 36, True, 1),  # with so many matrices of queries that they are used at once
+        ((2, 2), 56, False, 2),  # with so many sums that subgroups share columns
         ((1, 1), 16, False, 1),
         ((1, 2), 12, True, 1),
         ((1, 2), 12, False, 4),  # eight invocations share a row, of which four exchange their largest scores

@@ -33,8 +33,9 @@ BLOCK = 32
 
 TILES = ((2, 1), (2, 2), (1, 1), (1, 2))
 """Matrices along the rows of a subgroup, and subgroups that share rows, the largest tile first. Each matrix of keys or
-values that is loaded is multiplied by all matrices of rows; if two subgroups share rows, each has half of the keys and
-columns."""
+values that is loaded is multiplied by all matrices of rows. If two subgroups share rows, each has half of the keys of a
+block, and sums of half of the columns. If registers suffice for all columns, each sums the values of its own keys,
+because it needs no weights of others then, and the sums are added at the end."""
 
 MAX_HELD = 24
 """Matrices of queries and of sums that a subgroup holds in registers: two thirds of them on RDNA, half on NVIDIA."""
@@ -135,7 +136,8 @@ def _fastest(target: Target, matrices: Matrices, tiles: Sequence[MatrixTile], *w
         keys, weights = BLOCK // (tile.across * matrices.columns), BLOCK // matrices.steps
         scored = keys * -(-head // matrices.steps)
         weighted = weights * -(-columns // (tile.across * matrices.columns))
-        loads = scored + weighted + weights * tile.down + BLOCK // UNIT
+        parts = tile.across if _splits_keys(tile, matrices, head, columns) else 1
+        loads = scored + weighted + weights // parts * tile.down + BLOCK // UNIT
         return float(rounds(groups, card.cores, card) * (tile.down * (scored + weighted) + loads))
 
     return min(tiles, key=cost)
@@ -149,6 +151,15 @@ def _shares(tile: MatrixTile, matrices: Matrices) -> bool:
     return is_whole and workgroup % rows == 0 and BLOCK // UNIT % (workgroup // rows) == 0
 
 
+def _splits_keys(tile: MatrixTile, matrices: Matrices, head: int, columns: int) -> bool:
+    """Return whether subgroups that share rows sum the values of their own keys, and all columns: if they save loads of
+    several matrices of weights, have registers for the sums, and all invocations of a row have sums to add."""
+    held = tile.down * (-(-head // matrices.steps) + -(-columns // matrices.columns))
+    sharing = SUBGROUPS * matrices.lanes // tile.rows(matrices)
+    are_whole = BLOCK // tile.across % matrices.steps == 0 and BLOCK // UNIT % (sharing * tile.across) == 0
+    return tile.across > 1 and tile.down > 1 and held <= MAX_HELD and are_whole
+
+
 def _held(tile: MatrixTile, step: Attend, matrices: Matrices) -> int:
     """Return the matrices of queries and of sums of a subgroup."""
     head, columns = value_of(step.query.sizes[-1]), value_of(step.output.sizes[-1])
@@ -157,12 +168,13 @@ def _held(tile: MatrixTile, step: Attend, matrices: Matrices) -> int:
 
 def _memory(tile: MatrixTile, step: Attend, matrices: Matrices) -> int:
     """Return the bytes of workgroup memory for scores, weights, and keys or values of a block."""
-    rows, width = tile.rows(matrices), tile.across * matrices.columns
-    head = -(-value_of(step.query.sizes[-1]) // matrices.steps) * matrices.steps
-    columns = -(-value_of(step.output.sizes[-1]) // width) * width
-    values = columns * (BLOCK + PADDING) if matrices.turns else BLOCK * (columns + tile.across * PADDING)
+    head, columns = value_of(step.query.sizes[-1]), value_of(step.output.sizes[-1])
+    parts = tile.across if _splits_keys(tile, matrices, head, columns) else 1
+    rows, width, line = tile.rows(matrices), tile.across // parts * matrices.columns, BLOCK + parts * PADDING
+    head, columns = -(-head // matrices.steps) * matrices.steps, -(-columns // width) * width
+    values = columns * line if matrices.turns else BLOCK * (columns + tile.across // parts * PADDING)
     slab = max(BLOCK * (head + PADDING), values)
-    return 4 * rows * BLOCK + matrices.element_bytes * (rows * (BLOCK + PADDING) + slab) + _SMALL
+    return 4 * rows * BLOCK + matrices.element_bytes * (rows * line + slab) + _SMALL
 
 
 def _packs_along(source: Source) -> bool:
@@ -194,6 +206,7 @@ def cooperative_attention(step: Attend, tile: MatrixTile, target: Target) -> Sch
         BLOCK,
         value_of(step.query.sizes[-1]),
         value_of(output.sizes[-1]),
+        _splits_keys(tile, matrices, value_of(step.query.sizes[-1]), value_of(output.sizes[-1])),
         reason=f"the adapter multiplies matrices of {matrices.numbers}, {matrices.size}: four subgroups take "
         f"{rows} rows, {BLOCK} keys at a time",
     )

@@ -108,9 +108,9 @@ def test_tiles_fill_registers(desc: Any, target: Target, rows: int, sharing: int
     step = kernel_of(desc, target)
     assert step is not None and (step.tile_rows, step.sharing) == (rows, sharing)
     (kernel,) = compile_operator(desc, target).kernels
-    sizes = re.findall(r"var<workgroup> \w+: array<(f16|f32), (\d+)>", kernel.wgsl)
-    used = sum({"f16": 2, "f32": 4}[kind] * int(count) for kind, count in sizes)
-    assert 0 < used <= target.max_workgroup_storage - 16
+    arrays = re.findall(r"var<workgroup> \w+: array<(?:array<)?(f16|f32), (\d+)>(?:, (\d+)>)?;", kernel.wgsl)
+    used = sum({"f16": 2, "f32": 4}[kind] * int(size) * int(count or 1) for kind, size, count in arrays)
+    assert len(arrays) == 3 and used <= target.max_workgroup_storage - 16
 
 
 @pytest.mark.parametrize("blocks", [1, 4])
@@ -132,6 +132,23 @@ def test_each_product_is_written_once_per_matrix() -> None:
     assert kernel.grid == (128, 1, 1)  # 64 tiles of rows of two heads
 
 
+@pytest.mark.parametrize(
+    ("size", "columns", "weights"),
+    [
+        (64, 4, 2),  # all columns, of half of the keys
+        (128, 4, 4),  # half of the columns, of all keys
+    ],
+)
+def test_subgroups_that_share_rows_share_keys_or_columns(
+    size: int, columns: int, weights: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has sums and weights of two matrices of rows."""
+    monkeypatch.setattr(cooperative_attention, "TILES", ((2, 2),))
+    (kernel,) = compile_operator(attention(8192, size=size), replace(AMD, name="sharing")).kernels
+    assert len(re.findall(r"var sum\d_\d", kernel.wgsl)) == 2 * columns
+    assert len(re.findall(r"let w\d", kernel.wgsl)) == weights
+
+
 def test_control_flow_is_uniform() -> None:
     """Around matrices: conditions are by the keys, and by a vote that all invocations read alike."""
     (kernel,) = compile_operator(attention(), AMD).kernels
@@ -149,9 +166,10 @@ def test_control_flow_is_uniform() -> None:
 @pytest.mark.slow
 def test_every_branch_is_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
     with recorded_branches() as recorder:
-        for size, tile in ((8, (1, 1)), (24, (2, 2)), (40, (2, 1)), (36, (1, 2)), (64, (2, 1)), (128, (2, 2))):
+        tiles = {8: (1, 1), 20: (2, 2), 24: (2, 2), 36: (1, 2), 40: (2, 1), 64: (2, 1), 128: (2, 2)}
+        for size, tile in tiles.items():
             monkeypatch.setattr(cooperative_attention, "TILES", (tile,))
             for desc in (attention(100, 100, size), attention(100, 64, size), causal(size), masked(size)):
-                for target in (AMD, NVIDIA, INTEL, *((APPLE,) if size == 36 else ())):
+                for target in (AMD, NVIDIA, INTEL, *((APPLE,) if size in (20, 36) else ())):
                     compile_operator(desc, target.with_overrides(schedule="attention/cooperative"))
     assert [str(each) for each in recorder.unrendered() if each.file == "schedules/attention_cooperative"] == []
