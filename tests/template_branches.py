@@ -115,9 +115,8 @@ def recorded_branches() -> Iterator[BranchRecorder]:
         return compile_tree(recorder.instrument(environment.parse(source, name, filename), name), name, filename)
 
     assert environment.cache is not None
-    with mock.patch.multiple(
-        environment, create=True, compile=instrumented, mark=recorder.mark, decide=recorder.decide
-    ):
+    patched = {"compile": instrumented, "mark": recorder.mark, "decide": recorder.decide}
+    with mock.patch.multiple(environment, create=True, bytecode_cache=None, **patched):  # stores none of its templates
         clear_caches()
         environment.cache.clear()
         for folder in templates.folders():

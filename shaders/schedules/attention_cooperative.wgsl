@@ -1,7 +1,7 @@
 // ATTENTION, cooperative: a workgroup takes {{ tile_rows }} rows of queries and goes through the keys, {{ block }} at a time. Each of its four subgroups
-// has {{ own_rows }} rows, whose queries and sums of values it holds as matrices{{ ", half of the keys of a block, and half of the columns" if across > 1 }}. Sums, scores, maxima and weights are float32;
+// has {{ own_rows }} rows, whose queries and sums of values it holds as matrices{{ ", half of the keys of a block, and %s" % ("sums of their values" if splits_keys else "half of the columns") if across > 1 }}. Sums, scores, maxima and weights are float32;
 // operands have the type of the matrices, {{ element_type }}, which weights get for the second product. Scores go through workgroup memory, where
-// {{ sharing }} invocation{{ "s share" if sharing > 1 else " takes" }} a row. Keys and then values of a block are in the same slab.
+// {{ sharing }} invocation{{ "s share" if sharing > 1 else " takes" }} a row, and exchange the largest score of their keys. Keys and then values of a block are in the same slab.
 // Elements of matrices have no names, so sums of values go through workgroup memory to be rescaled. This is rare: weights are relative to
 // a score that only rises when a larger one exceeds it by more than {{ tolerance }}, e^{{ tolerance }} times a weight of 1.
 // (Control flow around matrices is uniform in the workgroup: workgroupUniformLoad says whether any row rescales.)
@@ -11,17 +11,20 @@
 {% set weigh = "rounded_weight_of" if element_type == "f16" else "weight_of" %}
 {% set quads = block // 4 %}
 {% set own_quads = quads // sharing %}
-{% set weights_stride = block + padding %}
+{% set exchanging = [sharing, launch.subgroup] | min %}
+{% set weight_parts = across if splits_keys else 1 %}
+{% set part_keys = block // weight_parts %}
+{% set weights_stride = part_keys + padding %}
 {% set key_stride = head_padded + padding %}
 {% set own_key_count = block // across %}
-{% set own_columns = columns_padded // across %}
-{% set value_stride = (block if turns else own_columns) + padding %}
+{% set own_columns = columns_padded // (across // weight_parts) %}
+{% set value_stride = (part_keys if turns else own_columns) + padding %}
 {% set own_slab = "slab[part]" if across > 1 else "slab[0]" %}
 {% set key_matrices = block // matrices.columns // across %}
 {% set head_matrices = head_padded // matrices.steps %}
-{% set value_matrices = columns_padded // matrices.columns // across %}
-{% set weight_matrices = block // matrices.steps %}
-{% set own_weights = "quarter / %du" % across if across > 1 else "quarter" %}
+{% set value_matrices = own_columns // matrices.columns %}
+{% set weight_matrices = part_keys // matrices.steps %}
+{% set own_weights = "quarter / %du" % across if across > weight_parts else "quarter" %}
 {% set own_keys = "part * %du + " % (block // across) if across > 1 else "" %}
 {% set is_crowded = down * head_matrices > 8 %}
 {% set is_masked = causal or keys % block != 0 %}
@@ -33,7 +36,8 @@
     }
     # endfor
 {% endmacro %}
-{% macro quad_at(index) %}own_row * {{ block }}u + (own_row + own_part * {{ own_quads }}u + {{ index }}u) % {{ quads }}u * 4u{% endmacro %}
+{# Quads of an invocation come first, then those of others that are no neighbors in all subgroups. #}
+{% macro quad_at(index) %}own_row * {{ block }}u + (own_row + own_part * {{ own_quads }}u + {{ index % own_quads + index // own_quads * exchanging * own_quads }}u) % {{ quads }}u * 4u{% endmacro %}
 {% macro each_sum(first) %}
     # for row in range(down)
     # for column in range(first, [first + key_matrices, value_matrices] | min)
@@ -45,8 +49,8 @@ alias sum_t = vec4<f32>;
 const LOWEST = -3.4028234e38f;
 var<workgroup> scores: array<f32, {{ tile_rows * block }}>;
 // An array for each subgroup, so that loads of matrices have constant places, and what Dawn checks about them is constant.
-var<workgroup> weights: array<array<{{ element_type }}, {{ own_rows * weights_stride }}>, {{ tile_rows // own_rows }}>;
-var<workgroup> slab: array<array<{{ element_type }}, {{ [own_key_count * key_stride, own_columns * value_stride if turns else block * value_stride] | max }}>, {{ across }}>;
+var<workgroup> weights: array<array<{{ element_type }}, {{ own_rows * weights_stride }}>, {{ tile_rows // own_rows * weight_parts }}>;
+var<workgroup> slab: array<array<{{ element_type }}, {{ [own_key_count * key_stride, own_columns * value_stride if turns else part_keys * value_stride] | max }}>, {{ across }}>;
 var<workgroup> votes: atomic<u32>;
 # if causal
 var<workgroup> most_visible: u32;
@@ -71,16 +75,19 @@ fn {{ name }}_piece(start: {{ type_of(name ~ "_at") }}, step: u32) -> {{ unit_ty
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(local_invocation_index) me: u32,
     @builtin(subgroup_id) subgroup: u32,
+    @builtin(subgroup_invocation_id) place: u32,
+    @builtin(subgroup_size) lanes: u32,
 ) {
     load_sizes();
+    // Smaller than a workgroup anyway; drivers that know it drop checks of indices, and load vectors.
+    let me = (subgroup * lanes + place) % {{ launch.workgroup }}u;
     let number = group.x + group.y * {{ launch.grid[0] }}u;
     if (number >= {{ launch.total }}u) { return; }
     let first_row = {{ mod("number", tiles) }} * {{ tile_rows }}u;
     let batch = {{ div("number", tiles) }};
     let quarter = subgroup & 3u;
-    let mine = {{ own_weights }} * {{ own_rows }}u;
+    let mine = {{ "quarter / %du" % across if across > 1 else "quarter" }} * {{ own_rows }}u;
     # if across > 1
     let part = quarter & {{ across - 1 }}u;
     # endif
@@ -93,17 +100,17 @@ fn main(
     let empty = {{ matrix.load("b", "slab[0]", "0u", key_stride, steps_adjacent=true) }};
     var unused = {{ matrix.zero() }};
     # endif
-    # for chunk in range(0, head_padded, block)
+    # for chunk in range(0, head_padded, part_keys)
     # call tasks(tile_rows * quads)
-        let own = task / {{ quads }}u;
-        let step = task % {{ quads }}u * 4u;
-        let piece = query_piece(query_start(batch, min(first_row + own, {{ rows - 1 }}u)), {{ "step + %du" % chunk if head_padded >= chunk + block else "min(step + %du, %du)" % (chunk, head_padded - 4) }});
+        let own = task / {{ part_keys // 4 }}u;
+        let step = task % {{ part_keys // 4 }}u * 4u;
+        let piece = query_piece(query_start(batch, min(first_row + {{ "own / %du * %du + own %% %du" % (own_rows * weight_parts, own_rows, own_rows) if weight_parts > 1 else "own" }}, {{ rows - 1 }}u)), {{ "step + %du" % chunk if head_padded >= chunk + part_keys else "min(step + %du, %du)" % (chunk, head_padded - 4) }});
         # for part in "xyzw"
         weights[own / {{ own_rows }}u][own % {{ own_rows }}u * {{ weights_stride }}u + step + {{ loop.index0 }}u] = piece.{{ part }};
         # endfor
     # endcall
     workgroupBarrier();
-    # for step in range(chunk, [chunk + block, head_padded] | min, matrices.steps)
+    # for step in range(chunk, [chunk + part_keys, head_padded] | min, matrices.steps)
     # for part in range(down)
     let q{{ part }}_{{ step // matrices.steps }} = {{ matrix.load("a", "weights[%s]" % own_weights, "%du" % (part * matrices.rows * weights_stride + step - chunk), weights_stride, steps_adjacent=true) }};
     # if is_crowded
@@ -171,11 +178,12 @@ fn main(
         // 0 times what lies behind the last one may be NaN.
         let piece = {{ "select(%s(), %s(value_load(at)), key < last)" % (unit_type, unit_type) if is_masked else unit_type ~ "(value_load(at))" }};
         # for part in "xyzw"
-        slab[unit / {{ own_columns // 4 }}u][{{ "(column + %du) * %du + own" % (loop.index0, value_stride) if turns else "own * %du + column + %du" % (value_stride, loop.index0) }}] = piece.{{ part }};
+        # set own_key = "own %% %du" % part_keys if weight_parts > 1 else "own"
+        slab[{{ "own / %du" % part_keys if weight_parts > 1 else "unit / %du" % (own_columns // 4) }}][{{ "(column + %du) * %du + %s" % (loop.index0, value_stride, own_key) if turns else "%s * %du + column + %du" % (own_key, value_stride, loop.index0) }}] = piece.{{ part }};
         # endfor
         # endcall
         var highest = LOWEST;
-        # for index in range(quads - 1, -1, -1)
+        # for index in range(quads // exchanging - 1, -1, -1)
         let quad{{ index }} = {{ quad_at(index) }};
         # set parts = "xyzw"
         var score{{ index }} = sum_t({% for lane in range(4) %}scores[quad{{ index }} + {{ lane }}u]{{ ", " if not loop.last }}{% endfor %});
@@ -194,6 +202,9 @@ fn main(
         # endif
         highest = max(highest, max(max(score{{ index }}.x, score{{ index }}.y), max(score{{ index }}.z, score{{ index }}.w)));
         # endfor
+        # for distance in (1, 2, 4, 8) if distance < exchanging
+        highest = max(highest, subgroupShuffleXor(highest, {{ distance }}u));
+        # endfor
         var shrink = 1.0;
         if (highest > top + {{ tolerance }}.0) {
             shrink = weight_of(top - highest);
@@ -208,9 +219,9 @@ fn main(
             let weight_{{ part }} = {{ "select(%s(), %s, seen%d.%s)" % (element_type, weight, index, part) if is_masked else weight }};
             # endfor
             mass += (f32(weight_x) + f32(weight_y)) + (f32(weight_z) + f32(weight_w));
-            let at = own_row % {{ own_rows }}u * {{ weights_stride }}u + quad{{ index }} % {{ block }}u;
+            let at = own_row % {{ own_rows }}u * {{ weights_stride }}u + quad{{ index }} % {{ part_keys }}u;
             # for part in "xyzw"
-            weights[own_row / {{ own_rows }}u][at + {{ loop.index0 }}u] = weight_{{ part }};
+            weights[own_row / {{ own_rows }}u{{ " * %du + quad%d %% %du / %du" % (weight_parts, index, block, part_keys) if weight_parts > 1 }}][at + {{ loop.index0 }}u] = weight_{{ part }};
             # endfor
         }
         # endfor
@@ -259,19 +270,32 @@ fn main(
     {{ matrix.store("sum%d_%d" % (part, number), "scores", place, block) }};
     # endcall
     workgroupBarrier();
+    # if weight_parts > 1
+    # set result_quads = quads // weight_parts
+    # for index in range(result_quads // sharing)
+    {
+        let place = (own_row + own_part * {{ result_quads // sharing }}u + {{ index }}u) % {{ result_quads }}u;
+        let quad = own_row * {{ block }}u + place * 4u;
+        let unit = place + {{ column * matrices.columns // 4 }}u;
+        let sums = {% for part in range(weight_parts) %}sum_t({% for lane in range(4) %}scores[quad + {{ part * part_keys + lane }}u]{{ ", " if not loop.last }}{% endfor %}){{ " + " if not loop.last }}{% endfor %};
+        {% if (value_matrices - column) < key_matrices %}if (unit < {{ own_columns // 4 }}u) { {% endif %}keep(0u, batch, first_row + own_row, unit, sums / mass);{% if (value_matrices - column) < key_matrices %} }{% endif %}
+    }
+    # endfor
+    # else
     # for index in range(own_quads)
     {
         let quad = {{ quad_at(index) }};
         # if across > 1
         let own_unit = quad % {{ block // across }}u / 4u + {{ column * matrices.columns // 4 }}u;
-        let unit = own_unit + quad % {{ block }}u / {{ block // across }}u * {{ columns_padded // across // 4 }}u;
+        let unit = own_unit + quad % {{ block }}u / {{ block // across }}u * {{ own_columns // 4 }}u;
         # else
         let unit = quad % {{ block }}u / 4u + {{ column * matrices.columns // 4 }}u;
         # endif
         let sums = sum_t({% for lane in range(4) %}scores[quad + {{ lane }}u]{{ ", " if not loop.last }}{% endfor %});
-        {% if (value_matrices - column) < key_matrices %}if ({{ "own_unit" if across > 1 else "unit" }} < {{ columns_padded // across // 4 }}u) { {% endif %}keep(0u, batch, first_row + own_row, unit, sums / mass);{% if (value_matrices - column) < key_matrices %} }{% endif %}
+        {% if (value_matrices - column) < key_matrices %}if ({{ "own_unit" if across > 1 else "unit" }} < {{ own_columns // 4 }}u) { {% endif %}keep(0u, batch, first_row + own_row, unit, sums / mass);{% if (value_matrices - column) < key_matrices %} }{% endif %}
     }
     # endfor
+    # endif
     workgroupBarrier();
     # endfor
 }

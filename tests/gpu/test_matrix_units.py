@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import wgpu
 from numpy.typing import NDArray
+from onnx import TensorProto
 
 from dmlgpu import Device, TensorDesc, descs, ops
 from dmlgpu.catalog.enums import DataType, ExecutionFlags, MatrixTransform
@@ -22,7 +23,7 @@ from dmlgpu.compiler.program import Program, RenderedKernel
 from dmlgpu.compiler.schedule import cooperative as cooperative_products
 from dmlgpu.compiler.schedule import cooperative_attention
 from dmlgpu.compiler.stages import compile_operator
-from dmlgpu.compiler.target import Matrices, MatrixDialect, Target
+from dmlgpu.compiler.target import MIN_LANES, Matrices, MatrixDialect, Target
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
 from dmlgpu.conformance.running.runner import run_case
 from dmlgpu.runtime.browser import matrices as page_matrices
@@ -32,6 +33,7 @@ from dmlgpu.runtime.wgpu.adapter import wgpu_adapter
 from dmlgpu.runtime.wgpu.context import matrix_support
 from dmlgpu.runtime.wgpu.measured import Probe
 from dmlgpu.runtime.wgpu.probes import INTEGER_MATRICES, MATRICES
+from tests.gpu import test_quantized_caches as caches
 from tests.gpu.descriptions import run_desc
 from tests.gpu.gpu_programs import with_text
 from tests.gpu.test_packed_products import PRODUCTS as INTEGERS
@@ -236,22 +238,24 @@ def test_matmul_uses_them_by_itself(device: Device, compiled: list[str]) -> None
 @pytest.mark.parametrize(
     "case",
     [
-        ((2, 1), 24, False),
-        ((2, 2), 36, True),  # with so many matrices of queries that they are used at once
-        ((1, 1), 16, False),
-        ((1, 2), 12, True),
+        ((2, 1), 24, False, 2),
+        ((2, 2), 36, True, 1),  # with so many matrices of queries that they are used at once
+        ((2, 2), 56, False, 2),  # with so many sums that subgroups share columns
+        ((1, 1), 16, False, 1),
+        ((1, 2), 12, True, 1),
+        ((1, 2), 12, False, 4),  # eight invocations share a row, of which four exchange their largest scores
     ],
 )
 def test_attention_uses_them_by_itself(
-    device: Device, compiled: list[str], case: tuple[tuple[int, int], int, bool], monkeypatch: pytest.MonkeyPatch
+    device: Device, compiled: list[str], case: tuple[tuple[int, int], int, bool, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Scores and sums are float32; weights and results are rounded to float16. For tiles of twice as many rows,
-    workgroups have twice as many subgroups, whose second half repeats the work of the first one."""
-    tile, head, is_causal = case
+    """Scores and sums are float32; weights and results are rounded to float16. Workgroups may have several times
+    four subgroups, which repeat the work of the first four."""
+    tile, head, is_causal, times = case
     backend = device.backend
     assert isinstance(backend, GpuBackend) and backend.target.matrices is not None
-    lanes = backend.target.matrices.lanes * (2 if tile == (2, 1) else 1)
-    target = replace(backend.target, matrices=replace(backend.target.matrices, lanes=lanes))
+    matrices = replace(backend.target.matrices, lanes=times * backend.target.matrices.lanes)
+    target = replace(backend.target, matrices=matrices, subgroup_lanes=MIN_LANES)
     monkeypatch.setattr(backend, "target", target)
     monkeypatch.setattr(cooperative_attention, "TILES", (tile,))
     rng = np.random.default_rng(5)
@@ -267,6 +271,26 @@ def test_attention_uses_them_by_itself(
     assert np.all(
         np.abs(result - weights @ value) <= 2.0**-9 * magnitude + np.spacing(np.abs(result).astype(np.float16))
     )
+
+
+@pytest.mark.parametrize("blocks", [1, 4])
+def test_attention_dequantizes_int8_caches(device: Device, compiled: list[str], blocks: int) -> None:
+    """Rows of a prompt see those before; each row and head of the caches has a number of scales."""
+    sizes = caches.BATCH, caches.SHARED, caches.ROWS
+    stored = [np.zeros((*sizes, caches.SIZE), np.int8)] * 2 + [np.zeros((*sizes, blocks), np.float32)] * 2
+    session = caches.bound(caches.model(TensorProto.FLOAT16, blocks), device, stored)
+    rng = np.random.default_rng(6)
+    past, count = np.array([5, 0]), 32
+    widths = {"query": caches.HEADS, "key": caches.SHARED, "value": caches.SHARED}
+    new = {name: rng.standard_normal((caches.BATCH, count, width * caches.SIZE)) for name, width in widths.items()}
+    inputs = {name: array.astype(np.float16) for name, array in new.items()}
+    last = (past + count - 1).astype(np.int32)
+    lengths = {"seqlens_k": last, "total": np.array(last.max() + 1, np.int32)}
+    result = session.run(inputs | lengths)["output"]
+    assert any(OPERATION in text and "dequantize" in text for text in compiled)
+    expected, _ = caches.simulated(list(inputs.values()), stored, past, 0.0)
+    # Keys, values, weights and results are rounded to float16.
+    np.testing.assert_allclose(result, expected, rtol=4e-3, atol=4e-3)
 
 
 @pytest.mark.parametrize("data_type", [F16, F32])

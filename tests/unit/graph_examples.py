@@ -74,8 +74,8 @@ def attention(batch: int, heads: int, rows: int, keys: int, size: int) -> GraphD
     return chain(*operators)
 
 
-def attention_of_quantized_caches(kind: DataType, blocks: int) -> GraphDesc:
-    """Attention of one query of a type, whose keys and values are integers with a number of scales per head."""
+def attention_of_quantized_caches(kind: DataType, blocks: int, queries: int = 1) -> GraphDesc:
+    """Attention of queries of a type, whose keys and values are integers with a number of scales per head."""
     graph, sizes = Graph(), (1, 2, 64, 32)
     keys, values = (
         directml.cast(
@@ -89,7 +89,7 @@ def attention_of_quantized_caches(kind: DataType, blocks: int) -> GraphDesc:
         for _ in range(2)
     )
     results = directml.multihead_attention1(
-        graph.input((1, 1, 128), kind),
+        graph.input((1, queries, 128), kind),
         None,
         None,
         past_key=keys,

@@ -81,7 +81,8 @@ def _quantize(output: PlanTensor, source: Source, scale: Source, zero_point: Sou
 
 def _dequantize(output: PlanTensor, source: Source, scale: Source, zero_point: Source | None) -> Map:
     """Return the map that dequantizes a tensor; without a zero point it is 0."""
-    integer = DataType.INT64 if source.data_type.bits == 32 else INT32  # differences of 32-bit integers take 33 bits
+    # The narrowest type that has all differences; those of INT16 become float32 in one instruction.
+    integer = {32: DataType.INT64, 16: INT32}.get(source.data_type.bits, DataType.INT16)
     values = constants(compute=FLOAT32, integer=integer)
     return _linear(DEQUANTIZE, output, source.data_type, values, input=source, scale=scale, zero_point=zero_point)
 

@@ -1,23 +1,23 @@
 """Attention by cooperative matrices, on adapters with matrix units (``Target.matrices``).
 
 Scores and sums of values are float32. Queries, keys, values and weights have the type of the matrices, as the operands
-of products have (``cooperative``). Few rows, and heads that are not in units of four, keep the schedules of
-``attention``.
+of products have (``cooperative``). Keys and values are computed on the way to workgroup memory, such as dequantized
+integers. Few rows, and heads that are not in units of four, keep the schedules of ``attention``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.compiler.cards import card_of
-from dmlgpu.compiler.plan import Attend, RegisterValue, Source
+from dmlgpu.compiler.plan import Attend, Body, RegisterValue, Source
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_source, packs_source
-from dmlgpu.compiler.rewrites.sources import cast, is_plain
+from dmlgpu.compiler.rewrites.sources import CONVERT, JOINED, cast
 from dmlgpu.compiler.schedule.cooperative import float_units
 from dmlgpu.compiler.schedule.cost import rounds
-from dmlgpu.compiler.schedule.launch import Launch, fold
+from dmlgpu.compiler.schedule.launch import Launch, fold, shuffling_lanes
 from dmlgpu.compiler.schedule.operands import pack_output
 from dmlgpu.compiler.schedule.registry import Condition, at_least, no, only_if
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
@@ -33,8 +33,9 @@ BLOCK = 32
 
 TILES = ((2, 1), (2, 2), (1, 1), (1, 2))
 """Matrices along the rows of a subgroup, and subgroups that share rows, the largest tile first. Each matrix of keys or
-values that is loaded is multiplied by all matrices of rows; if two subgroups share rows, each has half of the keys and
-columns."""
+values that is loaded is multiplied by all matrices of rows. If two subgroups share rows, each has half of the keys of a
+block, and sums of half of the columns. If registers suffice for all columns, each sums the values of its own keys,
+because it needs no weights of others then, and the sums are added at the end."""
 
 MAX_HELD = 24
 """Matrices of queries and of sums that a subgroup holds in registers: two thirds of them on RDNA, half on NVIDIA."""
@@ -75,7 +76,7 @@ def fits_attention(step: Attend, target: Target) -> Condition:
         and at_least(target.max_workgroup_invocations, SUBGROUPS * matrices.lanes, "invocations of a workgroup")
         and only_if(target.loop_limit is None, "the driver stops long loops")
         and only_if(
-            all(is_plain(source) and source.data_type in (FLOAT16, FLOAT32) for source in sources),
+            all(source.data_type in (FLOAT16, FLOAT32) for source in sources),
             "queries, keys or values are neither float16 nor float32",
         )
         and only_if(all(map(_packs_along, sources)), "heads are not in units of {}", UNIT)
@@ -135,7 +136,8 @@ def _fastest(target: Target, matrices: Matrices, tiles: Sequence[MatrixTile], *w
         keys, weights = BLOCK // (tile.across * matrices.columns), BLOCK // matrices.steps
         scored = keys * -(-head // matrices.steps)
         weighted = weights * -(-columns // (tile.across * matrices.columns))
-        loads = scored + weighted + weights * tile.down + BLOCK // UNIT
+        parts = tile.across if _splits_keys(tile, matrices, head, columns) else 1
+        loads = scored + weighted + weights // parts * tile.down + BLOCK // UNIT
         return float(rounds(groups, card.cores, card) * (tile.down * (scored + weighted) + loads))
 
     return min(tiles, key=cost)
@@ -149,6 +151,15 @@ def _shares(tile: MatrixTile, matrices: Matrices) -> bool:
     return is_whole and workgroup % rows == 0 and BLOCK // UNIT % (workgroup // rows) == 0
 
 
+def _splits_keys(tile: MatrixTile, matrices: Matrices, head: int, columns: int) -> bool:
+    """Return whether subgroups that share rows sum the values of their own keys, and all columns: if they save loads of
+    several matrices of weights, have registers for the sums, and all invocations of a row have sums to add."""
+    held = tile.down * (-(-head // matrices.steps) + -(-columns // matrices.columns))
+    sharing = SUBGROUPS * matrices.lanes // tile.rows(matrices)
+    are_whole = BLOCK // tile.across % matrices.steps == 0 and BLOCK // UNIT % (sharing * tile.across) == 0
+    return tile.across > 1 and tile.down > 1 and held <= MAX_HELD and are_whole
+
+
 def _held(tile: MatrixTile, step: Attend, matrices: Matrices) -> int:
     """Return the matrices of queries and of sums of a subgroup."""
     head, columns = value_of(step.query.sizes[-1]), value_of(step.output.sizes[-1])
@@ -157,12 +168,13 @@ def _held(tile: MatrixTile, step: Attend, matrices: Matrices) -> int:
 
 def _memory(tile: MatrixTile, step: Attend, matrices: Matrices) -> int:
     """Return the bytes of workgroup memory for scores, weights, and keys or values of a block."""
-    rows, width = tile.rows(matrices), tile.across * matrices.columns
-    head = -(-value_of(step.query.sizes[-1]) // matrices.steps) * matrices.steps
-    columns = -(-value_of(step.output.sizes[-1]) // width) * width
-    values = columns * (BLOCK + PADDING) if matrices.turns else BLOCK * (columns + tile.across * PADDING)
+    head, columns = value_of(step.query.sizes[-1]), value_of(step.output.sizes[-1])
+    parts = tile.across if _splits_keys(tile, matrices, head, columns) else 1
+    rows, width, line = tile.rows(matrices), tile.across // parts * matrices.columns, BLOCK + parts * PADDING
+    head, columns = -(-head // matrices.steps) * matrices.steps, -(-columns // width) * width
+    values = columns * line if matrices.turns else BLOCK * (columns + tile.across // parts * PADDING)
     slab = max(BLOCK * (head + PADDING), values)
-    return 4 * rows * BLOCK + matrices.element_bytes * (rows * (BLOCK + PADDING) + slab) + _SMALL
+    return 4 * rows * BLOCK + matrices.element_bytes * (rows * line + slab) + _SMALL
 
 
 def _packs_along(source: Source) -> bool:
@@ -179,11 +191,11 @@ def cooperative_attention(step: Attend, tile: MatrixTile, target: Target) -> Sch
     total = step.batches * -(-step.rows // rows)
     kernel = ScheduledCooperativeAttend(
         "cooperative attention",
-        Launch(SUBGROUPS * matrices.lanes, 1, fold(total, target), total),
+        Launch(SUBGROUPS * matrices.lanes, 1, fold(total, target), total, shuffling_lanes(target)),
         packed_output,
-        _along(step.query),
-        _along(step.key),
-        pack_source(step.value, len(step.value.sizes) - 1, UNIT),
+        _along(step.query, matrices),
+        _along(step.key, matrices),
+        _in_units(step.value, matrices),
         step.score,
         step.visible,
         epilogue,
@@ -194,13 +206,31 @@ def cooperative_attention(step: Attend, tile: MatrixTile, target: Target) -> Sch
         BLOCK,
         value_of(step.query.sizes[-1]),
         value_of(output.sizes[-1]),
+        _splits_keys(tile, matrices, value_of(step.query.sizes[-1]), value_of(output.sizes[-1])),
         reason=f"the adapter multiplies matrices of {matrices.numbers}, {matrices.size}: four subgroups take "
         f"{rows} rows, {BLOCK} keys at a time",
     )
     return ScheduledSteps((kernel,))
 
 
-def _along(source: Source) -> Operand:
+def _along(source: Source, matrices: Matrices) -> Operand:
     """Return queries or keys in units of four along the head."""
     last = len(source.sizes) - 1
-    return Operand(pack_source(source, last, UNIT), OperandLayout.ALONG, source.sizes[:2], source.sizes[2:last], True)
+    return Operand(_in_units(source, matrices), OperandLayout.ALONG, source.sizes[:2], source.sizes[2:last], True)
+
+
+def _in_units(source: Source, matrices: Matrices) -> Source:
+    """Return an operand in units of four along its last dimension, in the type in which it is computed."""
+    read = _unrounded(source) if matrices.component == "f16" else source
+    return pack_source(read, len(source.sizes) - 1, UNIT)
+
+
+def _unrounded(source: Source) -> Source:
+    """Return a source without its conversion to float16, which elements undergo again on the way to matrices."""
+    if not isinstance(source, Body) or source.data_type is not FLOAT16 or source.file not in (CONVERT, JOINED):
+        return source
+    (child,) = source.children
+    if source.file == CONVERT:
+        return child if child.data_type is FLOAT32 else source
+    read = _unrounded(child)
+    return replace(source.over([read]), data_type=read.data_type)

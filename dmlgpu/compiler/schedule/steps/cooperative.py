@@ -188,9 +188,10 @@ class ScheduledCooperativeAttend(KernelStep):
         is_plain: scores depend only on the product.
         matrices: the adapter's.
         down: matrices along the rows of a subgroup.
-        across: subgroups that share rows; each has its part of the keys of a block, and of the columns.
+        across: subgroups that share rows; each has its part of the keys of a block, and of the columns of all values.
         block: keys of a block.
         head, columns: elements of a query or key, and of a value.
+        splits_keys: whether subgroups that share rows have all columns instead, of the values of their keys.
         tolerance: distance by which a score may exceed the one that weights are relative to.
     """
 
@@ -210,6 +211,7 @@ class ScheduledCooperativeAttend(KernelStep):
     block: int
     head: int
     columns: int
+    splits_keys: bool
 
     template = "schedules/attention_cooperative"
 

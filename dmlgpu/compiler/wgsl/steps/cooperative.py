@@ -85,7 +85,7 @@ def _cooperative_integers(step: ScheduledCooperativeIntegers, writer: ShaderWrit
 @special.register
 def _cooperative_attend(step: ScheduledCooperativeAttend, writer: ShaderWriter, values: dict[str, Any]) -> str:
     matrices = step.matrices
-    width = step.across * matrices.columns
+    width = (1 if step.splits_keys else step.across) * matrices.columns
     text = attention(step, writer, values)
     values |= {
         "matrix": WRITERS[matrices.dialect](matrices),

@@ -11,12 +11,15 @@ import pytest
 from dmlgpu import TensorDesc, descs
 from dmlgpu.catalog import operator
 from dmlgpu.catalog.enums import DataType, MultiheadAttentionMaskType
+from dmlgpu.compiler.graph.resolve import resolve
+from dmlgpu.compiler.programs import of_network
 from dmlgpu.compiler.schedule import cooperative_attention
 from dmlgpu.compiler.schedule.steps.cooperative import ScheduledCooperativeAttend
 from dmlgpu.compiler.stages import compile_operator
 from dmlgpu.compiler.target import Matrices, MatrixDialect, Profile, Target
 from tests.schedules import steps_of
 from tests.template_branches import recorded_branches
+from tests.unit.graph_examples import attention_of_quantized_caches
 
 F16, F32 = DataType.FLOAT16, DataType.FLOAT32
 AMD = Target("GPU", Profile.DISCRETE, frozenset({"subgroup"}), max_workgroup_storage=32768, matrices=Matrices())
@@ -105,9 +108,20 @@ def test_tiles_fill_registers(desc: Any, target: Target, rows: int, sharing: int
     step = kernel_of(desc, target)
     assert step is not None and (step.tile_rows, step.sharing) == (rows, sharing)
     (kernel,) = compile_operator(desc, target).kernels
-    sizes = re.findall(r"var<workgroup> \w+: array<(f16|f32), (\d+)>", kernel.wgsl)
-    used = sum({"f16": 2, "f32": 4}[kind] * int(count) for kind, count in sizes)
-    assert 0 < used <= target.max_workgroup_storage - 16
+    arrays = re.findall(r"var<workgroup> \w+: array<(?:array<)?(f16|f32), (\d+)>(?:, (\d+)>)?;", kernel.wgsl)
+    used = sum({"f16": 2, "f32": 4}[kind] * int(size) * int(count or 1) for kind, size, count in arrays)
+    assert len(arrays) == 3 and used <= target.max_workgroup_storage - 16
+
+
+@pytest.mark.parametrize("blocks", [1, 4])
+def test_keys_and_values_are_dequantized_on_the_way(blocks: int) -> None:
+    """With a scale per row, or per block of it, by one conversion to float32 and one to the type of the matrices."""
+    desc = resolve(attention_of_quantized_caches(F16, blocks, queries=64))
+    (kernel,) = of_network(desc, NVIDIA).kernels
+    assert "cooperative attention" in kernel.label and "dequantize" in kernel.wgsl
+    assert "round_to_half" not in kernel.wgsl and "i32_to_f32" not in kernel.wgsl
+    (kernel,) = of_network(desc, APPLE).kernels
+    assert "cooperative attention" in kernel.label and "round_to_half" in kernel.wgsl
 
 
 def test_each_product_is_written_once_per_matrix() -> None:
@@ -116,6 +130,23 @@ def test_each_product_is_written_once_per_matrix() -> None:
     assert kernel.wgsl.count("subgroupMatrixMultiplyAccumulate(q") == 16
     assert kernel.wgsl.count("subgroupMatrixMultiplyAccumulate(w") == 16
     assert kernel.grid == (128, 1, 1)  # 64 tiles of rows of two heads
+
+
+@pytest.mark.parametrize(
+    ("size", "columns", "weights"),
+    [
+        (64, 4, 2),  # all columns, of half of the keys
+        (128, 4, 4),  # half of the columns, of all keys
+    ],
+)
+def test_subgroups_that_share_rows_share_keys_or_columns(
+    size: int, columns: int, weights: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has sums and weights of two matrices of rows."""
+    monkeypatch.setattr(cooperative_attention, "TILES", ((2, 2),))
+    (kernel,) = compile_operator(attention(8192, size=size), replace(AMD, name="sharing")).kernels
+    assert len(re.findall(r"var sum\d_\d", kernel.wgsl)) == 2 * columns
+    assert len(re.findall(r"let w\d", kernel.wgsl)) == weights
 
 
 def test_control_flow_is_uniform() -> None:
@@ -135,9 +166,10 @@ def test_control_flow_is_uniform() -> None:
 @pytest.mark.slow
 def test_every_branch_is_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
     with recorded_branches() as recorder:
-        for size, tile in ((8, (1, 1)), (24, (2, 2)), (40, (2, 1)), (36, (1, 2)), (64, (2, 1)), (128, (2, 2))):
+        tiles = {8: (1, 1), 20: (2, 2), 24: (2, 2), 36: (1, 2), 40: (2, 1), 64: (2, 1), 128: (2, 2)}
+        for size, tile in tiles.items():
             monkeypatch.setattr(cooperative_attention, "TILES", (tile,))
             for desc in (attention(100, 100, size), attention(100, 64, size), causal(size), masked(size)):
-                for target in (AMD, NVIDIA, INTEL, *((APPLE,) if size == 36 else ())):
+                for target in (AMD, NVIDIA, INTEL, *((APPLE,) if size in (20, 36) else ())):
                     compile_operator(desc, target.with_overrides(schedule="attention/cooperative"))
     assert [str(each) for each in recorder.unrendered() if each.file == "schedules/attention_cooperative"] == []
