@@ -48,7 +48,10 @@ def lower_nodes(network: Network, target: Target) -> tuple[tuple[Step, ...], ...
     for index, node in enumerate(network.nodes):
         inputs = [None if value is None else places[value] for value in node.inputs]
         outputs = [places.get(NodeResult(index, output)) for output in range(len(node.desc.outputs))]
-        lowered.append(tuple(_with_small_constants(step, network) for step in _steps(node, inputs, outputs, target)))
+        steps = _steps(node, inputs, outputs, target)
+        if any(isinstance(value, Constant) for value in node.inputs):
+            steps = tuple(_with_small_constants(step, network) for step in steps)
+        lowered.append(steps)
     return (*lowered, tuple(_copies(network, places)))
 
 
