@@ -140,7 +140,7 @@ def reindex(root: Source, sizes: Sizes, affine: Affine, replaced: Mapping[PlanTe
         replaced: replacements, already in the other space, for tensors of the tree.
     """
     same = is_same(affine, sizes, root.sizes)
-    return _reindexed(root, sizes, affine, replaced or {}, same, {})
+    return _reindexed(root, sizes, affine, replaced or {}, same=same, memo={})
 
 
 def _reindexed(
@@ -148,6 +148,7 @@ def _reindexed(
     sizes: Sizes,
     affine: Affine,
     replaced: Mapping[PlanTensor, Source],
+    *,
     same: bool,
     memo: dict[int, Source],
 ) -> Source:
@@ -162,7 +163,7 @@ def _reindexed(
         case AffineView():
             result = AffineView(source.source, sizes, compose(source.affine, affine), source.lanes)
         case _ if isinstance(source, Apply) or is_identity(source):
-            children = [_reindexed(child, sizes, affine, replaced, same, memo) for child in source.children]
+            children = [_reindexed(child, sizes, affine, replaced, same=same, memo=memo) for child in source.children]
             result = replace(source.over(children), sizes=sizes) if isinstance(source, Apply) else identity(children[0])
         case _:
             result = source if same else AffineView(source, sizes, affine)
