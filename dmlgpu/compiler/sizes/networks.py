@@ -204,7 +204,7 @@ def _distinct(network: Network) -> tuple[Any, ...]:
 
 
 def _rebuilt(network: Network, integers: Iterable[Any]) -> Network:
-    """Return a network with other integers of what is ``_distinct``, which are not checked, in place of its own."""
+    """Return a network with other integers, which are not checked, in place of those of its ``_distinct`` parts."""
     distinct = _distinct(network)
     inputs, outputs, *descs = with_integers(distinct, iter(integers))
     changed = {id(desc): other for desc, other in zip(distinct[2:], descs, strict=True)}
