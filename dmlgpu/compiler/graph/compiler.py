@@ -45,10 +45,16 @@ def lower_nodes(network: Network, target: Target) -> tuple[tuple[Step, ...], ...
     """
     places = _places(network)
     lowered = []
+    plans: dict[int, Plan] = {}  # by what equal nodes share
     for index, node in enumerate(network.nodes):
         inputs = [None if value is None else places[value] for value in node.inputs]
         outputs = [places.get(NodeResult(index, output)) for output in range(len(node.desc.outputs))]
-        lowered.append(tuple(_with_small_constants(step, network) for step in _steps(node, inputs, outputs, target)))
+        if id(node.desc) not in plans:
+            plans[id(node.desc)] = _lowered(node, target)
+        steps = _placed(plans[id(node.desc)], node.name, inputs, outputs)
+        if any(isinstance(value, Constant) for value in node.inputs):
+            steps = tuple(_with_small_constants(step, network) for step in steps)
+        lowered.append(steps)
     return (*lowered, tuple(_copies(network, places)))
 
 
@@ -96,24 +102,32 @@ def _places(network: Network) -> dict[Value, PlanBinding]:
     return places
 
 
-def _steps(
-    node: NetworkNode, inputs: list[PlanBinding | None], outputs: list[PlanBinding | None], target: Target
+def _lowered(node: NetworkNode, target: Target) -> Plan:
+    """Return the plan of a node."""
+    try:
+        return in_plain_steps(operators.lower(node.desc), target)
+    except NotSupported as error:
+        raise NotSupported(f"{node.name} ({node.desc.operator}): {error}") from None
+
+
+def _placed(
+    plan: Plan, name: str, inputs: list[PlanBinding | None], outputs: list[PlanBinding | None]
 ) -> tuple[Step, ...]:
-    """Return a node's steps, bound to the locations of its tensors."""
+    """Return the steps of a node's plan, bound to the locations of its tensors, with allocations of their own."""
+    allocated: dict[Allocation, Allocation] = {}
 
     def place(binding: PlanBinding) -> PlanBinding:
+        if isinstance(binding.index, Allocation):
+            own = allocated.setdefault(binding.index, Allocation(binding.index.label))
+            return replace(binding, index=own)
         bindings = {Role.INPUT: inputs, Role.OUTPUT: outputs}.get(binding.role)
-        if bindings is None or not isinstance(binding.index, int):
+        if bindings is None:
             return binding
         lies = bindings[binding.index]
         assert lies is not None
-        return replace(lies, offset=lies.offset + binding.offset)
+        return replace(lies, offset=lies.offset + binding.offset) if binding.offset else lies
 
-    try:
-        plan = in_plain_steps(operators.lower(node.desc), target)
-    except NotSupported as error:
-        raise NotSupported(f"{node.name} ({node.desc.operator}): {error}") from None
-    label = f"{node.name} {plan.operator.lower()}"
+    label = f"{name} {plan.operator.lower()}"
     return tuple(
         replace(replace_parts(step, PlanBinding, place), label=f"{label} {step.label}".rstrip()) for step in plan.steps
     )

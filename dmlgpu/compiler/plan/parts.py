@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import operator
 import struct
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, TypeVar
@@ -23,32 +24,27 @@ def replace_parts(value: AnyValue, cls: type[AnyPart], change: Callable[[AnyPart
 
     Unchanged parts are returned as they are, and shared parts stay shared.
     """
-    memo: dict[int, tuple[Any, Any]] = {}
+    changed: AnyValue = _replaced(value, cls, change, {})
+    return changed
 
-    def visit(part: Any) -> Any:
-        if isinstance(part, cls):
-            return change(part)
-        if type(part) is not tuple and not _fields(type(part)):
-            return part
-        entry = memo.get(id(part))
-        if entry is None:
-            # The memo also keeps the part alive, so that its id is not reused.
-            entry = memo[id(part)] = part, rebuild(part)
-        return entry[1]
 
-    def rebuild(part: Any) -> Any:
-        if isinstance(part, tuple):
-            items = tuple(map(visit, part))
-            return part if all(new is old for new, old in zip(items, part, strict=True)) else items
-        changes = {}
-        for name in _fields(type(part)):
-            old = getattr(part, name)
-            new = visit(old)
-            if new is not old:
-                changes[name] = new
-        return dataclasses.replace(part, **changes) if changes else part
-
-    return visit(value)
+def _replaced(part: Any, cls: type[Any], change: Callable[[Any], Any], memo: dict[int, tuple[Any, Any]]) -> Any:
+    own = type(part)
+    if issubclass(own, cls):
+        return change(part)
+    names = _fields(own)
+    if own is not tuple and not names:
+        return part
+    known = memo.get(id(part))
+    if known is not None:
+        return known[1]
+    parts = part if own is tuple else [getattr(part, name) for name in names]
+    items = [each if type(each) in _PARTLESS else _replaced(each, cls, change, memo) for each in parts]
+    result = part
+    if any(map(operator.is_not, items, parts)):
+        result = tuple(items) if own is tuple else dataclasses.replace(part, **dict(zip(names, items, strict=True)))
+    memo[id(part)] = part, result  # keeps the part alive, so that its id is not reused
+    return result
 
 
 def tensors(value: Any) -> Iterator[PlanTensor]:
@@ -60,10 +56,11 @@ def tensors(value: Any) -> Iterator[PlanTensor]:
         if id(part) in seen:
             continue
         seen.add(id(part))
-        if isinstance(part, PlanTensor):
+        cls = type(part)
+        if issubclass(cls, PlanTensor):
             yield part
         else:
-            parts = part if isinstance(part, tuple) else [getattr(part, name) for name in _fields(type(part))]
+            parts = part if cls is tuple else [getattr(part, name) for name in _fields(cls)]
             pending.extend([part for part in parts if type(part) not in _PARTLESS])
 
 

@@ -3,6 +3,7 @@ work."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -90,17 +91,19 @@ def rewrite(root: AnySource, change: Callable[[Source], Source]) -> AnySource:
     Raises:
         TypeError: where a body at the root becomes something else.
     """
-    memo: dict[int, Source] = {}
+    return _rewritten(root, change, {})  # type: ignore[return-value]
 
-    def visit(source: Source) -> Source:
-        if id(source) not in memo:
-            node = source
-            if isinstance(node, Virtual) and node.children:
-                node = node.over(map(visit, node.children))
-            memo[id(source)] = change(node)
-        return memo[id(source)]
 
-    return visit(root)  # type: ignore[return-value]
+def _rewritten(source: Source, change: Callable[[Source], Source], memo: dict[int, Source]) -> Source:
+    if id(source) not in memo:
+        node = source
+        if isinstance(node, Virtual):
+            children = node.children
+            rewritten = [_rewritten(child, change, memo) for child in children]
+            if any(map(operator.is_not, rewritten, children)):
+                node = node.over(rewritten)
+        memo[id(source)] = change(node)
+    return memo[id(source)]
 
 
 def sameness() -> Callable[[Source, Source], bool]:

@@ -140,26 +140,32 @@ def reindex(root: Source, sizes: Sizes, affine: Affine, replaced: Mapping[PlanTe
         replaced: replacements, already in the other space, for tensors of the tree.
     """
     same = is_same(affine, sizes, root.sizes)
-    memo: dict[int, Source] = {}
+    return _reindexed(root, sizes, affine, replaced or {}, same=same, memo={})
 
-    def visit(source: Source) -> Source:
-        if id(source) not in memo:
-            memo[id(source)] = view(source)
+
+def _reindexed(
+    source: Source,
+    sizes: Sizes,
+    affine: Affine,
+    replaced: Mapping[PlanTensor, Source],
+    *,
+    same: bool,
+    memo: dict[int, Source],
+) -> Source:
+    if id(source) in memo:
         return memo[id(source)]
-
-    def view(source: Source) -> Source:
-        match source:
-            case PlanTensor():
-                replacement = replaced.get(source) if replaced else None
-                return replacement or affine.of(source, sizes)
-            case RegisterValue():
-                return replace(source, sizes=sizes)
-            case Apply():
-                return replace(source.over(map(visit, source.children)), sizes=sizes)
-            case _ if is_identity(source):
-                return identity(visit(source.children[0]))
-            case AffineView():
-                return AffineView(source.source, sizes, compose(source.affine, affine), source.lanes)
-        return source if same else AffineView(source, sizes, affine)
-
-    return visit(root)
+    result: Source
+    match source:
+        case PlanTensor():
+            result = replaced.get(source) or affine.of(source, sizes)
+        case RegisterValue():
+            result = replace(source, sizes=sizes)
+        case AffineView():
+            result = AffineView(source.source, sizes, compose(source.affine, affine), source.lanes)
+        case _ if isinstance(source, Apply) or is_identity(source):
+            children = [_reindexed(child, sizes, affine, replaced, same=same, memo=memo) for child in source.children]
+            result = replace(source.over(children), sizes=sizes) if isinstance(source, Apply) else identity(children[0])
+        case _:
+            result = source if same else AffineView(source, sizes, affine)
+    memo[id(source)] = result
+    return result

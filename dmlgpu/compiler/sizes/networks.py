@@ -43,7 +43,7 @@ class RecordedNetwork:
 
     def __init__(self, network: Network, recording: Recording, desc: GraphDesc | None = None):
         self.network, self._desc = network, desc
-        integers = structure_of(network)[1]
+        integers = separated(_distinct(network))[1]
         self.sized = SizedNetwork(self, recording.symbols, integers)
         self.varying = [place for place, integer in enumerate(integers) if is_symbolic(integer)]
         self._replay = Replay(recording.nodes, {}, integers)
@@ -112,7 +112,8 @@ class SizedNetwork:
     def tensors(self) -> tuple[tuple[TensorDesc | None, ...], tuple[TensorDesc, ...]]:
         """Its inputs and outputs."""
         network, following = self.recorded.network, iter(self.integers)
-        return with_integers(network.inputs, following), with_integers(network.output_tensors, following)
+        inputs, outputs = with_integers((network.inputs, network.output_tensors), following)
+        return inputs, outputs
 
     @property
     def desc(self) -> GraphDesc:
@@ -139,7 +140,9 @@ def program_of(network: Network, target: Target, disabled: Collection[str] = ())
     )
 
     def record(symbolic: list[Any], recording: Recording) -> RecordedNetwork:
-        return RecordedNetwork(_rebuilt(network, symbolic), recording)
+        inputs, outputs, *descs = with_integers(_every(network), iter(symbolic))
+        nodes = tuple([replace(node, desc=desc) for node, desc in zip(network.nodes, descs, strict=True)])
+        return RecordedNetwork(replace(network, inputs=inputs, output_tensors=outputs, nodes=nodes), recording)
 
     return recordings.result(integers, lambda recorded, values: recorded.program(values, target, disabled), record)
 
@@ -147,8 +150,7 @@ def program_of(network: Network, target: Target, disabled: Collection[str] = ())
 def structure_of(network: Network) -> tuple[Hashable, list[Any]]:
     """Return all of a network but its integers, and these: sizes, strides, bytes, attributes. Networks with equal
     structures have as many."""
-    descs = [node.desc for node in network.nodes]
-    kind, integers = separated((*network.inputs, *network.output_tensors, *descs))
+    kind, integers = separated(_every(network))
     nodes = tuple([(node.name, node.inputs) for node in network.nodes])
     data = tuple([hashlib.sha256(data).digest() for data in network.constants])
     return (network.name, network.initial, network.outputs, data, nodes, kind), integers
@@ -158,32 +160,32 @@ def separated(part: Any) -> tuple[Hashable, list[Any]]:
     """Return all of tuples, descriptions and their parts but the integers, and these."""
     kind: list[Hashable] = []
     integers: list[Any] = []
-
-    def flatten(part: Any) -> None:
-        cls: Any = type(part)
-        if cls is int or is_symbolic(part):
-            kind.append(int)
-            integers.append(part)
-        elif cls is TensorDesc:
-            kind.extend((part.data_type, part.flags, len(part.sizes), part.strides is None))
-            integers.extend((*part.sizes, *part.element_strides, part.byte_size))
-            integers.append(part.guaranteed_base_offset_alignment)
-        elif cls is tuple:
-            kind.append(len(part))
-            for item in part:
-                flatten(item)
-        elif cls is float:
-            kind.append(part.hex())
-        elif fields := _fields(cls):
-            kind.append(cls)
-            values = part.__dict__
-            for field in fields:
-                flatten(values[field])
-        else:
-            kind.append((cls, part))
-
-    flatten(part)
+    _flatten(part, kind, integers)
     return tuple(kind), integers
+
+
+def _flatten(part: Any, kind: list[Hashable], integers: list[Any]) -> None:
+    cls: Any = type(part)
+    if cls is int or is_symbolic(part):
+        kind.append(int)
+        integers.append(part)
+    elif cls is TensorDesc:
+        kind.extend((part.data_type, part.flags, len(part.sizes), part.strides is None))
+        integers.extend((*part.sizes, *part.element_strides, part.byte_size))
+        integers.append(part.guaranteed_base_offset_alignment)
+    elif cls is tuple:
+        kind.append(len(part))
+        for item in part:
+            _flatten(item, kind, integers)
+    elif cls is float:
+        kind.append(part.hex())
+    elif fields := _fields(cls):
+        kind.append(cls)
+        values = part.__dict__
+        for field in fields:
+            _flatten(values[field], kind, integers)
+    else:
+        kind.append((cls, part))
 
 
 def _fields(cls: Any) -> tuple[str, ...]:
@@ -191,11 +193,22 @@ def _fields(cls: Any) -> tuple[str, ...]:
     return cls.field_names if issubclass(cls, OperatorDesc) else fields_of(cls)
 
 
+def _every(network: Network) -> tuple[Any, ...]:
+    """Return the inputs and outputs of a network, and the description of each node."""
+    return (network.inputs, network.output_tensors, *[node.desc for node in network.nodes])
+
+
+def _distinct(network: Network) -> tuple[Any, ...]:
+    """Return the inputs and outputs of a network, and the descriptions of its nodes: once what equal layers share."""
+    return (network.inputs, network.output_tensors, *{id(node.desc): node.desc for node in network.nodes}.values())
+
+
 def _rebuilt(network: Network, integers: Iterable[Any]) -> Network:
-    """Return a network with other integers, which are not checked, in place of its own."""
-    following = iter(integers)
-    inputs, outputs = with_integers(network.inputs, following), with_integers(network.output_tensors, following)
-    nodes = tuple([replace(node, desc=with_integers(node.desc, following)) for node in network.nodes])
+    """Return a network with other integers, which are not checked, in place of those of its ``_distinct`` parts."""
+    distinct = _distinct(network)
+    inputs, outputs, *descs = with_integers(distinct, iter(integers))
+    changed = {id(desc): other for desc, other in zip(distinct[2:], descs, strict=True)}
+    nodes = tuple([replace(node, desc=changed[id(node.desc)]) for node in network.nodes])
     return replace(network, inputs=inputs, output_tensors=outputs, nodes=nodes)
 
 

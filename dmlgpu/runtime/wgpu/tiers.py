@@ -92,7 +92,7 @@ class Tiers:
     def of(self, operator: str, kernel: RenderedKernel, immediates: bool) -> Tier | None:
         """Return the tier of a kernel; None if it has no parameters, would gain nothing from constants, or was rejected
         by the driver, or if the device does not specialize kernels."""
-        if not self.is_enabled or not kernel.given or not NO_FASTER.isdisjoint(kernel.shaders):
+        if not self.is_enabled or not kernel.given or not NO_FASTER.isdisjoint(kernel.source.files):
             return None
         key = _key(kernel, immediates)
         if self._rejected.get(hash(key)):

@@ -112,6 +112,7 @@ class Graph(Recorder):
         self.rules = rules
         self._scopes: list[str] = []
         self.inputs: list[InputNode] = []
+        self._input_names: set[str] = set()
         self.nodes: list[BuiltNode] = []
         self._sizes: NamedSizes | None = None
         self._by_sizes: Cache[Hashable, Callable[[Sequence[int]], SizedGraph]] = Cache(CacheLimits(64, 64))
@@ -178,9 +179,10 @@ class Graph(Recorder):
             desc = TensorDesc(desc.data_type, desc.sizes, strides, flags, total, desc.guaranteed_base_offset_alignment)
         index = len(self.inputs)
         name = name or f"input {index}"
-        if any(other.name == name for other in self.inputs):
+        if name in self._input_names:
             raise InvalidArgument(f"{self._label}: the name of an input must be new, got {name!r} again")
         self.inputs.append(InputNode(desc, name))
+        self._input_names.add(name)
         return self._tensor(Origin("input", index), desc)
 
     def _with_names(self, shape: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -197,6 +197,9 @@ def _replace_values(network: Network, known: Mapping[Value, Value]) -> Network:
     return replace(network, nodes=nodes, outputs=tuple(map(of, network.outputs)))  # type: ignore[arg-type]
 
 
+Place: TypeAlias = tuple[str, int | None]
+"""Field and position of an input."""
+
 MAX_BYTES = 1 << 16
 """Results larger than this and their inputs (4-bit integers as floats, tiles) are computed at each execution:
 storing them would take more memory and more time to read."""
@@ -216,8 +219,16 @@ def initialize_early(network: Network, note: NoteTaker) -> Network:
             initial.add(index)
             known |= {NodeResult(index, output) for output in range(len(node.desc.outputs))}
             note(node.name, "computed when the graph is initialized")
-    nodes = tuple(_marked(node, known) for node in network.nodes)
-    return replace(network, nodes=nodes, initial=frozenset(initial))
+    marked: dict[tuple[int, frozenset[Place]], OperatorDesc] = {}  # equal nodes share descriptions afterwards, too
+    nodes = []
+    for node in network.nodes:
+        slots = zip(node.desc.inputs, node.inputs, strict=True)
+        owned = frozenset([(slot.field, slot.position) for slot, value in slots if value in known])
+        key = id(node.desc), owned
+        if key not in marked:
+            marked[key] = _marked(node.desc, owned) if owned else node.desc
+        nodes.append(replace(node, desc=marked[key]))
+    return replace(network, nodes=tuple(nodes), initial=frozenset(initial))
 
 
 INITIALIZATION = NodePass("initialization", initialize_early)
@@ -236,21 +247,15 @@ def _is_initial(network: Network, index: int, known: set[Value], ends: set[int])
     )
 
 
-def _marked(node: NetworkNode, known: set[Value]) -> NetworkNode:
-    """Return a node whose description marks the inputs that are known at initialization."""
-    owned = {
-        (slot.field, slot.position) for slot, value in zip(node.desc.inputs, node.inputs, strict=True) if value in known
-    }
-    if not owned:
-        return node
+def _marked(desc: OperatorDesc, owned: frozenset[Place]) -> OperatorDesc:
+    """Return a description that marks the inputs that are known at initialization."""
 
     def marked(field: str, value: Any) -> Any:
         if isinstance(value, tuple):
             return tuple(_with_ownership(tensor, (field, index) in owned) for index, tensor in enumerate(value))
         return _with_ownership(value, (field, None) in owned)
 
-    changes = {field: marked(field, node.desc.values[field]) for field in node.desc.input_fields}
-    return replace(node, desc=node.desc.replace(**changes))
+    return desc.replace(**{field: marked(field, desc.values[field]) for field in desc.input_fields})
 
 
 def _with_ownership(tensor: Any, owned: bool) -> Any:

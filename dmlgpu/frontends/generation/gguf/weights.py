@@ -93,8 +93,11 @@ def _half(blocks: Bytes, at: int) -> Floats:
 
 def _fields(raw: Bytes, bits: int) -> Bytes:
     """Return the fields of bytes, the lowest of all bytes first: {..., bytes} to {..., 8 / bits, bytes}."""
-    raw = np.ascontiguousarray(raw)
-    return np.stack([raw >> np.uint8(shift) & np.uint8((1 << bits) - 1) for shift in range(0, 8, bits)], axis=-2)
+    fields = np.empty((*raw.shape[:-1], 8 // bits, raw.shape[-1]), np.uint8)
+    for index in range(8 // bits):
+        np.right_shift(raw, np.uint8(index * bits), out=fields[..., index, :])
+    fields &= np.uint8((1 << bits) - 1)
+    return fields
 
 
 def _flat(codes: Bytes) -> Bytes:
@@ -344,18 +347,20 @@ def _deferred(
 def _packed_codes(packing: Packing, dtype: np.dtype[Any], blocks: Bytes) -> Bytes:
     codes = packing.codes(blocks)
     if packing.lows is not None:
-        codes.reshape(len(blocks), -1, packing.block)[_is_constant(packing, dtype, blocks)] = 0
+        constant = _is_constant(dtype, packing.scales(blocks), packing.lows(blocks))
+        if constant.any():
+            codes.reshape(len(blocks), -1, packing.block)[constant] = 0
     if packing.bits == 8:
         return codes
     pairs = codes.view("<u2")
-    return (pairs | pairs >> np.uint16(_NIBBLE)).astype(np.uint8)
+    pairs |= pairs >> np.uint16(_NIBBLE)
+    return pairs.astype(np.uint8)
 
 
-def _is_constant(packing: Packing, dtype: np.dtype[Any], blocks: Bytes) -> NDArray[np.bool_]:
+def _is_constant(dtype: np.dtype[Any], scales: Floats, lows: Floats) -> NDArray[np.bool_]:
     """Return a mask of the blocks whose scale is 0 or too small for (code - zero point) * scale."""
-    assert packing.lows is not None
-    scales, lows = packing.scales(blocks), packing.lows(blocks)
-    return (scales == 0) | ((np.abs(lows) > _MAX_RATIO * np.abs(scales)) & (dtype == np.float16))
+    is_zero = scales == 0
+    return is_zero | (np.abs(lows) > _MAX_RATIO * np.abs(scales)) if dtype == np.float16 else is_zero
 
 
 def _affine(packing: Packing, dtype: np.dtype[Any], blocks: Bytes) -> tuple[Floats, Floats]:
@@ -363,7 +368,8 @@ def _affine(packing: Packing, dtype: np.dtype[Any], blocks: Bytes) -> tuple[Floa
     scales = packing.scales(blocks)
     if packing.lows is None:
         return scales, scales
-    lows, constant = packing.lows(blocks), _is_constant(packing, dtype, blocks)
+    lows = packing.lows(blocks)
+    constant = _is_constant(dtype, scales, lows)
     zero_points = np.divide(-lows, scales, out=np.ones_like(scales), where=~constant)
     return np.where(constant, -lows, scales), zero_points
 

@@ -10,11 +10,13 @@ import pytest
 from dmlgpu import DataType, Graph, TensorDesc, descs, ops
 from dmlgpu.catalog.enums import PaddingMode, ReduceFunction
 from dmlgpu.common.errors import InvalidArgument, NotSupported
+from dmlgpu.compiler import operators
 from dmlgpu.compiler.graph import compiler
 from dmlgpu.compiler.graph.compiler import CompiledGraph, compile_network
 from dmlgpu.compiler.graph.passes import PASSES
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.plan import Body, Map, Step
+from dmlgpu.compiler.plan.parts import written
 from dmlgpu.compiler.rewrites.sources import nodes
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.target import Profile, Target
@@ -400,3 +402,21 @@ def test_epilogues_of_transformed_convolutions_leave_room_for_their_own_tensors(
 def test_labels_name_node_and_operator(target: Target) -> None:
     named = graph({"first": product(), "second": relu()}, "x>first.0 x>first.1 first>second.0", "second")
     assert all(label.startswith("graph first gemm") for label in labels(compile_network(resolve(named), target)))
+
+
+def test_equal_nodes_are_lowered_once_with_memory_of_their_own(target, monkeypatch) -> None:
+    """Nodes of equal layers share their description, also where data are read that the initialization knows."""
+    layers = Graph(name="layers")
+    value, indices = layers.input((4, 40), name="x"), []
+    for layer in range(3):
+        value = functions.element_wise_add(value, layers.input((4, 40), name=f"bias {layer}", owned=True))
+        value, index = functions.top_k(value, axis=1, k=40)
+        indices.append(index)
+    lowered = []
+    lower = operators.lower
+    monkeypatch.setattr(operators, "lower", lambda desc: lowered.append(desc.operator) or lower(desc))
+    planned = compiler.plan_network(resolve(layers.desc([value, *indices])), target)
+    assert lowered == ["ELEMENT_WISE_ADD", "TOP_K"]
+    memory = [{part.binding.index for step in steps for part in written(step)} for steps in planned.lowered]
+    assert [len(own) for own in memory] == [1, 3, 1, 3, 1, 3, 0]
+    assert len(set().union(*memory)) == sum(map(len, memory))
