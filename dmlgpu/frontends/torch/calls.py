@@ -9,7 +9,7 @@ time, and so are those whose results are not new memory.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, Literal, TypeAlias
 
@@ -22,6 +22,7 @@ from dmlgpu.frontends.torch.layouts import TorchLayout
 from dmlgpu.frontends.torch.notice import notice
 from dmlgpu.frontends.torch.storage import (
     Memory,
+    NumberUploads,
     is_dense,
     layout_of,
     memory_in,
@@ -150,22 +151,39 @@ class CallArguments:
         return list(zip(memories, self._starts, strict=True))
 
 
+class ChangingNumbers:
+    """What is known of the numbers of calls that differ only in these.
+
+    Args:
+        first: Those of the first call.
+
+    Attributes:
+        first: As passed.
+        names: Names of the numbers that have changed.
+    """
+
+    def __init__(self, first: Mapping[str, float]):
+        self.first, self.names = first, frozenset[str]()
+
+
 class CallNumbers:
     """Numbers among the arguments of a call. Calls that differ only in these repeat one that reads them from memory.
 
     Args:
         key: Key of the call without its numbers; None for arguments that have no key.
-        upload: Returns the numbers in memory, one in each row.
-        compute: Calls the function on these rows.
+        numbers: The numbers by name.
+        uploads: Uploads numbers.
+        compute: Calls the function on numbers with these names in memory, one in each row.
     """
 
     def __init__(
         self,
         key: tuple[Any, ...] | None,
-        upload: Callable[[int], torch.Tensor],
-        compute: Callable[[torch.Tensor], tuple[Any, int]],
+        numbers: Mapping[str, float],
+        uploads: NumberUploads,
+        compute: Callable[[Sequence[str], torch.Tensor], tuple[Any, int]],
     ):
-        self._key, self._upload, self._compute = key, upload, compute
+        self._key, self._numbers, self._uploads, self._compute = key, numbers, uploads, compute
 
     def call(self, session: EagerSession, arguments: CallArguments) -> NumberedCall | None:
         """Return a call for these numbers; None for the first ones, which compile as constants, and if the function
@@ -175,23 +193,29 @@ class CallNumbers:
             session: Session of the device.
             arguments: Arguments of the call.
         """
-        key, index, calls = self._key, arguments.index, session.calls
+        key, index, calls, numbers = self._key, arguments.index, session.calls, self._numbers
         if key is None or index is None:
             return None
-        call = calls.get(key)
-        if call is None:
-            calls.put(key, True, 0)
-        if not call:
+        changing = calls.get(key)
+        if changing is None:
+            calls.put(key, ChangingNumbers(numbers), 0)
             return None
-        rows = self._upload(index)
-        if call is True:
+        changing.names |= {name for name, number in numbers.items() if repr(number) != repr(changing.first[name])}
+        names = sorted(changing.names)
+        if not names:  # the call with these numbers was evicted
+            return None
+        constants = [(name, repr(number)) for name, number in numbers.items() if name not in changing.names]
+        key = *key, *names, *constants
+        call = calls.get(key)
+        if call is False:
+            return None
+        rows = self._uploads.upload([numbers[name] for name in names], index)
+        if call is None:
+            numbered = arguments.followed_by((rows,))
             try:
-                call, _, _ = _record(
-                    arguments.followed_by((rows,)), session, lambda: _owned_result(self._compute(rows))
-                )
+                call, _, _ = _record(numbered, session, lambda: _owned_result(self._compute(names, rows)))
             except Exception:  # the call with these numbers raises errors of its arguments
                 call = False
-            calls.discard(key)
             calls.put(key, call, call.memory if call else 0)
         return NumberedCall(call, rows) if call else None
 

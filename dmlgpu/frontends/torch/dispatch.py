@@ -197,21 +197,17 @@ class Caller:
         """Return the numbers among the arguments of a call, if floats are computed."""
         if args[0].dtype not in _COMPUTED_FLOATS:
             return None
-        numbers = {
-            name: value
-            for name, value in self._named(args, kwargs)
-            if name in self._numbers and type(value) in {int, float}
-        }
+        named = self._named(args, kwargs)
+        numbers = {name: value for name, value in named if name in self._numbers and type(value) in {int, float}}
         if not numbers:
             return None
 
-        def compute(rows: torch.Tensor) -> tuple[Any, int]:
+        def compute(names: Sequence[str], rows: torch.Tensor) -> tuple[Any, int]:
             tensor = storage.tensor_of(rows)
-            return self._compute(args, kwargs, {name: tensor[row, 0] for row, name in enumerate(numbers)})
+            return self._compute(args, kwargs, {name: tensor[row, 0] for row, name in enumerate(names)})
 
-        others = {name: "number" if name in numbers else value for name, value in self._named(args, kwargs)}
-        key = CallArguments(self._number_id, (), others).key
-        return CallNumbers(key, lambda index: self._uploads.upload(list(numbers.values()), index), compute)
+        others = {name: "number" if name in numbers else value for name, value in named}
+        return CallNumbers(CallArguments(self._number_id, (), others).key, numbers, self._uploads, compute)
 
     def _named(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[str, Any]]:
         """Return arguments with their names."""
@@ -715,6 +711,27 @@ def with_out(caller: Caller, name: str, outputs: Sequence[str]) -> Kernel:
     return kernel
 
 
+def updating(caller: Caller, name: str, written: Sequence[int]) -> Kernel:
+    """Return the kernel of an overload that writes the last results of the functional one into arguments.
+
+    Args:
+        caller: Calls the functional overload.
+        name: The overload.
+        written: Numbers of these arguments.
+    """
+
+    def kernel(*args: Any) -> Any:
+        try:
+            results, index = caller.compute(args, {})
+            for place, result in zip(written, results[-len(written) :], strict=True):
+                assign(args[place], result)
+            return wrapped(results[: -len(written)], index)
+        except Exception as error:
+            return recovered(error, name, args, {})
+
+    return kernel
+
+
 def fit(target: torch.Tensor, sizes: tuple[int, ...]) -> None:
     """Resize a tensor passed as ``out=``, with PyTorch's warning if it has elements of another shape."""
     if tuple(target.shape) == sizes:
@@ -757,15 +774,23 @@ def register_table() -> None:
         caller = CALLERS[entry.name] = Caller(entry, schema)
         register(entry.name, indices.checked(entry.name, caller))
         arguments = _arguments(schema)
-        for other in (*family, *schemas_of(f"aten::{packet.removesuffix('_functional')}_")):
+        base = packet.removesuffix("_functional")
+        for other in (*family, *schemas_of(f"aten::{base}_"), *(schemas_of(f"aten::{base}") if base != packet else ())):
             name = _full_name(other)
             if other is schema or name in ENTRIES or _arguments(other) != arguments:
                 continue
             outputs = [argument.name for argument in other.arguments if argument.is_out]
+            written = [
+                place
+                for place, argument in enumerate(other.arguments)
+                if argument.alias_info is not None and argument.alias_info.is_write
+            ]
             if outputs:
                 register(name, indices.checked(entry.name, with_out(caller, name, outputs)))
-            elif other.name.endswith("_") and other.arguments[0].alias_info is not None:
+            elif other.name.endswith("_") and written:
                 register(name, indices.checked(entry.name, in_place(caller, name)))
+            elif written:
+                register(name, updating(caller, name, written))
     for name, function in DECOMPOSED.items():
         register(name, _composed(name, function))
     for name, function in DIFFERENTIABLE.items():
