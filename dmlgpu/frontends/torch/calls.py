@@ -206,7 +206,7 @@ class CallNumbers:
             return None
         constants = [(name, repr(number)) for name, number in numbers.items() if name not in changing.names]
         key = *key, *names, *constants
-        call = calls.get(key)
+        call: TorchCall | Literal[False] | None = calls.get(key)
         if call is False:
             return None
         rows = self._uploads.upload([numbers[name] for name in names], index)

@@ -43,6 +43,7 @@ from dmlgpu.frontends.torch.storage import (
     is_dense,
     meta_of,
     on_host,
+    pending_number,
     permuted_back,
     unowned,
     write,
@@ -186,7 +187,7 @@ class Caller:
         if self.entry.reads:
             return self._compute(args, kwargs)
         return repeated(
-            CallArguments(self._function_id, args, kwargs),
+            CallArguments(self._function_id, self._with_number(args), kwargs),
             self.label,
             lambda: self._compute(args, kwargs),
             lambda: check_arguments(self.label, args, kwargs),
@@ -213,6 +214,13 @@ class Caller:
         """Return arguments with their names."""
         return [*zip(self._names, args, strict=False), *kwargs.items()]
 
+    def _with_number(self, args: Sequence[Any]) -> Sequence[Any]:
+        """Return arguments with the number that is assigned to indexed elements, which PyTorch made a tensor of."""
+        if self.label not in _INDEXING or len(args) < 3 or args[2].device.type != adapters.NAME:
+            return args
+        number = pending_number(args[2])
+        return args if number is None else (*args[:2], number, *args[3:])
+
     def compute_into_view(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """Write the result of the entry's function into the first argument, which does not cover its storage; repeat
         an earlier call, writes included, if possible."""
@@ -226,7 +234,7 @@ class Caller:
         if self.entry.reads:
             compute()
             return
-        arguments = CallArguments(self._in_place_id, args, kwargs)
+        arguments = CallArguments(self._in_place_id, self._with_number(args), kwargs)
         repeated(arguments, self.label, compute, lambda: check_arguments(self.label, args, kwargs))
         count_write(x)
 
@@ -241,7 +249,7 @@ class Caller:
             index = index_of(kwargs.values())
         if label in _INDEXING:
             args = (args[0], [index if index is None else index.to(args[0].device) for index in args[1]], *args[2:])
-        values = [operand_of(value, label) for value in args]
+        values = [operand_of(value, label) for value in self._with_number(args)]
         keywords = (
             {name: operand_of(value, label) for name, value in kwargs.items() if name not in DROPPED}
             if kwargs
@@ -374,7 +382,7 @@ class Caller:
                 return wrapped(*self._compute(args, kwargs))
             index = adapters.chosen_index(kwargs.get("device")) if self.takes_device else None
             return repeated_in_torch(
-                CallArguments(self._function_id, args, kwargs, index),
+                CallArguments(self._function_id, self._with_number(args), kwargs, index),
                 self.label,
                 lambda: self._compute(args, kwargs),
                 lambda: check_arguments(self.label, args, kwargs),
