@@ -116,3 +116,14 @@ def test_shares_of_dropout_change() -> None:
         remaining = result.detach().cpu() != 0
         assert abs(remaining.float().mean().item() - (1 - share)) < 0.05
         torch.testing.assert_close(result.detach().cpu(), remaining / (1 - share))
+
+
+def test_cumulative_averages_of_batch_norm() -> None:
+    layers = [torch.nn.BatchNorm1d(3, momentum=None).to(device) for device in ("cpu", "dml")]
+    before = compiled_graphs("_native_batch_norm_legit_functional")
+    for step in range(6):
+        x = torch.arange(12.0).reshape(4, 3) * (step + 1)
+        torch.testing.assert_close(layers[1](x.to("dml")).cpu(), layers[0](x), rtol=1e-4, atol=1e-5)
+    for name, statistics in layers[0].named_buffers():
+        torch.testing.assert_close(layers[1].get_buffer(name).cpu(), statistics)
+    assert compiled_graphs("_native_batch_norm_legit_functional") - before == 2  # momentum is 1, then a half and so on
