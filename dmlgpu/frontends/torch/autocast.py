@@ -42,13 +42,41 @@ _LIBRARY = torch.library.Library("aten", "IMPL")
 _FALLTHROUGH = torch.library.Library("_", "IMPL")
 
 
+_weights: dict[Any, tuple[torch.Tensor, int, torch.Tensor]] = {}
+"""Weights of the blocks of autocast that are active, with their versions and their casts, by id, dtype and whether
+autograd records them."""
+
+
 def _cast(value: Any, dtype: torch.dtype) -> Any:
     if isinstance(value, torch.Tensor):
-        is_cast = value.dtype in {torch.float16, torch.bfloat16, torch.float32} and value.device.type == adapters.NAME
-        return value.to(dtype) if is_cast else value
+        if value.dtype is dtype or value.device.type != adapters.NAME or value.dtype not in _COMPUTED:
+            return value
+        is_weight = value.requires_grad and value.is_leaf and value.dtype is torch.float32
+        if not is_weight or not torch.is_autocast_cache_enabled():
+            return value.to(dtype)
+        key = id(value), dtype, torch.is_grad_enabled()
+        weight, version, cast = _weights.get(key, (None, 0, None))
+        if cast is None or weight is not value or version != value._version:
+            cast = value.to(dtype)
+            _weights[key] = value, value._version, cast
+        return cast
     if isinstance(value, list | tuple):
         return type(value)(_cast(item, dtype) for item in value)
     return value
+
+
+_COMPUTED = frozenset({torch.float16, torch.bfloat16, torch.float32})
+
+
+def _clears_weights(original: Callable[[], None]) -> Callable[[], None]:
+    """Return ``torch.clear_autocast_cache``, which PyTorch calls at the end of the outermost block."""
+
+    @functools.wraps(original)
+    def clear_autocast_cache() -> None:
+        _weights.clear()
+        original()
+
+    return clear_autocast_cache
 
 
 def _floats(values: Any) -> Any:
@@ -103,6 +131,7 @@ def _unscale(original: Callable[..., None]) -> Callable[..., None]:
 def register() -> None:
     """Register kernels for the lists; all other operators take their operands as they are."""
     torch.amp.GradScaler.unscale_ = _unscale(torch.amp.GradScaler.unscale_)  # type: ignore[method-assign]
+    torch.clear_autocast_cache = _clears_weights(torch.clear_autocast_cache)
     _FALLTHROUGH.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     rules: tuple[tuple[tuple[str, ...], Callable[[Any], torch.dtype]], ...] = (
         (_HALF, lambda _: torch.get_autocast_dtype(adapters.NAME)),

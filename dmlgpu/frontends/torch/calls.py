@@ -9,9 +9,9 @@ time, and so are those whose results are not new memory.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import torch
 
@@ -20,7 +20,15 @@ from dmlgpu.frontends.torch.complex_numbers import ComplexPairs
 from dmlgpu.frontends.torch.generators import DRAWING, counting_draws, write_state
 from dmlgpu.frontends.torch.layouts import TorchLayout
 from dmlgpu.frontends.torch.notice import notice
-from dmlgpu.frontends.torch.storage import Memory, is_dense, layout_of, memory_in, torch_of, unowned
+from dmlgpu.frontends.torch.storage import (
+    Memory,
+    NumberUploads,
+    is_dense,
+    layout_of,
+    memory_in,
+    torch_of,
+    unowned,
+)
 from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.recorded_call import CallResult, Place, RecordedCall, covers_memory, recording
 from dmlgpu.tensors.session import EagerSession, session_of
@@ -143,6 +151,75 @@ class CallArguments:
         return list(zip(memories, self._starts, strict=True))
 
 
+class ChangingNumbers:
+    """What is known of the numbers of calls that differ only in these.
+
+    Args:
+        first: Those of the first call.
+
+    Attributes:
+        first: As passed.
+        names: Names of the numbers that have changed.
+    """
+
+    def __init__(self, first: Mapping[str, float]):
+        self.first, self.names = first, frozenset[str]()
+
+
+class CallNumbers:
+    """Numbers among the arguments of a call. Calls that differ only in these repeat one that reads them from memory.
+
+    Args:
+        key: Key of the call without its numbers; None for arguments that have no key.
+        numbers: The numbers by name.
+        uploads: Uploads numbers.
+        compute: Calls the function on numbers with these names in memory, one in each row.
+    """
+
+    def __init__(
+        self,
+        key: tuple[Any, ...] | None,
+        numbers: Mapping[str, float],
+        uploads: NumberUploads,
+        compute: Callable[[Sequence[str], torch.Tensor], tuple[Any, int]],
+    ):
+        self._key, self._numbers, self._uploads, self._compute = key, numbers, uploads, compute
+
+    def call(self, session: EagerSession, arguments: CallArguments) -> NumberedCall | None:
+        """Return a call for these numbers; None for the first ones, which compile as constants, and if the function
+        reads numbers while it is recorded.
+
+        Args:
+            session: Session of the device.
+            arguments: Arguments of the call.
+        """
+        key, index, calls, numbers = self._key, arguments.index, session.calls, self._numbers
+        if key is None or index is None:
+            return None
+        changing = calls.get(key)
+        if changing is None:
+            calls.put(key, ChangingNumbers(numbers), 0)
+            return None
+        changing.names |= {name for name, number in numbers.items() if repr(number) != repr(changing.first[name])}
+        names = sorted(changing.names)
+        if not names:  # the call with these numbers was evicted
+            return None
+        constants = [(name, repr(number)) for name, number in numbers.items() if name not in changing.names]
+        key = *key, *names, *constants
+        call: TorchCall | Literal[False] | None = calls.get(key)
+        if call is False:
+            return None
+        rows = self._uploads.upload([numbers[name] for name in names], index)
+        if call is None:
+            numbered = arguments.followed_by((rows,))
+            try:
+                call, _, _ = _record(numbered, session, lambda: _owned_result(self._compute(names, rows)))
+            except Exception:  # the call with these numbers raises errors of its arguments
+                call = False
+            calls.put(key, call, call.memory if call else 0)
+        return NumberedCall(call, rows) if call else None
+
+
 class TorchCall:
     """A recorded call of a function of torch tensors.
 
@@ -150,12 +227,15 @@ class TorchCall:
         recorded: The call.
         index: Index of its device.
         draws: Number of its draws of random numbers.
+
+    Attributes:
+        memory: Estimated bytes of its operators.
     """
 
-    __slots__ = ("_draws", "_index", "_recorded", "_results")
+    __slots__ = ("_draws", "_index", "_recorded", "_results", "memory")
 
     def __init__(self, recorded: RecordedCall, index: int, draws: int):
-        self._recorded, self._index, self._draws = recorded, index, draws
+        self._recorded, self._index, self._draws, self.memory = recorded, index, draws, recorded.memory
         results: Any = recorded.results if type(recorded.results) is tuple else (recorded.results,)
         tensors = [result for result in results if type(result) is CallResult]
         numbers = [result.output for result in tensors if result.output is not None]
@@ -202,6 +282,28 @@ class TorchCall:
             yield
 
 
+class NumberedCall:
+    """A recorded call that reads numbers from memory, and numbers for it.
+
+    Args:
+        call: The call.
+        rows: The numbers, one in each row.
+    """
+
+    __slots__ = ("_call", "_rows")
+
+    def __init__(self, call: TorchCall, rows: torch.Tensor):
+        self._call, self._rows = call, rows
+
+    def repeat(self, session: EagerSession, device: Device, arguments: CallArguments, label: str) -> Any:
+        """Run the call on other memory and these numbers, and return its results as tensors."""
+        return self._call.repeat(session, device, arguments.followed_by((self._rows,)), label)
+
+    def repeat_in_torch(self, session: EagerSession, device: Device, arguments: CallArguments, label: str) -> Any:
+        """Run the call on other memory and these numbers, and return its results as torch tensors."""
+        return self._call.repeat_in_torch(session, device, arguments.followed_by((self._rows,)), label)
+
+
 def _is_whole(result: CallResult) -> bool:
     """Return whether a result can own the memory of its output."""
     return result.offset is None and is_dense(result.sizes, result.strides)
@@ -215,7 +317,13 @@ Compute: TypeAlias = Callable[[], tuple[Any, int]]
 Check: TypeAlias = Callable[[], None]
 
 
-def repeated(arguments: CallArguments, label: str, compute: Compute, check: Check | None = None) -> tuple[Any, int]:
+def repeated(
+    arguments: CallArguments,
+    label: str,
+    compute: Compute,
+    check: Check | None = None,
+    numbers: Callable[[], CallNumbers | None] | None = None,
+) -> tuple[Any, int]:
     """Return the result of a function of torch tensors, and the index of the device; repeat a call if possible.
 
     Args:
@@ -223,34 +331,50 @@ def repeated(arguments: CallArguments, label: str, compute: Compute, check: Chec
         label: For messages.
         compute: Calls the function.
         check: Raises for arguments that PyTorch rejects; called before a call is recorded.
+        numbers: Returns the numbers among the arguments, if calls with other numbers repeat this.
     """
     key, index = arguments.key, arguments.index
     if key is None or index is None:
         return compute()
     device = adapters.device_of(index)
     session = session_of(device)
-    call = session.calls.get(key)
+    call = _call_of(session, arguments, numbers)
     if call:
         return call.repeat(session, device, arguments, label), index
     return _recorded(arguments, session, call, compute, check)
 
 
-def repeated_in_torch(arguments: CallArguments, label: str, compute: Compute, check: Check | None = None) -> Any:
+def repeated_in_torch(
+    arguments: CallArguments,
+    label: str,
+    compute: Compute,
+    check: Check | None = None,
+    numbers: Callable[[], CallNumbers | None] | None = None,
+) -> Any:
     """Return the result of a function as torch tensors. Arguments as of ``repeated``."""
     key, index = arguments.key, arguments.index
     if key is None or index is None:
         return wrapped(*compute())
     device = adapters.device_of(index)
     session = session_of(device)
-    call = session.calls.get(key)
+    call = _call_of(session, arguments, numbers)
     if call:
         return call.repeat_in_torch(session, device, arguments, label)
+    return wrapped(*_recorded(arguments, session, call, lambda: _owned_result(compute()), check))
 
-    def compute_owned() -> tuple[Any, int]:
-        result, at = compute()
-        return _owned(result), at
 
-    return wrapped(*_recorded(arguments, session, call, compute_owned, check))
+def _call_of(session: EagerSession, arguments: CallArguments, numbers: Callable[[], CallNumbers | None] | None) -> Any:
+    """Return the call to repeat; False if it cannot be repeated, None if it is new."""
+    call = session.calls.get(arguments.key)
+    if call is not None or numbers is None:
+        return call
+    values = numbers()
+    call = None if values is None else values.call(session, arguments)
+    return call and session.calls.put(arguments.key, call, 0)
+
+
+def _owned_result(result: tuple[Any, int]) -> tuple[Any, int]:
+    return _owned(result[0]), result[1]
 
 
 def _owned(result: Any) -> Any:
@@ -272,12 +396,19 @@ def _recorded(
         return compute()
     if check is not None:
         check()
+    new, result, index = _record(arguments, session, compute)
+    session.calls.put(arguments.key, new, new.memory if new else 0)
+    return result, index
+
+
+def _record(
+    arguments: CallArguments, session: EagerSession, compute: Compute
+) -> tuple[TorchCall | Literal[False], Any, int]:
+    """Call a function; return the recorded call, False if it cannot be repeated, and the result."""
     with notice.compiling(adapters.device_of(arguments.index or 0)), recording() as log, counting_draws() as draws:
         result, index = compute()
     recorded = RecordedCall.of(session, log, arguments.places, result, max_fixed=_MAX_FIXED)
-    new = False if recorded is None else TorchCall(recorded, index, draws.count)
-    session.calls.put(arguments.key, new, recorded.memory if recorded else 0)
-    return result, index
+    return False if recorded is None else TorchCall(recorded, index, draws.count), result, index
 
 
 def wrapped(result: Any, index: int) -> Any:

@@ -6,7 +6,7 @@ import functools
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ import torch
 from dmlgpu.catalog.enums import BFLOAT16, DataType
 from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidState, OutOfMemory
 from dmlgpu.frontends.torch import adapters, indices, operators, storage
-from dmlgpu.frontends.torch.calls import CallArguments, function_ids, repeated, repeated_in_torch, wrapped
+from dmlgpu.frontends.torch.calls import CallArguments, CallNumbers, function_ids, repeated, repeated_in_torch, wrapped
 from dmlgpu.frontends.torch.complex_numbers import Complex, ComplexPairs, in_memory
 from dmlgpu.frontends.torch.dtypes import cast, dtype_of, number_as
 from dmlgpu.frontends.torch.float64 import check_float64, is_float64, runs_on_host
@@ -35,6 +35,7 @@ from dmlgpu.frontends.torch.operators.registry import (
     overload as overload_of,
 )
 from dmlgpu.frontends.torch.storage import (
+    NumberUploads,
     axes_in_memory,
     count_write,
     covers_storage,
@@ -42,6 +43,7 @@ from dmlgpu.frontends.torch.storage import (
     is_dense,
     meta_of,
     on_host,
+    pending_number,
     permuted_back,
     unowned,
     write,
@@ -62,6 +64,11 @@ DROPPED = frozenset({"layout", "pin_memory", "memory_format", "non_blocking"})
 
 _INDEXING = frozenset({"index.Tensor", "index_put", "_index_put_impl", "_unsafe_index.Tensor", "_unsafe_index_put"})
 """Operators whose tensors of indices, their second argument, may be on the CPU."""
+
+_NUMBER_TYPES = frozenset({"float", "number", "Optional[float]", "Optional[number]"})
+"""Types of schemas that are numbers, and no sizes or axes."""
+
+_COMPUTED_FLOATS = frozenset({torch.float32, torch.float16, torch.bfloat16})
 
 _SCALAR_OPERANDS = frozenset({"self", "other", "exponent"})
 
@@ -149,6 +156,7 @@ class Caller:
 
     def __init__(self, entry: Entry, schema: Any):
         self._function_id, self._in_place_id = next(function_ids), next(function_ids)
+        self._number_id = next(function_ids)
         self.entry, self.schema, self.label = entry, schema, entry.name
         self._function, self._rule = entry.function, entry.promotes
         self._compute_result = compiled.compile(self._result) if entry.fused else self._result
@@ -165,6 +173,10 @@ class Caller:
             )
         )
         self._places = tuple(index for index, name in enumerate(self._names) if name in self._operands)
+        self._numbers = frozenset(
+            argument.name for argument in schema.arguments if entry.fused and str(argument.type) in _NUMBER_TYPES
+        )
+        self._uploads = NumberUploads(self.label)
         is_elementwise = torch.Tag.pointwise in overload_of(entry.name).tags
         is_rounding = entry.promotes is Promotion.ALWAYS_BOOL or entry.name in _ROUNDING_NUMBERS
         self._is_elementwise, self._takes_float32 = is_elementwise, is_elementwise and not is_rounding
@@ -175,11 +187,39 @@ class Caller:
         if self.entry.reads:
             return self._compute(args, kwargs)
         return repeated(
-            CallArguments(self._function_id, args, kwargs),
+            CallArguments(self._function_id, self._with_number(args), kwargs),
             self.label,
             lambda: self._compute(args, kwargs),
             lambda: check_arguments(self.label, args, kwargs),
+            (lambda: self._call_numbers(args, kwargs)) if self._numbers else None,
         )
+
+    def _call_numbers(self, args: Sequence[Any], kwargs: dict[str, Any]) -> CallNumbers | None:
+        """Return the numbers among the arguments of a call, if floats are computed."""
+        if args[0].dtype not in _COMPUTED_FLOATS:
+            return None
+        named = self._named(args, kwargs)
+        numbers = {name: value for name, value in named if name in self._numbers and type(value) in {int, float}}
+        if not numbers:
+            return None
+
+        def compute(names: Sequence[str], rows: torch.Tensor) -> tuple[Any, int]:
+            tensor = storage.tensor_of(rows)
+            return self._compute(args, kwargs, {name: tensor[row, 0] for row, name in enumerate(names)})
+
+        others = {name: "number" if name in numbers else value for name, value in named}
+        return CallNumbers(CallArguments(self._number_id, (), others).key, numbers, self._uploads, compute)
+
+    def _named(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[tuple[str, Any]]:
+        """Return arguments with their names."""
+        return [*zip(self._names, args, strict=False), *kwargs.items()]
+
+    def _with_number(self, args: Sequence[Any]) -> Sequence[Any]:
+        """Return arguments with the number that is assigned to indexed elements, which PyTorch made a tensor of."""
+        if self.label not in _INDEXING or len(args) < 3 or args[2].device.type != adapters.NAME:
+            return args
+        number = pending_number(args[2])
+        return args if number is None else (*args[:2], number, *args[3:])
 
     def compute_into_view(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """Write the result of the entry's function into the first argument, which does not cover its storage; repeat
@@ -194,11 +234,14 @@ class Caller:
         if self.entry.reads:
             compute()
             return
-        arguments = CallArguments(self._in_place_id, args, kwargs)
+        arguments = CallArguments(self._in_place_id, self._with_number(args), kwargs)
         repeated(arguments, self.label, compute, lambda: check_arguments(self.label, args, kwargs))
         count_write(x)
 
-    def _compute(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, int]:
+    def _compute(
+        self, args: Sequence[Any], kwargs: dict[str, Any], numbers: Mapping[str, Tensor] | None = None
+    ) -> tuple[Any, int]:
+        """Call the entry's function, on tensors instead of some numbers."""
         label = self.label
         check_float64(self, args, kwargs)
         index = index_of(args)
@@ -206,12 +249,15 @@ class Caller:
             index = index_of(kwargs.values())
         if label in _INDEXING:
             args = (args[0], [index if index is None else index.to(args[0].device) for index in args[1]], *args[2:])
-        values = [operand_of(value, label) for value in args]
+        values = [operand_of(value, label) for value in self._with_number(args)]
         keywords = (
             {name: operand_of(value, label) for name, value in kwargs.items() if name not in DROPPED}
             if kwargs
             else kwargs
         )
+        if numbers:
+            values = [numbers.get(name, value) for name, value in zip(self._names, values, strict=False)]
+            keywords = {name: numbers.get(name, value) for name, value in keywords.items()}
         if index is None:
             index = adapters.chosen_index(kwargs.get("device"))
             if self.takes_device:
@@ -300,9 +346,12 @@ class Caller:
 
     def _result(self, values: Sequence[Any], keywords: dict[str, Any]) -> Any:
         operands = (*values, *keywords.values())
-        kind = _reduced_type(operands)
+        named = self._named(values, keywords)
+        has_numbers = any(name in self._numbers and isinstance(value, Tensor) for name, value in named)
+        kind = _reduced_type([value for name, value in named if name not in self._numbers])
         if kind is not None and (
             self.entry.wide
+            or has_numbers
             or keywords.get("alpha", 1) != 1
             or (self._takes_float32 and any(_is_rounded(operand, kind) for operand in operands))
         ):
@@ -333,10 +382,11 @@ class Caller:
                 return wrapped(*self._compute(args, kwargs))
             index = adapters.chosen_index(kwargs.get("device")) if self.takes_device else None
             return repeated_in_torch(
-                CallArguments(self._function_id, args, kwargs, index),
+                CallArguments(self._function_id, self._with_number(args), kwargs, index),
                 self.label,
                 lambda: self._compute(args, kwargs),
                 lambda: check_arguments(self.label, args, kwargs),
+                (lambda: self._call_numbers(args, kwargs)) if self._numbers else None,
             )
         except Exception as error:
             return recovered(error, self.label, args, kwargs)
@@ -669,6 +719,27 @@ def with_out(caller: Caller, name: str, outputs: Sequence[str]) -> Kernel:
     return kernel
 
 
+def updating(caller: Caller, name: str, written: Sequence[int]) -> Kernel:
+    """Return the kernel of an overload that writes the last results of the functional one into arguments.
+
+    Args:
+        caller: Calls the functional overload.
+        name: The overload.
+        written: Numbers of these arguments.
+    """
+
+    def kernel(*args: Any) -> Any:
+        try:
+            results, index = caller.compute(args, {})
+            for place, result in zip(written, results[-len(written) :], strict=True):
+                assign(args[place], result)
+            return wrapped(results[: -len(written)], index)
+        except Exception as error:
+            return recovered(error, name, args, {})
+
+    return kernel
+
+
 def fit(target: torch.Tensor, sizes: tuple[int, ...]) -> None:
     """Resize a tensor passed as ``out=``, with PyTorch's warning if it has elements of another shape."""
     if tuple(target.shape) == sizes:
@@ -711,15 +782,23 @@ def register_table() -> None:
         caller = CALLERS[entry.name] = Caller(entry, schema)
         register(entry.name, indices.checked(entry.name, caller))
         arguments = _arguments(schema)
-        for other in (*family, *schemas_of(f"aten::{packet.removesuffix('_functional')}_")):
+        base = packet.removesuffix("_functional")
+        for other in (*family, *schemas_of(f"aten::{base}_"), *(schemas_of(f"aten::{base}") if base != packet else ())):
             name = _full_name(other)
             if other is schema or name in ENTRIES or _arguments(other) != arguments:
                 continue
             outputs = [argument.name for argument in other.arguments if argument.is_out]
+            written = [
+                place
+                for place, argument in enumerate(other.arguments)
+                if argument.alias_info is not None and argument.alias_info.is_write
+            ]
             if outputs:
                 register(name, indices.checked(entry.name, with_out(caller, name, outputs)))
-            elif other.name.endswith("_") and other.arguments[0].alias_info is not None:
+            elif other.name.endswith("_") and written:
                 register(name, indices.checked(entry.name, in_place(caller, name)))
+            elif written:
+                register(name, updating(caller, name, written))
     for name, function in DECOMPOSED.items():
         register(name, _composed(name, function))
     for name, function in DIFFERENTIABLE.items():

@@ -8,20 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 
-from dmlgpu.catalog.enums import DataType
 from dmlgpu.frontends.torch import adapters
 from dmlgpu.frontends.torch.calls import CallArguments, function_ids, repeated, wrapped
 from dmlgpu.frontends.torch.dispatch import CALLERS, assign, recovered
 from dmlgpu.frontends.torch.dtypes import number_as
 from dmlgpu.frontends.torch.internals import loop_of
 from dmlgpu.frontends.torch.operators.registry import installed, overload
-from dmlgpu.frontends.torch.storage import tensor_of, torch_of
+from dmlgpu.frontends.torch.storage import NumberUploads, tensor_of
 from dmlgpu.ops import directml
-from dmlgpu.tensors.session import session_of
-from dmlgpu.tensors.tensor import Tensor
 
 MAX_TENSORS = 64
 _MAX_BYTES = 16 << 20
@@ -48,7 +44,7 @@ class ListKernel:
         packet, _, kind = name.partition(".")
         self.name, self._caller, self._function_id = name, CALLERS[base], next(function_ids)
         self._loop = loop_of(overload(name))
-        self._recent: list[list[int]] = []  # ids of the memory of numbers in the last calls
+        self._uploads = NumberUploads(name)
         self._has_value = packet.removeprefix("_foreach_").removesuffix("_") in _PRODUCTS
         self._is_in_place, self._has_numbers = packet.endswith("_"), kind == "ScalarList"
 
@@ -72,7 +68,7 @@ class ListKernel:
         targets: Sequence[torch.Tensor] = args[0]
         index = targets[0].device.index
         if self._has_numbers:
-            args[-1] = self._uploaded(args[-1], index)
+            args[-1] = self._uploads.upload(args[-1], index)
         arguments = CallArguments(self._function_id, args, kwargs)
         results, _ = repeated(arguments, self.name, lambda: self._each(args, kwargs))
         if not self._is_in_place:
@@ -80,19 +76,6 @@ class ListKernel:
         for target, result in zip(targets, results, strict=True):
             assign(target, result)
         return []
-
-    def _uploaded(self, numbers: Sequence[float], index: int) -> torch.Tensor:
-        """Upload numbers, each at an offset that can be bound: they differ between steps of an optimizer, so recorded
-        calls must not depend on them."""
-        rows = np.zeros((len(numbers), 4), np.float32)
-        rows[:, 0] = numbers
-        device = adapters.device_of(index)
-        pool = session_of(device).pool
-        ((memory, size),) = pool.take_each((rows.nbytes,), self.name, preferred=self._recent)
-        self._recent = [[id(memory)], *self._recent[:1]]
-        buffer = pool.buffer(device, memory, size, self.name)
-        buffer.write(rows)
-        return torch_of(Tensor._packed(buffer, DataType.FLOAT32, rows.shape), index)
 
     def _each(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], int]:
         """Return the element for each position of the lists, and the index of the device."""

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import TensorDesc, span
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.frontends.torch import adapters
@@ -239,6 +240,31 @@ def over(source: Any, index: int, dtype: torch.dtype, sizes: tuple[int, ...], st
     """Return a tensor of a storage that exists, from its first byte on."""
     x = TorchLayout(index, dtype, (0,), (1,)).tensor(None)
     return _set(CPU_KEYS, x, source, 0, sizes, strides)
+
+
+class NumberUploads:
+    """Uploads of numbers that differ between calls, on whose values recorded calls must not depend.
+
+    Args:
+        label: For messages.
+    """
+
+    def __init__(self, label: str):
+        self._label = label
+        self._recent: list[list[int]] = []  # ids of the memory of the last uploads
+
+    def upload(self, numbers: Sequence[float], index: int) -> torch.Tensor:
+        """Return a float32 tensor with a number at the start of each row, where it can be bound."""
+        rows = np.zeros((len(numbers), 4), np.float32)
+        with np.errstate(over="ignore"):
+            rows[:, 0] = numbers
+        device = adapters.device_of(index)
+        pool = session_of(device).pool
+        ((memory, size),) = pool.take_each((rows.nbytes,), self._label, preferred=self._recent)
+        self._recent = [[id(memory)], *self._recent[:1]]
+        buffer = pool.buffer(device, memory, size, self._label)
+        buffer.write(rows)
+        return torch_of(Tensor._packed(buffer, DataType.FLOAT32, rows.shape), index)
 
 
 # ---- writes ---------------------------------------------------------------------------------------------------------

@@ -128,17 +128,16 @@ def shrink_backward(gradient: Any, x: Any, lambd: Any) -> Any:
 
 @aten("elu", wide=True, fused=True)
 def elu(x: Any, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Any:
-    return _IF(x > 0, x * float(scale), expm1(x * float(input_scale)) * float(alpha * scale))
+    return _IF(x > 0, x * scale, expm1(x * input_scale) * (alpha * scale))
 
 
 @aten("elu_backward", wide=True, fused=True)
 def elu_backward(gradient: Any, alpha: Any, scale: Any, input_scale: Any, is_result: bool, x: Any) -> Any:
-    slope = float(input_scale * scale)
-    if is_result:
-        below = (x * float(input_scale)) + float(alpha * slope)
-    else:
-        below = directml.element_wise_exp(x * float(input_scale)) * float(alpha * slope)
-    return gradient * _IF(x > 0, float(scale), below)
+    slope = input_scale * scale
+    below = (
+        x * input_scale + alpha * slope if is_result else directml.element_wise_exp(x * input_scale) * (alpha * slope)
+    )
+    return gradient * _IF(x > 0, scale, below)
 
 
 @aten("celu", wide=True)
@@ -148,14 +147,14 @@ def celu(x: Any, alpha: Any = 1.0) -> Any:
 
 @aten("softplus", wide=True, fused=True)
 def softplus(x: Any, beta: Any = 1, threshold: Any = 20) -> Any:
-    steep = x * float(beta)
-    return _IF(steep > float(threshold), x, log1p(directml.element_wise_exp(steep)) * (1 / float(beta)))
+    steep = x * beta
+    return _IF(steep > threshold, x, log1p(directml.element_wise_exp(steep)) * (1 / beta))
 
 
 @aten("softplus_backward", wide=True, fused=True)
 def softplus_backward(gradient: Any, x: Any, beta: Any, threshold: Any) -> Any:
-    steep = x * float(beta)
-    return _IF(steep > float(threshold), gradient, gradient * directml.activation_sigmoid(steep))
+    steep = x * beta
+    return _IF(steep > threshold, gradient, gradient * directml.activation_sigmoid(steep))
 
 
 @aten("log_sigmoid_forward", wide=True, fused=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from dmlgpu.frontends.torch.dtypes import cast
 from dmlgpu.frontends.torch.operators import arithmetic, basics, comparison, norms, random, reductions
 from dmlgpu.frontends.torch.operators.registry import ENTRIES, Unsupported, aten, of_complex
 from dmlgpu.ops import directml
+from dmlgpu.runtime.device import Device
 from dmlgpu.tensors.layout import broadcast_sizes
 from dmlgpu.tensors.tensor import Tensor, matmul
 
@@ -464,6 +465,12 @@ def normal(x: Complex, mean: Any = 0.0, std: float = 1.0, *, generator: torch.Ge
     """Return numbers whose parts have half of the variance each."""
     parts = zip((x.real, x.imag), (mean.real, mean.imag), strict=True)
     return Complex(*(random.normal(part, center, std / math.sqrt(2), generator=generator) for part, center in parts))
+
+
+@of_complex("randn")
+def randn(size: Sequence[int], *, dtype: torch.dtype | None = None, device: Device) -> Complex:
+    """Return numbers of variance 1, whose parts have half of it each."""
+    return Complex(*(random.randn(size, dtype=torch.float32, device=device) * math.sqrt(0.5) for _ in range(2)))
 
 
 # ---- products of matrices --------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from dmlgpu import ops
+from dmlgpu.compiler.sizes.arithmetic import is_symbolic
 from dmlgpu.frontends.torch.dtypes import cast, data_type_of
 from dmlgpu.frontends.torch.operators.registry import aten
 from dmlgpu.ops import directml
@@ -41,8 +42,15 @@ def arange(start: Any, end: Any, step: Any = 1, *, dtype: torch.dtype | None = N
         return _zeros(dtype, (0,), device)
     if dtype.is_floating_point:
         places = ops.arange(count, dtype="float32", device=device)
-        return cast(places * step + start, dtype)
-    return cast(ops.arange(count, dtype="int64", device=device) * step + start, dtype)
+    else:
+        places = ops.arange(count, dtype="int64", device=device)
+    places = places if _is(step, 1) else places * step
+    return cast(places if _is(start, 0) else places + start, dtype)
+
+
+def _is(number: Any, value: int) -> bool:
+    """Return whether a number has a value; False for one that depends on sizes, which must not be compared."""
+    return not is_symbolic(number) and number == value
 
 
 @aten("arange")

@@ -17,6 +17,7 @@ from dmlgpu.frontends.torch.operators.scattering import combined
 from dmlgpu.ops import directml
 from dmlgpu.tensors.layout import broadcast_sizes
 from dmlgpu.tensors.tensor import Tensor
+from dmlgpu.tensors.tracing import compiled
 
 _IF = directml.element_wise_if
 
@@ -177,7 +178,15 @@ def index_put(x: Any, indices: Sequence[Any], values: Any, accumulate: bool = Fa
         mask = as_mask(mask).reshape(mask.sizes + (1,) * (x.ndim - mask.ndim))
         value = values.reshape(())
         return _IF(mask, directml.element_wise_add(x, value) if accumulate else value, x)._same(boolean=x.is_boolean)
+    put = _put if any(map(_is_mask, indices)) else _compiled_put
+    return put(x, indices, values, accumulate)
+
+
+def _put(x: Any, indices: Sequence[Any], values: Any, accumulate: bool) -> Any:
     return IndexSelection(x, indices).write(values, accumulate).reshape(x.sizes)
+
+
+_compiled_put = compiled.compile(_put)
 
 
 @aten("masked_select", reads=True)

@@ -63,9 +63,7 @@ def mse_loss_backward(gradient: Tensor, x: Tensor, target: Tensor, reduction: in
 def smooth_l1_loss(x: Tensor, target: Tensor, reduction: int = _MEAN, beta: float = 1.0) -> Tensor:
     """Return squares of differences below `beta`, halved and divided by it, and differences without half of it."""
     distances: Any = directml.element_wise_abs(x - target)
-    if not beta:
-        return _reduce(distances, reduction)
-    squares = distances * distances * (0.5 / beta)
+    squares = distances * distances * 0.5 / beta
     return _reduce(squares._chosen(distances < beta, distances - 0.5 * beta), reduction)
 
 

@@ -233,7 +233,7 @@ def batch_norm_of_statistics(
     return normalized_batch(x, running_mean, running_variance, weight, bias, eps), nothing, nothing
 
 
-@composes("native_batch_norm", "_native_batch_norm_legit")
+@composes("native_batch_norm")
 def native_batch_norm(
     x: torch.Tensor,
     weight: torch.Tensor | None,
@@ -249,15 +249,12 @@ def native_batch_norm(
         return torch.ops.aten._native_batch_norm_legit_no_training(
             x, weight, bias, running_mean, running_variance, momentum, eps
         )
-    output, mean, inverse = torch.ops.aten._native_batch_norm_legit.no_stats(x, weight, bias, True, 0.0, eps)
-    if running_mean is not None:
-        running_mean.mul_(1 - momentum).add_(mean.to(running_mean.dtype), alpha=momentum)
-    if running_variance is not None:
-        count = x.numel() // max(x.shape[1], 1)
-        variance = inverse.to(torch.float32).reciprocal().square() - eps
-        unbiased = variance.to(running_variance.dtype)
-        running_variance.mul_(1 - momentum).add_(unbiased, alpha=momentum * count / max(count - 1, 1))
-    return output, mean, inverse
+    if running_mean is None and running_variance is None:
+        return torch.ops.aten._native_batch_norm_legit.no_stats(x, weight, bias, True, momentum, eps)
+    means, variances = (
+        x.new_zeros(x.shape[1]) if statistics is None else statistics for statistics in (running_mean, running_variance)
+    )
+    return torch.ops.aten._native_batch_norm_legit(x, weight, bias, means, variances, True, momentum, eps)
 
 
 @composes("_batch_norm_with_update")
@@ -323,7 +320,7 @@ def batch_norm_backward(
     return of_input, *(None if gradient is None else gradient.reshape(channels) for gradient in sums)  # type: ignore[return-value]
 
 
-@aten("_native_batch_norm_legit_functional", wide=True)
+@aten("_native_batch_norm_legit_functional", wide=True, fused=True)
 @_mixed
 def batch_norm_with_statistics(
     x: Tensor,
@@ -341,7 +338,7 @@ def batch_norm_with_statistics(
         output = normalized_batch(x, running_mean, running_variance, weight, bias, eps)
         return output, filled(x, (0,)), filled(x, (0,)), running_mean, running_variance
     output, mean, variance, inverse = batch_statistics(x, weight, bias, eps)
-    count = x.size // x.sizes[1]
+    count = x.size // max(1, x.sizes[1])
     unbiased = variance * (count / max(1, count - 1))
     return (
         output,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -95,10 +96,29 @@ def uniform(x: Tensor, low: float = 0.0, high: float = 1.0, *, generator: torch.
     draws = uniform_of(x, generator)
     if x.data_type is DataType.FLOAT32 and (low, high) == (0, 1):
         return draws
-    values = rounded_to(draws * float(high - low) + float(low), x)
-    return filled(values, (1,) * x.ndim, low)._chosen(
+    return _below(high, rounded_to(draws * float(high - low) + float(low), x), low)
+
+
+def _below(high: float, values: Tensor, low: float) -> Tensor:
+    """Return values with the bound `low` in place of those that rounding took to `high`."""
+    return filled(values, (1,) * values.ndim, low)._chosen(
         values.astype(DataType.FLOAT32) >= float(np.float32(high)), values
     )
+
+
+@aten("rand")
+def rand(size: Sequence[int], *, dtype: torch.dtype | None = None, device: Device) -> Tensor:
+    """Return numbers uniformly distributed in [0, 1)."""
+    kind = dtype or torch.get_default_dtype()
+    draws = drawn(device, None, "random", tuple(size))
+    return draws if kind is torch.float32 else _below(1.0, cast(draws, kind), 0.0)
+
+
+@aten("randn")
+def randn(size: Sequence[int], *, dtype: torch.dtype | None = None, device: Device) -> Tensor:
+    """Return numbers of the standard normal distribution."""
+    draws = drawn(device, None, "standard_normal", tuple(size))
+    return cast(draws, dtype or torch.get_default_dtype())
 
 
 @aten("normal_functional")
@@ -213,11 +233,12 @@ def native_dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Ten
         return x, filled(x, (1,) * x.ndim, 1).broadcast_to(x.sizes) != 0
     if p == 1:
         return x * 0.0, filled(x, (1,) * x.ndim, 0).broadcast_to(x.sizes) != 0
-    return _dropped(x, uniform_of(x, None), float(p))
+    # in memory, since a number is a constant of the compiled function
+    return _dropped(x, uniform_of(x, None), filled(x, (), p, DataType.FLOAT32) if x.graph is None else float(p))
 
 
 @compiled.compile
-def _dropped(x: Tensor, draws: Tensor, p: float) -> tuple[Tensor, Tensor]:
+def _dropped(x: Tensor, draws: Tensor, p: Any) -> tuple[Tensor, Tensor]:
     """Return elements scaled where draws are at least `p`, else 0, and the mask of those."""
     mask = draws >= p
     return (widened(x) * (1 / (1 - p)))._chosen(mask, 0.0).astype(x.data_type), mask

@@ -265,7 +265,7 @@ def index_add(x: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> A
     if not index.size or not x.size:
         return x
     rows, axis, places, updates = _rows(x, dim, index, source)
-    updates = updates if alpha == 1 else cast(updates * alpha, dtype_of(x))
+    updates = updates if not isinstance(alpha, Tensor) and alpha == 1 else cast(updates * alpha, dtype_of(x))
     return combined(rows, axis, places, updates, "sum").reshape(x.sizes)
 
 

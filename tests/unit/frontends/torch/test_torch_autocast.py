@@ -13,6 +13,8 @@ pytest.importorskip("dmlgpu.torch", reason="the installed PyTorch is older than 
 
 from torch import nn  # noqa: E402 - after the check
 
+from dmlgpu.frontends.torch import autocast  # noqa: E402 - imports torch
+
 F = nn.functional
 DTYPES = [torch.float16, torch.bfloat16]
 PARAMETRIZATIONS = nn.utils.parametrizations
@@ -187,3 +189,31 @@ def test_labels_after_the_first_negative_one_do_not_count() -> None:
                     loss.sum().backward()
                     results.append((loss.detach().cpu(), x.grad.cpu()))
                 torch.testing.assert_close(results[1], results[0])
+
+
+def test_weights_are_cast_once_in_a_block() -> None:
+    layer, x = torch.nn.Linear(4, 4).to("dml"), torch.randn(2, 4, device="dml")
+    with torch.autocast("dml"):
+        before = layer(x)
+        with torch.no_grad():
+            assert not layer(x).requires_grad
+            layer.weight.mul_(2)
+            layer.bias.mul_(2)
+        after = layer(x)
+    torch.testing.assert_close(after.detach().cpu(), 2 * before.detach().cpu())
+    after.sum().backward()
+    torch.testing.assert_close(layer.bias.grad.cpu(), torch.full((4,), 2.0))
+    assert not autocast._weights
+
+
+def test_casts_of_weights_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, x = torch.nn.Linear(4, 4).to("dml"), torch.randn(2, 4, device="dml", dtype=torch.float16)
+    casts: list[Any] = []
+    original = torch.Tensor.to
+    monkeypatch.setattr(torch.Tensor, "to", lambda self, *args: casts.append(args) or original(self, *args))
+    for is_cached, count in ((True, 2), (False, 6)):
+        casts.clear()
+        with torch.autocast("dml", cache_enabled=is_cached):
+            for _ in range(3):
+                layer(x)
+        assert len(casts) == count

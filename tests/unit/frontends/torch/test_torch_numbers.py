@@ -1,0 +1,129 @@
+"""Numbers that change from call to call: operators compile once for all of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch, which the device is for, is not installed")
+pytest.importorskip("dmlgpu.torch", reason="the installed PyTorch is older than 2.13")
+
+from dmlgpu.frontends.torch.dispatch import CALLERS  # noqa: E402 - imports torch
+
+functional = torch.nn.functional
+
+PLACES = torch.tensor([2, 0, 2])
+
+BY_NUMBER: dict[str, Callable[..., Any]] = {
+    "elu": lambda x, y, number: functional.elu(x, number),
+    "leaky_relu": lambda x, y, number: functional.leaky_relu(x, number),
+    "softplus": lambda x, y, number: functional.softplus(x, number, 2 * number),
+    "huber_loss": lambda x, y, number: functional.huber_loss(x, y, delta=number),
+    "smooth_l1_loss": lambda x, y, number: functional.smooth_l1_loss(x, y, beta=number),
+    "threshold_backward": lambda x, y, number: torch.ops.aten.threshold_backward(y, x, number),
+    "scatter.value": lambda x, y, number: x.scatter(0, PLACES.to(x.device)[None], number),
+    "index_add": lambda x, y, number: x.index_add(0, PLACES.to(x.device), y, alpha=number),
+}
+"""Calls of fused operators with a positive number, which no condition of Python depends on."""
+
+TOLERANCES = {torch.float32: 2e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
+
+
+def compiled_graphs(name: str) -> int:
+    """Return how many graphs an operator has been compiled to."""
+    misses: int = CALLERS[name]._compute_result.cache_info().misses  # type: ignore[attr-defined]
+    return misses
+
+
+def operands(dtype: Any) -> tuple[Any, Any]:
+    torch.manual_seed(0)
+    return (2 * torch.randn(3, 3)).to(dtype), (2 * torch.randn(3, 3)).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("name", BY_NUMBER)
+def test_many_numbers_compile_two_graphs(name: str, dtype: Any) -> None:
+    call, (x, y) = BY_NUMBER[name], operands(dtype)
+    before = compiled_graphs(name)
+    for number in (0.3, 0.75, 1.1, 2, 0.3, 0.75, 1e4, 3):
+        result, expected = call(x.to("dml"), y.to("dml"), number), call(x, y, number)
+        torch.testing.assert_close(result.cpu(), expected, rtol=TOLERANCES[dtype], atol=TOLERANCES[dtype])
+    # the first number is a constant, the others are read from memory
+    assert compiled_graphs(name) - before <= 2
+
+
+def test_gradients_by_number() -> None:
+    x = operands(torch.float32)[0]
+    for function in (functional.elu, functional.leaky_relu, functional.softplus):
+        for number in (0.2, 0.9, 1.7, 0.9):
+            gradients = []
+            for device in ("cpu", "dml"):
+                leaf = x.clone().to(device).requires_grad_()
+                function(leaf, number).sum().backward()
+                gradients.append(leaf.grad.cpu())
+            torch.testing.assert_close(gradients[1], gradients[0])
+
+
+def test_writes_by_number() -> None:
+    host = operands(torch.float32)[0]
+    ours, theirs = torch.zeros(2, 3, 3, device="dml"), torch.zeros(2, 3, 3)
+    for number in (0.2, 0.9, 1.7, 0.9, 0.3):
+        for stack, x in ((ours, host.to("dml")), (theirs, host)):
+            stack[0].copy_(x)
+            stack[1] = functional.elu_(x, number)  # covers its storage
+            functional.leaky_relu_(stack[0], number)  # a view
+        torch.testing.assert_close(ours.cpu(), theirs)
+
+
+@pytest.mark.parametrize("number", [math.inf, -math.inf, math.nan, 0.0, -0.0, 1e38, -2, 2**40])
+def test_special_numbers(number: float) -> None:
+    x, y = operands(torch.float32)
+    for function in (functional.leaky_relu, functional.elu):
+        function(x.to("dml"), 0.125), function(x.to("dml"), 0.25)
+        torch.testing.assert_close(function(x.to("dml"), number).cpu(), function(x, number), equal_nan=True)
+    torch.testing.assert_close(
+        functional.smooth_l1_loss(x.to("dml"), y.to("dml"), beta=0.0).cpu(), functional.smooth_l1_loss(x, y, beta=0.0)
+    )
+
+
+def test_integers_stay_exact() -> None:
+    x, source = torch.tensor([[1, 2**53 + 1, 3]]), torch.tensor([[2**40 + 1, 5, 7]])
+    for number in (2, 3, 2**20 + 1, 4):
+        ours = x.to("dml").index_add(0, torch.tensor([0]).to("dml"), source.to("dml"), alpha=number)
+        assert torch.equal(ours.cpu(), x.index_add(0, torch.tensor([0]), source, alpha=number))
+        ours = x.to("dml").scatter(1, torch.tensor([[1]]).to("dml"), 2**53 + number)
+        assert torch.equal(ours.cpu(), x.scatter(1, torch.tensor([[1]]), 2**53 + number))
+
+
+def test_numbers_that_decide_are_constants() -> None:
+    x = operands(torch.float32)[0]
+    for correction in (0, 1, 2, 0.5, 1, 0):
+        torch.testing.assert_close(x.to("dml").var(0, correction=correction).cpu(), x.var(0, correction=correction))
+    query = torch.randn(1, 2, 4, 8)
+    for scale in (0.1, 0.5, 0.2):
+        ours = functional.scaled_dot_product_attention(*[query.to("dml")] * 3, scale=scale)
+        theirs = functional.scaled_dot_product_attention(query, query, query, scale=scale)
+        torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_shares_of_dropout_change() -> None:
+    x = torch.ones(4096, device="dml", requires_grad=True)
+    for share in (0.1, 0.5, 0.75, 0.2):
+        result = functional.dropout(x, share)
+        remaining = result.detach().cpu() != 0
+        assert abs(remaining.float().mean().item() - (1 - share)) < 0.05
+        torch.testing.assert_close(result.detach().cpu(), remaining / (1 - share))
+
+
+def test_cumulative_averages_of_batch_norm() -> None:
+    layers = [torch.nn.BatchNorm1d(3, momentum=None).to(device) for device in ("cpu", "dml")]
+    before = compiled_graphs("_native_batch_norm_legit_functional")
+    for step in range(6):
+        x = torch.arange(12.0).reshape(4, 3) * (step + 1)
+        torch.testing.assert_close(layers[1](x.to("dml")).cpu(), layers[0](x), rtol=1e-4, atol=1e-5)
+    for name, statistics in layers[0].named_buffers():
+        torch.testing.assert_close(layers[1].get_buffer(name).cpu(), statistics)
+    assert compiled_graphs("_native_batch_norm_legit_functional") - before == 2  # momentum is 1, then a half and so on
