@@ -46,7 +46,7 @@ def test_the_module_is_installed(tmp_path: Path, capsys: pytest.CaptureFixture[s
     program = "import torch_directml; print(torch_directml.device(-1), torch_directml.__name__)"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
     output = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-B", "-c", program], env=environment, capture_output=True, text=True, check=True
     )
     assert output.stdout.split() == ["dml:0", "dmlgpu.frontends.torch.torch_directml"]
     assert runner._change(tmp_path, is_installed=True) == 0
