@@ -9,7 +9,7 @@ fn {{ name }}_tap(start: {{ type_of(name ~ "_at") }}{% for _ in windows %}, k{{ 
     return at;
 }
 fn {{ name }}_inside(tap: {{ type_of(name ~ "_at") }}) -> bool {
-    return {% for axis in windows %}tap[{{ 3 + loop.index0 }}] < {{ axis.spatial }}u{{ " && " if not loop.last }}{% endfor %};
+    return {% for axis in windows %}(tap[{{ 3 + loop.index0 }}] < {{ axis.spatial }}u){{ " & " if not loop.last }}{% endfor %};
 }
 fn {{ name }}_channel(tap: {{ type_of(name ~ "_at") }}, channel: u32) -> {{ name }}_t {
     var at = tap;
