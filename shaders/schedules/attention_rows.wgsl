@@ -5,8 +5,7 @@
 // Adjacent invocations take rows of the same head. Each reads some units of a key and of its values, and broadcasts them to its whole
 // subgroup: eight of them, or four in small subgroups, have all.
 # else
-// Adjacent invocations take different heads, or parts of the keys: every key of as many as there are parts, so that all parts have
-// keys to see however few there are.
+// Adjacent invocations take different heads, or parts of the keys.
 # endif
 {% import "schedules/attention_last" as ends with context %}
 {% import "schedules/attention_macros" as attention with context %}
@@ -76,19 +75,15 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     var top{{ row }} = LOWEST;
     var mass{{ row }} = 0.0;
     # endfor
-    # if in_step
     let first = part * {{ share }}u;
-    # endif
     # if in_step and causal
 {{ ends.last_key("row_tile * %du" % (tile.down * tile.rows), tile.down * tile.rows) }}
-    # elif in_step
-    let last = min(first + {{ share }}u, {{ keys }}u) + opaque_zero();
     # elif causal
-    let last = min({{ keys }}u, visible{{ tile.rows - 1 }});
+    let last = min(min(first + {{ share }}u, {{ keys }}u), visible{{ tile.rows - 1 }});
     # else
-    let last = {{ keys }}u + opaque_zero();
+    let last = min(first + {{ share }}u, {{ keys }}u) + opaque_zero();
     # endif
-    for (var key = {{ "first" if in_step else "part" }}; key < last; key += {{ "1" if in_step else parts }}u) {
+    for (var key = first; key < last; key++) {
 {{ units_along("k", "key", tile.dots) }}
         # for row in range(tile.rows)
         let product{{ row }} = {% for unit in range(tile.dots) %}q{{ row }}_{{ unit }} * k{{ unit }}{{ " + " if not loop.last }}{% endfor %};

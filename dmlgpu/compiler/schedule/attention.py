@@ -75,9 +75,6 @@ BUSY, BUSY_IN_SLABS = 8, 2048
 ALONE = 8
 """Invocations, each with its own head or part of the keys, that a CPU adapter runs in lockstep."""
 
-ROWS_ALONE = 4
-"""Maximum rows of a head that each of these has in registers; more rows are taken by invocations of a subgroup."""
-
 MIN_BLOCKS = 4
 """Minimum number of blocks of a part that is worth a workgroup."""
 
@@ -115,13 +112,12 @@ def _tile_by_rows(problem: AttentionProblem) -> AttentionTile | Condition:
     in_units = all(_packs_along(source) for source in (attention.query, attention.key))
     if head % UNIT or units_of_head > MAX_UNITS:
         return no("heads of {} elements, not at most {} whole units of {}", head, MAX_UNITS, UNIT)
-    alone = next((rows for rows in range(1, ROWS_ALONE + 1) if attention.rows == rows), 0)
-    if (little or alone == 1) and not in_units:
+    if (little or attention.rows == 1) and not in_units:
         return no("queries and keys are not in units of {}", UNIT)
-    if alone and in_units and _packs_along(attention.value) and max(2, alone) * units_of_head <= max_held:
-        return AttentionTile(alone, 1, units, 1, 1, head // UNIT, ALONE)
-    if alone == 1:
-        return no("a head and its values exceed {} units of registers", max_held)
+    if attention.rows == 1:
+        fits = _packs_along(attention.value) and 2 * units_of_head <= max_held
+        tile = AttentionTile(1, 1, units, 1, 1, head // UNIT, ALONE)
+        return tile if fits else no("a head and its values exceed {} units of registers", max_held)
 
     fitting = [rows for rows in COSTS_BY_ROWS if rows * units_of_head <= max_held]
     if not fitting or not target.has("subgroup"):
@@ -378,7 +374,7 @@ class _AttentionScheduler:
                 f"{tile.lanes} invocations to a key, and then their values"
             )
         elif tile.alone > 1:
-            reason = f"{tile.rows} rows to a head: {tile.alone} invocations take heads, or parts of the keys, of their own"
+            reason = f"one row to a head: {tile.alone} invocations take heads, or parts of the keys, of their own"
         elif tile.by_rows:
             reason = (
                 f"a workgroup takes {rows}, each invocation {tile.rows} of them, and goes through the keys one by one"
