@@ -53,6 +53,7 @@ from dmlgpu.compiler.plan.sources import (
 )
 from dmlgpu.compiler.plan.steps import (
     MAX_KERNELS,
+    GatherColumns,
     Loop,
     Map,
     Plan,

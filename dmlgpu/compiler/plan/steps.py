@@ -36,6 +36,17 @@ class Map(Step):
     is_once: bool = False
 
 
+@dataclass(frozen=True)
+class GatherColumns(Map):
+    """A map with lookups of columns of products, which read the layout that the initialization makes for products.
+
+    Attributes:
+        matrices: over (.., columns), of which lookups read the same bytes: equal ones of steps are laid out alike.
+    """
+
+    matrices: tuple[PlanTensor, ...] = ()
+
+
 MAX_KERNELS = 1 << 13
 """Kernels of one execution: each is bound by itself, which takes about a tenth of a millisecond."""
 

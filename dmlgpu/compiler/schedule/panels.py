@@ -8,18 +8,31 @@ are dequantized in registers for any number of rows, and never stored as floats.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
-from dmlgpu.compiler.plan import Body, Contract, Map, PlanTensor, RegisterValue, Source, View, apply
+from dmlgpu.compiler.plan import (
+    Body,
+    Contract,
+    GatherColumns,
+    Lookup,
+    Map,
+    PlanTensor,
+    RegisterValue,
+    Source,
+    View,
+    apply,
+    constants,
+)
 from dmlgpu.compiler.rewrites.packing import UNIT, PackedTensor, in_pairs, pack_source, pack_tensor, packs_source
-from dmlgpu.compiler.rewrites.sources import CONVERT, identity, leaves, nodes
+from dmlgpu.compiler.rewrites.sources import CONVERT, identity, leaves, nodes, rewrite
 from dmlgpu.compiler.schedule.gemm_choice import longest
 from dmlgpu.compiler.schedule.launch import Launch, fold
 from dmlgpu.compiler.schedule.operands import pack_output
 from dmlgpu.compiler.schedule.quantized import LANES, QuantizedProduct
-from dmlgpu.compiler.schedule.registry import Condition, at_most, only_if
+from dmlgpu.compiler.schedule.registry import CPU, Condition, at_most, only_if
 from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.products import ProductTile
@@ -28,6 +41,11 @@ from dmlgpu.compiler.target import Target
 
 PANEL = 8
 """Number of columns of a panel: two units of four, which ``shader-int64`` reads at once."""
+
+GATHER_PANELS = "indexing/gather_panels"
+
+_WIDENED = {DataType.UINT4: DataType.UINT8, DataType.INT4: DataType.INT8}
+"""Types of zero points that have whole bytes in panels."""
 
 MAX_ROWS, MAX_PRODUCTS = 16, 2048
 """Rows per invocation, and multiplications per loop iteration: with more, kernels take seconds to compile."""
@@ -107,6 +125,87 @@ def _without_operands(step: Contract) -> tuple[Contract, Map] | None:
     return replace(step, epilogue=alone, output=products), Map("epilogue", rest, step.output)
 
 
+def panel_matrices(step: Contract, target: Target) -> Sequence[PlanTensor]:
+    """Return the matrices, over (.., columns), that the initialization only moves to panels for a product."""
+    problem = QuantizedProduct.of(step, 1, target)
+    if problem is None or target.profile not in CPU or not fits_panels(problem):
+        return ()
+    matrices = _matrices(problem.columns, len(step.product.space.batch))
+    return tuple(matrix for matrix in matrices if matrix is not None and matrix.view is View.RAW)
+
+
+@schedule_step.register
+def _gather_columns(step: GatherColumns, target: Target) -> ScheduledSteps:
+    """Read columns from panels, which equal those of a product: models have equal ones in memory once."""
+    steps = ScheduledSteps()
+    panels = {}
+    for matrix in step.matrices:
+        room, laid_out = _in_panels("columns", matrix, 0, target)
+        steps += laid_out.as_initialization
+        count, elements = room.sizes[0], math.prod(room.sizes[1:-1])
+        by_column = (count, PANEL, elements), (elements * PANEL, 1, PANEL)
+        panels[matrix.binding] = replace(room, sizes=by_column[0], strides=by_column[1])
+
+    def in_panels(node: Source) -> Source:
+        if not isinstance(node, Lookup) or not isinstance(data := node.children[0], PlanTensor):
+            return node
+        if data.binding not in panels:
+            return node
+        columns = replace(panels[data.binding], view=data.view)
+        values = constants(lead=dict(node.constants)["lead"])
+        follows = ((*(None,) * (node.rank - 1), 2), node.follows[1])
+        inputs = (("input", columns), node.inputs[1])
+        return replace(node, file=GATHER_PANELS, inputs=inputs, constants=values, follows=follows)
+
+    body = rewrite(step.body, in_panels)
+    assert isinstance(body, Body)
+    return steps + schedule_step(Map(step.label, body, step.output, step.keeps_neighbors), target)
+
+
+def _matrices(columns: QuantizedColumns, lead: int) -> tuple[PlanTensor, PlanTensor, PlanTensor | None]:
+    """Return the words, scales and zero points of columns, over (batch.., blocks, words of a block, columns..): scales
+    and zero points without the dimension of words."""
+    integers = columns.in_words(lead + 1)
+    words = PlanTensor(
+        integers.binding, DataType.UINT32, integers.sizes, integers.strides, View.RAW, offset=integers.offset
+    )
+
+    def of_blocks(tensor: PlanTensor) -> PlanTensor:
+        place = lead + 1
+        sizes, strides = ((*part[:place], *part[place + 1 :]) for part in (tensor.sizes, tensor.strides))
+        view = View.COMPUTE if tensor.data_type in _WIDENED else View.RAW
+        return replace(tensor, sizes=sizes, strides=strides, view=view)
+
+    zero = columns.zero_point
+    return words, of_blocks(columns.scale), None if zero is None else of_blocks(zero)
+
+
+def _in_panels(label: str, matrix: PlanTensor, lead: int, target: Target) -> tuple[PlanTensor, ScheduledSteps]:
+    """Return a matrix over (batch.., panels, .., columns of a panel), and the step that lays it out.
+
+    Args:
+        label: Name of the matrix.
+        matrix: The matrix over (batch.., .., columns).
+        lead: Number of batch dimensions.
+        target: Target of the step.
+    """
+    order = (*range(lead), matrix.rank - 1, *range(lead, matrix.rank - 1))
+    sizes = tuple(matrix.sizes[place] for place in order)
+    strides = tuple(matrix.strides[place] for place in order)
+    distinct = tuple(size if stride else 1 for size, stride in zip(sizes[:lead], strides[:lead], strict=True))
+    split = (*distinct, sizes[lead] // PANEL, *sizes[lead + 1 :], PANEL)
+    across = (*strides[:lead], strides[lead] * PANEL, *strides[lead + 1 :], strides[lead])
+    data_type = _WIDENED.get(matrix.data_type, matrix.data_type)
+    room = PlanTensor.persistent(f"{label} in panels", data_type, split)
+    read: Source = replace(matrix, sizes=split, strides=across)
+    stays = matrix.data_type is data_type
+    body = identity(read) if stays else apply(CONVERT, data_type, split, portable=True, input=read)
+    steps = schedule_step(Map(f"lay out {label}", body, room, is_once=True), target)
+    packed = packed_strides(split)
+    repeated = tuple(stride if size > 1 else 0 for size, stride in zip(distinct, packed, strict=False))
+    return replace(room, sizes=(*sizes[:lead], *split[lead:]), strides=(*repeated, *packed[lead:])), steps
+
+
 def _laid_out(columns: QuantizedColumns, lead: int, target: Target) -> tuple[QuantizedPanels, ScheduledSteps]:
     """Return columns in panels, and the steps that repack them.
 
@@ -117,47 +216,19 @@ def _laid_out(columns: QuantizedColumns, lead: int, target: Target) -> tuple[Qua
     """
     steps = ScheduledSteps()
 
-    def panels(label: str, source: PlanTensor, data_type: DataType) -> PackedTensor:
+    def panels(label: str, matrix: PlanTensor) -> PackedTensor:
         nonlocal steps
-        order = (*range(lead), source.rank - 1, *range(lead, source.rank - 1))
-        sizes = tuple(source.sizes[place] for place in order)
-        strides = tuple(source.strides[place] for place in order)
-        distinct = tuple(size if stride else 1 for size, stride in zip(sizes[:lead], strides[:lead], strict=True))
-        split = (*distinct, sizes[lead] // PANEL, *sizes[lead + 1 :], PANEL)
-        across = (*strides[:lead], strides[lead] * PANEL, *strides[lead + 1 :], strides[lead])
-        room = PlanTensor.persistent(f"{label} in panels", data_type, split)
-        read: Source = replace(source, sizes=split, strides=across)
-        stays = source.data_type is data_type
-        body = identity(read) if stays else apply(CONVERT, data_type, split, portable=True, input=read)
-        steps += schedule_step(Map(f"lay out {label}", body, room, is_once=True), target)
-        packed = packed_strides(split)
-        repeated = tuple(stride if size > 1 else 0 for size, stride in zip(distinct, packed, strict=False))
-        seen = replace(room, sizes=(*sizes[:lead], *split[lead:]), strides=(*repeated, *packed[lead:]))
-        tensor = pack_tensor(seen, seen.rank - 1, UNIT)
+        room, own = _in_panels(label, matrix, lead, target)
+        steps += own
+        tensor = pack_tensor(room, room.rank - 1, UNIT)
         return in_pairs(tensor) if target.moves_pairs else tensor
 
-    integers = columns.in_words(lead + 1)
-    words = PlanTensor(
-        integers.binding, DataType.UINT32, integers.sizes, integers.strides, View.RAW, offset=integers.offset
-    )
-
-    def of_blocks(tensor: PlanTensor, view: View) -> PlanTensor:
-        """Return a tensor of blocks without the dimension of their elements, which are equal."""
-        place = lead + 1
-        sizes, strides = ((*part[:place], *part[place + 1 :]) for part in (tensor.sizes, tensor.strides))
-        return replace(tensor, sizes=sizes, strides=strides, view=view)
-
-    zero = columns.zero_point
-    if zero is not None:
-        kind = {DataType.UINT4: DataType.UINT8, DataType.INT4: DataType.INT8}.get(zero.data_type, zero.data_type)
-        view = View.RAW if kind is zero.data_type else View.COMPUTE
-        zero = panels("zero points", of_blocks(zero, view), kind)
-    scale = columns.scale
+    words, scale, zero = _matrices(columns, lead)
     result = QuantizedPanels(
-        panels("words", words, DataType.UINT32),
+        panels("words", words),
         columns.bits,
-        panels("scales", of_blocks(scale, View.RAW), scale.data_type),
-        zero,
+        panels("scales", scale),
+        None if zero is None else panels("zero points", zero),
         *_signs(columns),
     )
     return result, steps

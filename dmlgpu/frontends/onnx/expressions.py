@@ -48,6 +48,11 @@ def reshaped(expression: Tensor, sizes: Sequence[int]) -> Tensor:
     return (expression if expression.desc.is_packed else dml.identity(expression)).reinterpret(sizes)
 
 
+def bits_as(x: Tensor, sizes: Sequence[int], data_type: DataType) -> Tensor:
+    """Return the bits of a tensor as elements of another width."""
+    return (x if x.desc.is_packed else dml.identity(x)).reinterpret(sizes, None, data_type)
+
+
 def transposed(expression: Tensor, order: Sequence[int]) -> Tensor:
     """Return the dimensions in another order, by strides."""
     strides = expression.desc.element_strides

@@ -42,6 +42,7 @@ STEP_PASSES = (
     layouts.LAYOUTS,
     numbers.NUMBERS,
     gathers.SELECTIONS,
+    gathers.PANELS,
 )
 """Passes over the steps of its plan, after them."""
 

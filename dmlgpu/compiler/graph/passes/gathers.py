@@ -3,16 +3,18 @@ with quantized columns read the matrices that a gather selects, such as those of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from dmlgpu.catalog import descs
-from dmlgpu.catalog.tensor_desc import TensorDesc
+from dmlgpu.catalog.tensor_desc import TensorDesc, packed_strides
 from dmlgpu.compiler.graph.network import Constant, Network, NetworkNode
 from dmlgpu.compiler.graph.passes.nodes import rewritten
 from dmlgpu.compiler.graph.passes.rewriting import (
+    Memory,
     NodePass,
     NoteTaker,
     Rewriting,
@@ -21,9 +23,9 @@ from dmlgpu.compiler.graph.passes.rewriting import (
     memory_of,
 )
 from dmlgpu.compiler.operators.indexing import GATHER_ND1
-from dmlgpu.compiler.plan import Contract, Lookup, Map, PlanTensor
+from dmlgpu.compiler.plan import Contract, GatherColumns, Lookup, Map, PlanTensor
 from dmlgpu.compiler.plan.sources import constants
-from dmlgpu.compiler.rewrites.sources import rewrite
+from dmlgpu.compiler.rewrites.sources import nodes, rewrite
 
 
 def slice_gathers(network: Network, note: NoteTaker) -> Network:
@@ -126,6 +128,49 @@ def _selected(leaf: PlanTensor, writer: Map, batches: int) -> Lookup | None:
 
 _OF_MATRICES = {"batch": 0, "tuple": 1, "lead": 1}
 """Constants of a gather of whole matrices by a list of numbers."""
+
+
+def share_panels(rewriting: Rewriting) -> None:
+    """Gather rows of quantized matrices, such as embeddings, from the panels of products with them, so that the device
+    has no second layout."""
+    products = [step for _, step in rewriting.indexed() if isinstance(step, Contract)]
+    matrices = {
+        memory_of(matrix): matrix for step in products for matrix in rewriting.capabilities.panel_matrices(step)
+    }
+    for index, step in rewriting.indexed() if matrices else ():
+        read = _read_columns(step, matrices) if isinstance(step, Map) else ()
+        if read:
+            rewriting.replace(index, GatherColumns(**vars(step), matrices=read))
+            rewriting.note(step.label, "reads the panels of a product")
+
+
+PANELS = StepPass("panels", share_panels)
+
+
+def _read_columns(step: Map, matrices: Mapping[Memory, PlanTensor]) -> tuple[PlanTensor, ...]:
+    """Return the matrices that a map reads only by lookups of columns."""
+    lookups: dict[PlanTensor, bool] = {}
+    for node in nodes(step.body):
+        if isinstance(node, Lookup) and isinstance(data := node.children[0], PlanTensor):
+            matrix = matrices.get(memory_of(data))
+            if matrix is not None:
+                lookups[matrix] = lookups.get(matrix, True) and _is_of_columns(node, data, matrix)
+    return tuple(matrix for matrix, is_only in lookups.items() if is_only)
+
+
+def _is_of_columns(lookup: Lookup, data: PlanTensor, matrix: PlanTensor) -> bool:
+    """Return whether a lookup takes rows of data that are the columns of a matrix."""
+    if lookup.file != GATHER_ND1 or dict(lookup.constants)["tuple"] != 1 or data.rank != lookup.rank:
+        return False
+    inner = math.prod(matrix.sizes[:-1])
+    return (
+        data.data_type is matrix.data_type
+        and all(size == 1 for size in (*data.sizes[:-2], *lookup.sizes[:-2]))
+        and data.sizes[-2:] == (matrix.sizes[-1], inner)
+        and data.strides[-2:] == (matrix.strides[-1], 1)
+        and data.offset == matrix.offset
+        and matrix.strides[:-1] == packed_strides(matrix.sizes[:-1])
+    )
 
 
 def _sliced(desc: descs.Gather, indices: list[int]) -> descs.Slice1 | None:

@@ -92,6 +92,7 @@ class Capabilities:
         multiplies_integers: Returns whether the kernel of a product multiplies integers.
         reads_selections: Returns whether a kernel of a product reads the matrices that lookups in its columns select
             where they are.
+        panel_matrices: Returns the matrices that the initialization moves to panels for a product.
         computes_pairs: Returns whether a kernel computes two columns of a product for each element.
         saved_by_channels_last: Returns the time that a convolution saves if one side has channels innermost, in
             multiplications; negative for a loss.
@@ -100,6 +101,7 @@ class Capabilities:
     fits: Callable[[Step], bool]
     multiplies_integers: Callable[[Contract], bool]
     reads_selections: Callable[[Contract], bool]
+    panel_matrices: Callable[[Contract], Sequence[PlanTensor]]
     computes_pairs: Callable[[Contract], bool]
     saved_by_channels_last: Callable[[Convolve], float]
 

@@ -23,7 +23,6 @@ from dmlgpu.frontends.generation.gguf.weights import (
     PACKINGS,
     PackedWeight,
     check_supported,
-    embedding_offsets,
     floats,
     packed,
 )
@@ -179,11 +178,14 @@ class NetworkWriter:
             scales = self.node("Unsqueeze", [scales, self.integers(2)], "embedding.scales")
             options = {"bits": weight.bits, "block_size": weight.block, "gather_axis": 0, "quantize_axis": 2}
             x = self.node("GatherBlockQuantized", [codes, tokens, scales], "embedding.blocks", _CONTRIBUTED, **options)
-            offsets = embedding_offsets(tensor, self.dtype)
-            if offsets is not None:  # zero points are not integers
-                added = self.node("Gather", [self.weight("embedding.offsets", offsets), tokens], "embedding.low")
-                added = self.node("Unsqueeze", [added, self.integers(3)], "embedding.low.blocks")
-                x = self.node("Add", [x, added], "embedding.sum")
+            if weight.zero_points is not None:  # zero points that are no integers: half the range less these is added
+                zero_points = self.weight(f"{tensor.name}.zero_points", weight.zero_points)
+                zero_points = self.node("Gather", [zero_points, tokens], "embedding.zero_points")
+                zero_points = self.node("Unsqueeze", [zero_points, self.integers(3)], "embedding.zero_points.blocks")
+                middle = self.scalar(float(1 << weight.bits - 1))
+                below = self.node("Sub", [middle, zero_points], "embedding.below")
+                factors = self.node("Gather", [scales, tokens], "embedding.factors")
+                x = self.node("Add", [x, self.node("Mul", [below, factors], "embedding.low")], "embedding.sum")
             x = self.node("Reshape", [x, self.integers(0, 0, config.hidden)], "embedding")
         else:
             x = self.node("Gather", [self.floats(tensor), tokens], "embedding")

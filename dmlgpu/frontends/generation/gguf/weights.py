@@ -297,15 +297,6 @@ def words(codes: DeferredArray) -> DeferredArray:
     return DeferredArray((codes.shape[0], matrix // 4), np.uint32, of_rows, 8 * matrix)
 
 
-def embedding_offsets(tensor: GgufTensor, dtype: DTypeLike) -> DeferredArray | None:
-    """Return the difference of each weight of a group from (code - half the range) * scale, {N, K / block}; None if it
-    is 0."""
-    packing, (rows, inner) = PACKINGS[tensor.kind], tensor.shape
-    if packing.lows is None:
-        return None
-    return _deferred(tensor, (rows, inner // packing.block), dtype, partial(_offsets, packing, np.dtype(dtype)))
-
-
 def floats(tensor: GgufTensor, dtype: DTypeLike) -> DeferredArray:
     """Return the elements of a tensor of floats: F16 and BF16 matrices in their own type, others in a dtype."""
     kind, stored = np.dtype(dtype), _FLOATS[tensor.kind]
@@ -372,8 +363,3 @@ def _affine(packing: Packing, dtype: np.dtype[Any], blocks: Bytes) -> tuple[Floa
     constant = _is_constant(dtype, scales, lows)
     zero_points = np.divide(-lows, scales, out=np.ones_like(scales), where=~constant)
     return np.where(constant, -lows, scales), zero_points
-
-
-def _offsets(packing: Packing, dtype: np.dtype[Any], blocks: Bytes) -> Floats:
-    scales, zero_points = _affine(packing, dtype, blocks)
-    return scales * (np.float32(1 << packing.bits - 1) - zero_points)

@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.catalog.enums import DataType, MatrixTransform, ReduceFunction
-from dmlgpu.frontends.onnx.expressions import broadcast_to, cast, reshaped, same, sequence, spread
+from dmlgpu.frontends.onnx.expressions import bits_as, broadcast_to, cast, reshaped, same, sequence, spread
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.operators import DMLGPU
 from dmlgpu.frontends.onnx.operators.elementwise import converted
 from dmlgpu.frontends.onnx.operators.indexing import gathered
-from dmlgpu.frontends.onnx.operators.quantization import Quantization, bits_as, block_sizes, dequantized, difference
+from dmlgpu.frontends.onnx.operators.quantization import Quantization, block_sizes, dequantized, difference
 from dmlgpu.frontends.onnx.registry import operator
 from dmlgpu.frontends.onnx.values import OnnxValue
 from dmlgpu.tensors import directml

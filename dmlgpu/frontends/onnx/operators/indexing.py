@@ -8,7 +8,16 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from dmlgpu.catalog.enums import AxisDirection, DataType, ReduceFunction
-from dmlgpu.frontends.onnx.expressions import broadcast_to, cast, number_like, reshaped, sequence, subtract, transposed
+from dmlgpu.frontends.onnx.expressions import (
+    bits_as,
+    broadcast_to,
+    cast,
+    number_like,
+    reshaped,
+    sequence,
+    subtract,
+    transposed,
+)
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.registry import AS_FUNCTION, Result, Steps, operator
 from dmlgpu.frontends.onnx.symbolic import as_integer
@@ -26,15 +35,27 @@ def gather(node: OnnxNode) -> OnnxValue:
     return gathered(node, 0, axis)
 
 
-def gathered(node: OnnxNode, index: int, axis: int) -> OnnxValue:
-    """Return slices of an input along an axis, at the indices in input 1."""
+def gathered(node: OnnxNode, index: int, axis: int, data_type: DataType | None = None) -> OnnxValue:
+    """Return slices of an input along an axis, at the indices in input 1.
+
+    Args:
+        node: The node.
+        index: Index of the input.
+        axis: The axis.
+        data_type: Wider type of the elements of slices, which lie along the last axis; defaults to the input's.
+    """
     shape, indices = node.shape(index), node.shape(1)
+    if data_type is not None:
+        shape = (*shape[:-1], shape[-1] * node.data_type(index).bits // data_type.bits)
     result = shape[:axis] + indices + shape[axis + 1 :]
     rank = max(len(shape), len(indices), len(result), 1)
     if rank > 8:
         raise node.rejection(f"results have at most 8 dimensions, got {rank}")
     where = reshaped(node.tensor(1), (*(1,) * (rank - len(indices)), *indices))
-    pieces = [reshaped(piece, (*(1,) * (rank - len(shape)), *piece.sizes)) for piece in node.pieces(index, axis)]
+    pieces = node.pieces(index, axis)
+    if data_type is not None:
+        pieces = [bits_as(piece, (*piece.sizes[:-1], shape[-1]), data_type) for piece in pieces]
+    pieces = [reshaped(piece, (*(1,) * (rank - len(shape)), *piece.sizes)) for piece in pieces]
     position, count = axis + rank - len(shape), max(len(indices), 1)
 
     def taken(piece: Tensor, own: Tensor) -> Tensor:

@@ -10,9 +10,10 @@ import numpy as np
 from onnx import TensorProto
 
 from dmlgpu.catalog.enums import DataType, QuantizationType, ReduceFunction
+from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.compiler.sizes.arithmetic import is_broadcastable
 from dmlgpu.frontends.onnx.codes import encoded, floats_of
-from dmlgpu.frontends.onnx.expressions import broadcast_to, reshaped, transposed
+from dmlgpu.frontends.onnx.expressions import bits_as, broadcast_to, reshaped, transposed
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.operators import MICROSOFT
 from dmlgpu.frontends.onnx.operators.activation import apply_activation
@@ -71,11 +72,6 @@ def block_sizes(node: OnnxNode, default: int) -> tuple[int, int]:
     if bits not in (4, 8) or block < 16 or block & (block - 1):
         raise node.rejection(f"bits must be 4 or 8 and block_size a power of 2 from 16 on, got {bits} and {block}")
     return bits, block
-
-
-def bits_as(x: Tensor, sizes: Sequence[int], data_type: DataType) -> Tensor:
-    """Return the bits of a tensor as elements of another width."""
-    return (x if x.desc.is_packed else dml.identity(x)).reinterpret(sizes, None, data_type)
 
 
 def quantization(node: OnnxNode, scale: int, zero_point: int, sizes: Shape, axis: int = 1) -> Quantization:
@@ -396,7 +392,11 @@ def gather_block_quantized(node: OnnxNode) -> OnnxValue:
 
 
 def _dequantized_slices(node: OnnxNode, axis: int, along: int, bits: int, block: int) -> OnnxValue:
-    """Gather packed slices, their scales and their zero points, and dequantize only these."""
+    """Gather packed slices, their scales and their zero points, and dequantize only these.
+
+    Gathers of words, unlike those of bytes, are not fused into the dequantization, so that CPU adapters gather rows
+    from the panels of a product with the same matrix.
+    """
     shape, scales = node.shape(0), node.shape(2)
     elements = (*shape[:-1], shape[-1] * 8 // bits)
     fits = tuple(-(-size // block) if index == along else size for index, size in enumerate(elements))
@@ -404,10 +404,12 @@ def _dequantized_slices(node: OnnxNode, axis: int, along: int, bits: int, block:
         raise node.rejection(f"scales of shape {list(scales)} do not fit {list(elements)} in blocks of {block}")
     node.check_indices(1, shape[axis])
     data_type = DataType.UINT4 if bits == 4 else DataType.UINT8
-    parts = [gathered(node, index, axis) for index in (0, 2, 3) if node.has(index)]
+    in_words = not shape[-1] * DataType.UINT8.bits % WORD_BITS
+    kinds = {0: DataType.UINT32} if in_words else {}
+    parts = [gathered(node, index, axis, kinds.get(index)) for index in (0, 2, 3) if node.has(index)]
     data, scale, *zero_points = (node.expression(part) for part in parts)
     along += len(node.shape(1)) - 1 if along > axis else 0
-    sizes = (*parts[0].shape[:-1], parts[0].shape[-1] * 8 // bits)
+    sizes = (*data.sizes[:-1], elements[-1])
     if zero_points:
         zero = bits_as(zero_points[0], scale.sizes, data_type)
     else:

@@ -9,7 +9,7 @@ import numpy as np
 from dmlgpu.catalog.enums import DataType, MatrixTransform, ReduceFunction
 from dmlgpu.common.errors import shown
 from dmlgpu.compiler.sizes.arithmetic import is_broadcastable
-from dmlgpu.frontends.onnx.expressions import broadcast_to, reshaped, same, transposed
+from dmlgpu.frontends.onnx.expressions import bits_as, broadcast_to, reshaped, same, transposed
 from dmlgpu.frontends.onnx.node import OnnxNode
 from dmlgpu.frontends.onnx.operators import ACTIVATIONS, MICROSOFT
 from dmlgpu.frontends.onnx.operators.convolution import sliding
@@ -17,7 +17,6 @@ from dmlgpu.frontends.onnx.operators.elementwise import converted
 from dmlgpu.frontends.onnx.operators.matrix import stacks_of_matrices
 from dmlgpu.frontends.onnx.operators.quantization import (
     Quantization,
-    bits_as,
     block_sizes,
     dequantized,
     difference,
