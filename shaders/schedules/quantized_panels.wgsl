@@ -15,7 +15,7 @@
         # set pairs = tensors[name][0]
         # set panel = "panel + %du" % (unit // 2 * panels) if unit >= 2 else "panel"
         # if not pairs or unit % 2 == 0
-        let {{ name }}{{ "%d_" % word if name == "words" }}{{ unit // 2 if pairs else unit }} = {{ name }}_read(batch, {{ panel }}, block, {{ "turn_in_block * %du + %du" % (words, word) if name == "words" else "0u" }}, {{ 0 if pairs else unit % 2 }}u);
+        let {{ name }}{{ "%d_" % word if name == "words" }}{{ unit // 2 if pairs else unit }} = {{ name }}_read(batch, {{ panel }}, block, {{ "turn_in_block * %du + %du" % (words, word) if name == "words" else "0u" }}, panel_unit{{ " + 1u" if unit % 2 }});
         # endif
 {% endmacro %}
 {% macro broadcast(name, unit) %}{% if sharing > 1 %}subgroupBroadcast({{ name }}{{ unit // sharing * sharing }}, {{ unit % sharing }}u){% else %}{{ name }}{{ unit }}{% endif %}{% endmacro %}
@@ -57,7 +57,13 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let batch = {{ div("rest", row_tiles) }};
     let row = {{ mod("rest", row_tiles) }} * {{ tile.rows }}u;
     let own_panel = {{ mod("number", column_tiles) }} * {{ tile.across }}u + me;
+    # if across_panel > 1
+    let panel = min(own_panel / {{ across_panel }}u, {{ panels - 1 }}u);
+    let panel_unit = own_panel % {{ across_panel }}u * 2u;
+    # else
     let panel = min(own_panel, {{ panels - 1 }}u);
+    let panel_unit = 0u;
+    # endif
     let column = own_panel * 2u;
     # for first in range(0, all_units, sharing)
     # set place = "%du + lane" % first if sharing > 1 else "%du" % first

@@ -40,7 +40,10 @@ from dmlgpu.compiler.schedule.steps.quantized import QuantizedColumns, Quantized
 from dmlgpu.compiler.target import Target
 
 PANEL = 8
-"""Number of columns of a panel: two units of four, which ``shader-int64`` reads at once."""
+"""Number of columns of an invocation: two units of four, which ``shader-int64`` reads at once."""
+
+WIDE = PANEL * LANES
+"""Columns of a panel, if they fill such panels: those of a workgroup, which reads memory in one stream then."""
 
 GATHER_PANELS = "indexing/gather_panels"
 
@@ -81,7 +84,7 @@ def panel_steps(problem: QuantizedProduct) -> ScheduledSteps:
     if target.policies.varying and own > 1 and (parts := _without_operands(step)) is not None:
         step, rest = parts
         after = schedule_step(rest, target).because("products of all epilogues share a kernel, which compiles slowly")
-    panels, laid_out = _laid_out(columns, len(space.batch), target)
+    panels, laid_out = _laid_out(columns, len(space.batch), _width(space.columns[0]), target)
     tile = ProductTile(own, PANEL * sums // UNIT, LANES)
     groups = -(-rows // own) * -(-space.columns[0] // (PANEL * LANES)) * math.prod(space.batch)
     epilogue, output = (step.epilogue, step.output) if sums > 1 else pack_output(step.epilogue, step.output)
@@ -140,10 +143,11 @@ def _gather_columns(step: GatherColumns, target: Target) -> ScheduledSteps:
     steps = ScheduledSteps()
     panels = {}
     for matrix in step.matrices:
-        room, laid_out = _in_panels("columns", matrix, 0, target)
+        room, laid_out = _in_panels("columns", matrix, 0, _width(matrix.sizes[-1]), target)
         steps += laid_out.as_initialization
-        count, elements = room.sizes[0], math.prod(room.sizes[1:-1])
-        by_column = (count, PANEL, elements), (elements * PANEL, 1, PANEL)
+        count, *_, width = room.sizes
+        elements = math.prod(room.sizes[1:-1])
+        by_column = (count, width, elements), (elements * width, 1, width)
         panels[matrix.binding] = replace(room, sizes=by_column[0], strides=by_column[1])
 
     def in_panels(node: Source) -> Source:
@@ -180,21 +184,29 @@ def _matrices(columns: QuantizedColumns, lead: int) -> tuple[PlanTensor, PlanTen
     return words, of_blocks(columns.scale), None if zero is None else of_blocks(zero)
 
 
-def _in_panels(label: str, matrix: PlanTensor, lead: int, target: Target) -> tuple[PlanTensor, ScheduledSteps]:
+def _width(columns: int) -> int:
+    """Return the columns of a panel."""
+    return WIDE if columns % WIDE == 0 else PANEL
+
+
+def _in_panels(
+    label: str, matrix: PlanTensor, lead: int, width: int, target: Target
+) -> tuple[PlanTensor, ScheduledSteps]:
     """Return a matrix over (batch.., panels, .., columns of a panel), and the step that lays it out.
 
     Args:
         label: Name of the matrix.
         matrix: The matrix over (batch.., .., columns).
         lead: Number of batch dimensions.
+        width: Columns of a panel.
         target: Target of the step.
     """
     order = (*range(lead), matrix.rank - 1, *range(lead, matrix.rank - 1))
     sizes = tuple(matrix.sizes[place] for place in order)
     strides = tuple(matrix.strides[place] for place in order)
     distinct = tuple(size if stride else 1 for size, stride in zip(sizes[:lead], strides[:lead], strict=True))
-    split = (*distinct, sizes[lead] // PANEL, *sizes[lead + 1 :], PANEL)
-    across = (*strides[:lead], strides[lead] * PANEL, *strides[lead + 1 :], strides[lead])
+    split = (*distinct, sizes[lead] // width, *sizes[lead + 1 :], width)
+    across = (*strides[:lead], strides[lead] * width, *strides[lead + 1 :], strides[lead])
     data_type = _WIDENED.get(matrix.data_type, matrix.data_type)
     room = PlanTensor.persistent(f"{label} in panels", data_type, split)
     read: Source = replace(matrix, sizes=split, strides=across)
@@ -206,7 +218,9 @@ def _in_panels(label: str, matrix: PlanTensor, lead: int, target: Target) -> tup
     return replace(room, sizes=(*sizes[:lead], *split[lead:]), strides=(*repeated, *packed[lead:])), steps
 
 
-def _laid_out(columns: QuantizedColumns, lead: int, target: Target) -> tuple[QuantizedPanels, ScheduledSteps]:
+def _laid_out(
+    columns: QuantizedColumns, lead: int, width: int, target: Target
+) -> tuple[QuantizedPanels, ScheduledSteps]:
     """Return columns in panels, and the steps that repack them.
 
     Args:
@@ -218,7 +232,7 @@ def _laid_out(columns: QuantizedColumns, lead: int, target: Target) -> tuple[Qua
 
     def panels(label: str, matrix: PlanTensor) -> PackedTensor:
         nonlocal steps
-        room, own = _in_panels(label, matrix, lead, target)
+        room, own = _in_panels(label, matrix, lead, width, target)
         steps += own
         tensor = pack_tensor(room, room.rank - 1, UNIT)
         return in_pairs(tensor) if target.moves_pairs else tensor

@@ -63,6 +63,7 @@ def _panels(step: ScheduledPanels, writer: ShaderWriter, values: dict[str, Any])
         "blocks": space.inner[0],
         "turns": space.inner[1] // (step.words * b.in_word),
         "panels": b.words.sizes[len(space.batch)] // step.sums,
+        "across_panel": b.words.sizes[-1] // 2,
         "column_tiles": -(-columns * step.sums // (tile.units * UNIT * tile.across)),
         "row_tiles": -(-rows // tile.rows),
         "rows": rows,
