@@ -235,7 +235,7 @@ def _laid_out(
         room, own = _in_panels(label, matrix, lead, width, target)
         steps += own
         tensor = pack_tensor(room, room.rank - 1, UNIT)
-        return in_pairs(tensor) if target.moves_pairs else tensor
+        return in_pairs(tensor) if target.moves_doubles else tensor
 
     words, scale, zero = _matrices(columns, lead)
     result = QuantizedPanels(
