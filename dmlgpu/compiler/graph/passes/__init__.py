@@ -36,11 +36,11 @@ STEP_PASSES = (
     epilogues.EPILOGUES,
     inlining.PROLOGUES,
     layouts.VIEWS,
+    numbers.NUMBERS,
     integers.OWNED,
     integers.INTEGERS,
     gates.GATES,
     layouts.LAYOUTS,
-    numbers.NUMBERS,
     gathers.SELECTIONS,
     gathers.PANELS,
 )

@@ -24,7 +24,8 @@ NUMBER = "elementwise/number"
 def write_numbers(rewriting: Rewriting) -> None:
     """Replace single-element constants that elementwise bodies read by literals.
 
-    This is the last pass: for the others such a constant is a tensor.
+    Passes before it see such a constant as a tensor. Those after it ask schedules, which know dequantization by its
+    numbers.
     """
     data = rewriting.network.bound_constants
     tensors: list[PlanTensor] = []
