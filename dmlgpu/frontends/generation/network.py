@@ -709,7 +709,8 @@ class _Rewriting:
         total = 0
         for tensor in used:
             operators = readers[tensor.name]
-            if tensor.data_type == _FLOAT and len(tensor.dims) == 2 and operators & {"Transpose", *_PRODUCTS}:
+            is_matrix = tensor.data_type == _FLOAT and len(tensor.dims) == 2 and _QUANTIZED_PRODUCT not in operators
+            if is_matrix and operators & {"Transpose", *_PRODUCTS}:
                 total += (_FLOAT_LAYOUTS - 1) * _byte_size(tensor)
         return total
 

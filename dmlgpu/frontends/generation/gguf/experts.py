@@ -28,12 +28,12 @@ def mixture(writer: NetworkWriter, experts: Experts, layer: int, x: str) -> str:
     writer.node_of("GroupByExpert", [indices], [tokens, of_group, places], DMLGPU, experts=experts.count)
     rows = writer.node("Reshape", [rows, writer.integers(-1, hidden)], f"{name}.rows")
     rows = writer.node("Gather", [rows, tokens], f"{name}.grouped")
-    has_gate = not writer.config.traits.squares_relu
-    factors_of_inner = [
-        _product(writer, rows, of_group, f"{prefix}.ffn_{part}_exps", (experts.count, experts.inner, hidden))
-        for part in (("gate", "up") if has_gate else ("up",))
-    ]
-    gated = writer.gated(*factors_of_inner, name=name) if has_gate else writer.squared(*factors_of_inner, name=name)
+    sizes = experts.count, experts.inner, hidden
+    up = _product(writer, rows, of_group, f"{prefix}.ffn_up_exps", sizes)
+    if writer.config.traits.squares_relu:
+        gated = writer.squared(up, name)
+    else:
+        gated = writer.gated(_product(writer, rows, of_group, f"{prefix}.ffn_gate_exps", sizes), up, name)
     sizes = experts.count, hidden, experts.inner
     result = _product(writer, gated, of_group, f"{prefix}.ffn_down_exps", sizes)
     result = writer.node("Reshape", [result, writer.integers(-1, hidden)], f"{name}.computed")
