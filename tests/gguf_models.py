@@ -166,6 +166,9 @@ def expert_tensors(name: str, array: NDArray[np.float32], *, arch: str) -> Itera
     if last.startswith("down"):
         yield f"{prefix}.ffn_down_exps.{kind}", array
         return
+    if last == "up_proj":
+        yield f"{prefix}.ffn_up_exps.{kind}", array
+        return
     half = array.shape[1] // 2
     parts = (array[:, ::2], array[:, 1::2]) if arch == "gpt-oss" else (array[:, :half], array[:, half:])
     for part, values in zip(("gate", "up"), parts, strict=True):

@@ -80,6 +80,15 @@ def _add_nemotron(writer: gguf.GGUFWriter, config: Any) -> None:
     writer.add_ssm_group_count(config.n_groups)
 
 
+def _add_nemotron_moe(writer: gguf.GGUFWriter, config: Any) -> None:
+    _add_nemotron(writer, config)
+    add_experts(writer, config)
+    writer.add_expert_shared_feed_forward_length(config.moe_shared_expert_intermediate_size)
+    writer.add_expert_weights_norm(config.norm_topk_prob)
+    writer.add_expert_weights_scale(config.routed_scaling_factor)
+    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+
+
 def _add_falcon(writer: gguf.GGUFWriter, config: Any) -> None:
     _add_attention(writer, config, config.rms_norm_eps, [True] * config.num_hidden_layers)
     writer.add_feed_forward_length(config.intermediate_size)
@@ -95,12 +104,21 @@ def _add_lfm2(writer: gguf.GGUFWriter, config: Any) -> None:
     writer.add_shortconv_l_cache(config.conv_L_cache)
 
 
+def _add_lfm2_moe(writer: gguf.GGUFWriter, config: Any) -> None:
+    _add_lfm2(writer, config)
+    add_experts(writer, config)
+    writer.add_leading_dense_block_count(config.num_dense_layers)
+    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+
+
 STATES: Mapping[str, Callable[[gguf.GGUFWriter, Any], None]] = {
     "mamba2": _add_mamba2,
     "granitehybrid": _add_granite,
     "nemotron_h": _add_nemotron,
+    "nemotron_h_moe": _add_nemotron_moe,
     "falcon-h1": _add_falcon,
     "lfm2": _add_lfm2,
+    "lfm2moe": _add_lfm2_moe,
 }
 """Functions that add the sizes of models with states, by architecture."""
 
@@ -124,8 +142,10 @@ def state_tensors(model: Any, arch: str) -> Iterator[tuple[str, NDArray[np.float
             yield f"{prefix}.ffn_down.weight", array
         else:
             known = name.replace("block_sparse_moe.router", "mlp.router").replace(".dt_bias", ".dt_proj.bias")
-            if arch == "nemotron_h":
+            if arch.startswith("nemotron_h"):
                 known = known.replace("model.", "backbone.")
+            known = known.replace("e_score_correction_bias", "e_score_correction.bias")
+            known = known.replace("expert_bias", "expert_bias.bias")
             yield names.get_name(known, try_suffixes=(".weight", ".bias")) or known, array
 
 

@@ -13,7 +13,7 @@ from dmlgpu.frontends.generation.generator import Generator
 from dmlgpu.runtime.device import Device
 from dmlgpu.runtime.wgpu import GpuBackend
 from dmlgpu.runtime.wgpu.buffers import Allocator, GpuBuffer
-from tests.gguf_models import write_quantized
+from tests.gguf_models import NumpyDecoder, write_quantized
 
 pytest.importorskip("tokenizers")
 
@@ -45,15 +45,18 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
     return bytes_by_label
 
 
+@pytest.mark.parametrize("kind", [GGMLQuantizationType.Q4_0, GGMLQuantizationType.Q5_1], ids=lambda kind: kind.name)
 def test_weights_take_the_memory_that_was_promised(
-    backend: GpuBackend, tmp_path: Path, counted: dict[str, list[int]]
+    kind: GGMLQuantizationType, backend: GpuBackend, tmp_path: Path, counted: dict[str, list[int]]
 ) -> None:
-    """Steps and chunks share weights, and one at a time exists twice while it is laid out."""
+    """Steps and chunks share weights, the embeddings and the product with them too, and one at a time exists twice
+    while it is laid out."""
     path = tmp_path / "model.gguf"
-    kinds = dict.fromkeys(_MATRICES, GGMLQuantizationType.Q4_0)
-    write_quantized(path, "llama", kinds, layers=1, tied=True, tokens=4096)
-    generator = Generator.load(path, Device.from_backend(backend))
-    list(generator.generate_tokens([5, 9, 30, 8], max_tokens=3))
+    write_quantized(path, "llama", dict.fromkeys(_MATRICES, kind), layers=1, tied=True, tokens=4096)
+    generator, prompt = Generator.load(path, Device.from_backend(backend)), [5, 9, 30, 8]
+    tokens = list(generator.generate_tokens(prompt, max_tokens=3))
+    expected = NumpyDecoder(path).logits(np.array([*prompt, *tokens[:-1]]))[len(prompt) - 1 :].argmax(1)
+    assert tokens == expected.tolist()
     now, peak = counted["weight"]
     assert now == pytest.approx(generator.memory.weights, rel=0.05)
     assert peak <= now + generator.memory.largest_weight

@@ -129,11 +129,12 @@ def _without_operands(step: Contract) -> tuple[Contract, Map] | None:
 
 
 def panel_matrices(step: Contract, target: Target) -> Sequence[PlanTensor]:
-    """Return the matrices, over (.., columns), that the initialization only moves to panels for a product."""
+    """Return the matrices, over (.., columns), that the initialization only moves to panels for a product without
+    batches."""
     problem = QuantizedProduct.of(step, 1, target)
-    if problem is None or target.profile not in CPU or not fits_panels(problem):
+    if problem is None or step.product.space.batch or target.profile not in CPU or not fits_panels(problem):
         return ()
-    matrices = _matrices(problem.columns, len(step.product.space.batch))
+    matrices = _matrices(problem.columns, 0)
     return tuple(matrix for matrix in matrices if matrix is not None and matrix.view is View.RAW)
 
 

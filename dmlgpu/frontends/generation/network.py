@@ -700,8 +700,8 @@ class _Rewriting:
         self._graph = self._proto.graph
 
     def _repeated_bytes(self, used: Sequence[TensorProto]) -> int:
-        """Return the bytes of further layouts of weights on CPU adapters: of quantized weights that lookups read as
-        well, and of float32 matrices, whose layout depends on the number of rows of the product."""
+        """Return the bytes of further layouts of weights on CPU adapters: of float32 matrices, whose layout depends on
+        the number of rows of the product. Lookups of quantized rows read the layout of the product."""
         readers: dict[str, set[str]] = {}
         for node in all_nodes(self._graph):
             for name in node.input:
@@ -709,9 +709,8 @@ class _Rewriting:
         total = 0
         for tensor in used:
             operators = readers[tensor.name]
-            if _QUANTIZED_PRODUCT in operators:
-                total += _byte_size(tensor) if len(operators) > 1 else 0
-            elif tensor.data_type == _FLOAT and len(tensor.dims) == 2 and operators & {"Transpose", *_PRODUCTS}:
+            is_matrix = tensor.data_type == _FLOAT and len(tensor.dims) == 2 and _QUANTIZED_PRODUCT not in operators
+            if is_matrix and operators & {"Transpose", *_PRODUCTS}:
                 total += (_FLOAT_LAYOUTS - 1) * _byte_size(tensor)
         return total
 

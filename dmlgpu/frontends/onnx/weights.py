@@ -102,7 +102,7 @@ class Weights:
             session = session_of(self._device)
             session.initialize(prepared, [None if buffer is None else (buffer.memory, 0) for buffer in whole])
             return
-        # Largest first: later ones fill the hole in the driver's blocks that a freed upload leaves.
+        # Largest first: later ones fill the hole in the driver's last block that a freed upload leaves.
         filled = sorted(filled_parts(program), key=lambda group: -self._upload_size(group, keys))
         last_use = {source: index for index, group in enumerate(filled) for source in group.inputs}
         buffers: dict[PersistentPart, OwnedBuffer] = {}
@@ -132,18 +132,18 @@ class Weights:
         present = {part: buffer for part, buffer in shared.items() if buffer is not None}
         if len(present) == len(lasting):
             return present
+        copied, session = group.copied_input(program), session_of(self._device)
+        filled = {}
+        if copied is None:  # first, as drivers fill their last block, and so holes of uploads that follow
+            filled = {part: OwnedBuffer(session.state, part.size, "weight") for part in group.parts}
         for source in group.inputs:
             weight = keys[source]
             assert weight is not None
             if source not in batch.uploads:
                 batch.uploads[source] = self._upload(weight)
         own = {source: batch.uploads[source] for source in group.inputs}
-        copied = group.copied_input(program)
         if copied is not None:
             filled = dict.fromkeys(group.parts, own[copied])
-        else:
-            session = session_of(self._device)
-            filled = {part: OwnedBuffer(session.state, part.size, "weight") for part in group.parts}
 
         def fill() -> None:
             if copied is None:

@@ -47,7 +47,7 @@ class Architecture:
         plain_period: Period of layers without rotary embedding; 0 if all layers have one.
         chunk: Default number of positions of a chunk, to which layers with a rotary embedding limit attention instead
             of to a sliding window; other layers scale queries by their position. 0 for windows.
-        weighs_inputs: As of Experts.
+        has_sigmoids, weighs_inputs: As of Experts.
         alternates: Whether a layer has one part, attention, a state space or a perceptron, not a perceptron after one.
         squares_relu: Whether perceptrons square a ReLU instead of multiplying by a gate.
         last_norm: Normalization after the last layer.
@@ -67,6 +67,7 @@ class Architecture:
     normalizes_after: bool = False
     plain_period: int = 0
     chunk: int = 0
+    has_sigmoids: bool = False
     weighs_inputs: bool = False
     alternates: bool = False
     squares_relu: bool = False
@@ -76,7 +77,13 @@ class Architecture:
 ARCHITECTURES: Mapping[str, Architecture] = {
     "llama": Architecture(interleaved=True),
     "llama4": Architecture(
-        interleaved=True, plain_period=4, window_period=4, chunk=8192, weighs_inputs=True, normalizes_experts=False
+        interleaved=True,
+        plain_period=4,
+        window_period=4,
+        chunk=8192,
+        has_sigmoids=True,
+        weighs_inputs=True,
+        normalizes_experts=False,
     ),
     "qwen2": Architecture(),
     "qwen3": Architecture(),
@@ -89,8 +96,10 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "granitehybrid": Architecture(interleaved=True),
     "mamba2": Architecture(alternates=True),
     "nemotron_h": Architecture(alternates=True, squares_relu=True, plain_period=1),
+    "nemotron_h_moe": Architecture(alternates=True, squares_relu=True, plain_period=1, has_sigmoids=True),
     "falcon-h1": Architecture(),
     "lfm2": Architecture(last_norm="token_embd_norm"),
+    "lfm2moe": Architecture(last_norm="token_embd_norm", has_sigmoids=True),
     "olmoe": Architecture(normalizes_experts=False),
     "gpt-oss": Architecture(window_period=2, gate_limit=7.0, rounds_yarn=False, middle_norm="post_attention_norm"),
     "phi3": Architecture(),
@@ -191,7 +200,8 @@ class Experts:
         inner, shared_inner: Size of the gated product of an expert, and of the one that all tokens use.
         normalizes: Whether the weights of the selected experts are divided by their sum.
         scale: Factor of the weights.
-        weighs_inputs: Whether the weights are sigmoids, and factors of the inputs of the experts, not of their results.
+        has_sigmoids: Whether the weights are sigmoids, to which files may add a bias for the selection alone.
+        weighs_inputs: Whether the weights are factors of the inputs of the experts, not of their results.
     """
 
     count: int
@@ -200,6 +210,7 @@ class Experts:
     shared_inner: int
     normalizes: bool
     scale: float
+    has_sigmoids: bool
     weighs_inputs: bool
 
 
@@ -361,14 +372,16 @@ def _experts(file: GgufFile, name: str, traits: Architecture) -> Experts | None:
     count = file.integer(f"{name}.expert_count", 0, low=0, high=_MAX_EXPERTS)
     if not count:
         return None
-    allowed = (_SIGMOID,) if traits.weighs_inputs else (_SOFTMAX, _SOFTMAX_OF_SELECTED)
+    allowed = (_SIGMOID,) if traits.has_sigmoids else (_SOFTMAX, _SOFTMAX_OF_SELECTED)
     gating = file.integer(f"{name}.expert_gating_func", allowed[0])
     if gating not in allowed:
-        kind = "sigmoid" if traits.weighs_inputs else "softmax"
+        kind = "sigmoid" if traits.has_sigmoids else "softmax"
         raise NotSupported(
             f"model {file.name!r}: {name}.expert_gating_func must be {allowed[0]} ({kind}), got {gating}"
         )
-    inner = file.integer(f"{name}.expert_feed_forward_length", file.integer(f"{name}.feed_forward_length"))
+    if file.integer(f"{name}.expert_group_count", 1, low=0) > 1:
+        raise NotSupported(f"model {file.name!r}: {name}.expert_group_count must be 1: groups are not supported")
+    inner = file.integer(f"{name}.expert_feed_forward_length", _of_layers(file, f"{name}.feed_forward_length"))
     return Experts(
         count,
         file.integer(f"{name}.expert_used_count", high=count),
@@ -376,6 +389,7 @@ def _experts(file: GgufFile, name: str, traits: Architecture) -> Experts | None:
         file.integer(f"{name}.expert_shared_feed_forward_length", inner),
         gating == _SOFTMAX_OF_SELECTED or file.flag(f"{name}.expert_weights_norm", traits.normalizes_experts),
         file.number(f"{name}.expert_weights_scale", 1.0),
+        traits.has_sigmoids,
         traits.weighs_inputs,
     )
 
@@ -383,9 +397,9 @@ def _experts(file: GgufFile, name: str, traits: Architecture) -> Experts | None:
 def _of_layers(file: GgufFile, key: str, default: int | None = None) -> int:
     """Return a size that layers of an array have, unless they have 0."""
     value = file.metadata.get(key)
-    if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.any():
-        sizes = np.unique(value[value != 0])
-        if len(sizes) > 1 or not 0 < sizes[0] < 1 << 31:
+    if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.size:
+        sizes = np.unique(value[value != 0]) if value.any() else value[:1]
+        if len(sizes) > 1 or not 0 <= sizes[0] < 1 << 31:
             raise NotSupported(f"model {file.name!r}: {key} must be equal for all layers that have it, or 0")
         return int(sizes[0])
     return file.integer(key, default, low=0)

@@ -11,6 +11,9 @@ from dmlgpu.frontends.onnx.operators import DMLGPU
 if TYPE_CHECKING:
     from dmlgpu.frontends.generation.gguf.network import NetworkWriter
 
+_MIN_SUM = 2.0**-14
+"""Minimum of the sum by which weights are divided, as in llama.cpp."""
+
 
 def mixture(writer: NetworkWriter, experts: Experts, layer: int, x: str) -> str:
     """Return the weighted sum of the experts that each token selects, and of the one that all tokens use."""
@@ -25,11 +28,12 @@ def mixture(writer: NetworkWriter, experts: Experts, layer: int, x: str) -> str:
     writer.node_of("GroupByExpert", [indices], [tokens, of_group, places], DMLGPU, experts=experts.count)
     rows = writer.node("Reshape", [rows, writer.integers(-1, hidden)], f"{name}.rows")
     rows = writer.node("Gather", [rows, tokens], f"{name}.grouped")
-    gate, up = (
-        _product(writer, rows, of_group, f"{prefix}.ffn_{part}_exps", (experts.count, experts.inner, hidden))
-        for part in ("gate", "up")
-    )
-    gated = writer.gated(gate, up, name)
+    sizes = experts.count, experts.inner, hidden
+    up = _product(writer, rows, of_group, f"{prefix}.ffn_up_exps", sizes)
+    if writer.config.traits.squares_relu:
+        gated = writer.squared(up, name)
+    else:
+        gated = writer.gated(_product(writer, rows, of_group, f"{prefix}.ffn_gate_exps", sizes), up, name)
     sizes = experts.count, hidden, experts.inner
     result = _product(writer, gated, of_group, f"{prefix}.ffn_down_exps", sizes)
     result = writer.node("Reshape", [result, writer.integers(-1, hidden)], f"{name}.computed")
@@ -59,6 +63,8 @@ def _selected(writer: NetworkWriter, experts: Experts, layer: int, x: str) -> tu
     """Return the indices of the experts that tokens select, and their weights, {batch, new, used}."""
     name = f"layers.{layer}.router"
     scores = writer.product(x, f"blk.{layer}.ffn_gate_inp", experts.count, writer.config.hidden, f"{name}.scores")
+    if experts.has_sigmoids and not experts.weighs_inputs:
+        return _selected_by_sigmoids(writer, experts, layer, scores)
     if not experts.normalizes and not experts.weighs_inputs:
         scores = writer.node("Softmax", [scores], f"{name}.probabilities", axis=-1)
     weights, indices = f"{name}.values", f"{name}.indices"
@@ -67,9 +73,25 @@ def _selected(writer: NetworkWriter, experts: Experts, layer: int, x: str) -> tu
         weights = writer.node("Softmax", [weights], f"{name}.weights", axis=-1)
     if experts.weighs_inputs:
         weights = writer.node("Sigmoid", [weights], f"{name}.weights")
-    if experts.scale != 1:
-        weights = writer.node("Mul", [weights, writer.scalar(experts.scale)], f"{name}.scaled")
-    return indices, weights
+    return indices, writer.scaled(weights, experts.scale, f"{name}.scaled")
+
+
+def _selected_by_sigmoids(writer: NetworkWriter, experts: Experts, layer: int, scores: str) -> tuple[str, str]:
+    """Return the indices of the experts with the largest sigmoids, to which a bias is added for this choice, and their
+    weights without it."""
+    name, bias = f"layers.{layer}.router", f"blk.{layer}.exp_probs_b.bias"
+    sigmoids = writer.node("Sigmoid", [scores], f"{name}.sigmoids")
+    ranked = sigmoids
+    if writer.has(bias):
+        ranked = writer.node("Add", [sigmoids, writer.vector(bias, experts.count)], f"{name}.ranked")
+    indices = f"{name}.indices"
+    writer.node_of("TopK", [ranked, writer.integers(experts.used)], [f"{name}.values", indices], axis=-1)
+    weights = writer.node("GatherElements", [sigmoids, indices], f"{name}.weights", axis=-1)
+    if experts.normalizes:
+        total = writer.node("ReduceSum", [weights, writer.integers(-1)], f"{name}.sum")
+        total = writer.node("Max", [total, writer.scalar(_MIN_SUM)], f"{name}.divisor")
+        weights = writer.node("Div", [weights, total], f"{name}.normalized")
+    return indices, writer.scaled(weights, experts.scale, f"{name}.scaled")
 
 
 def _product(writer: NetworkWriter, rows: str, of_group: str, tensor_name: str, sizes: tuple[int, int, int]) -> str:

@@ -315,9 +315,9 @@ class NetworkWriter:
         config, prefix, name = self.config, f"blk.{layer}", f"layers.{layer}.mlp{suffix}"
         if self.config.traits.squares_relu:
             up = self.product(x, f"{prefix}.ffn_up{suffix}", inner, config.hidden, f"{name}.up")
-            active = self.node("Relu", [up], f"{name}.active")
-            gated = self.node("Mul", [active, active], f"{name}.squared")
-            return self.product(gated, f"{prefix}.ffn_down{suffix}", config.hidden, inner, f"{name}.down")
+            return self.product(
+                self.squared(up, name), f"{prefix}.ffn_down{suffix}", config.hidden, inner, f"{name}.down"
+            )
         if self.has(f"{prefix}.ffn_gate{suffix}.weight"):
             gate, up = (
                 self.product(x, f"{prefix}.ffn_{part}{suffix}", inner, config.hidden, f"{name}.{part}")
@@ -329,6 +329,11 @@ class NetworkWriter:
             self.node_of("Split", [both], [gate, up], axis=-1, num_outputs=2)
         gated = self.gated(gate, up, name)
         return self.product(gated, f"{prefix}.ffn_down{suffix}", config.hidden, inner, f"{name}.down")
+
+    def squared(self, up: str, name: str) -> str:
+        """Return the square of a ReLU."""
+        active = self.node("Relu", [up], f"{name}.active")
+        return self.node("Mul", [active, active], f"{name}.squared")
 
     def gated(self, gate: str, up: str, name: str) -> str:
         """Multiply the activation of a gate by another factor."""
@@ -382,7 +387,7 @@ class NetworkWriter:
         """Return whether a layer has attention: unless it has something else, to name missing tensors."""
         if self.has(f"blk.{layer}.attn_output.weight"):
             return True
-        others = ("ssm_in", "shortconv.in_proj", *(("ffn_up",) if self.config.traits.alternates else ()))
+        others = ("ssm_in", "shortconv.in_proj", *(("ffn_up", "ffn_gate_inp") if self.config.traits.alternates else ()))
         return not any(self.has(f"blk.{layer}.{name}.weight") for name in others)
 
     def mixed(self, layer: int, x: str) -> str:

@@ -42,7 +42,7 @@ def gathered(node: OnnxNode, index: int, axis: int, data_type: DataType | None =
         node: The node.
         index: Index of the input.
         axis: The axis.
-        data_type: Wider type of the elements of slices, which lie along the last axis; defaults to the input's.
+        data_type: Wider dtype as which slices are gathered, along the last axis; defaults to the input's.
     """
     shape, indices = node.shape(index), node.shape(1)
     if data_type is not None:

@@ -15,6 +15,7 @@ from dmlgpu.compiler.graph import compiler
 from dmlgpu.compiler.graph.compiler import CompiledGraph, compile_network
 from dmlgpu.compiler.graph.passes import PASSES
 from dmlgpu.compiler.graph.resolve import resolve
+from dmlgpu.compiler.persistent_parts import filled_parts
 from dmlgpu.compiler.plan import Body, Map, Step
 from dmlgpu.compiler.plan.parts import written
 from dmlgpu.compiler.rewrites.sources import nodes
@@ -255,6 +256,26 @@ def test_products_read_selected_matrices(rows: int, is_read_again: bool, is_fuse
     outputs = [functions.gemm(builder.input((1, 4, rows, 64)), weights, trans_b="transpose")]
     selected = builder.desc([*outputs, words] if is_read_again else outputs)
     assert kernels(selected, target, "selections") - kernels(selected, target) == 2 * is_fused
+
+
+def test_gathers_of_the_columns_of_a_product_read_its_panels() -> None:
+    """The initialization lays out both alike, so that a model has the panels once."""
+    builder = Graph()
+    words = builder.input((512, 8), DataType.UINT32, owned=True)
+    scale = builder.input((512, 2), owned=True)
+    codes = words.reinterpret((512, 64), None, DataType.UINT4)
+    weights = functions.dequantize(codes, (scale,), quantization_type="scale")
+    product = functions.gemm(builder.input((2, 64)), weights, trans_b="transpose")
+    numbers = builder.input((1, 4), DataType.UINT32)
+    rows = [functions.gather(x, numbers, axis=0, index_dimensions=1) for x in (words, scale)]
+    network = resolve(builder.desc([product, *rows]))
+    for disabled, layouts in (((), 2), (("panels",), 4)):
+        program = compile_network(network, TARGETS[0], disabled).program
+        parts = filled_parts(program)
+        assert len(parts) == 4
+        assert len({part.key(program, range(4)) for part in parts}) == layouts
+    program = compile_network(network, TARGETS[1]).program
+    assert len(filled_parts(program)) == 2  # GPUs read rows where they are
 
 
 def test_pieces_of_a_join_are_written_in_place(target: Target) -> None:

@@ -180,6 +180,24 @@ STATES = {
             "time_step_min": 1e-30,  # a limit that files do not have
         },
     ),
+    "nemotron_h_moe": Case(
+        "NemotronH",
+        "nemotron_h_moe",
+        {
+            "layers_block_type": ["linear_attention", "moe", "full_attention", "moe"],
+            "head_dim": 32,
+            "mamba_num_heads": 8,
+            "mamba_head_dim": 16,
+            "ssm_state_size": 12,
+            "n_groups": 2,
+            "time_step_min": 1e-30,  # a limit that files do not have
+            "n_routed_experts": 8,
+            "num_experts_per_tok": 3,
+            "moe_intermediate_size": 32,
+            "moe_shared_expert_intermediate_size": 48,
+            "routed_scaling_factor": 2.5,
+        },
+    ),
     "falcon-h1": Case(
         "FalconH1",
         "falcon-h1",
@@ -207,10 +225,32 @@ STATES = {
             "block_auto_adjust_ff_dim": False,
         },
     ),
+    "lfm2moe": Case(
+        "Lfm2Moe",
+        "lfm2moe",
+        {
+            **EXPERTS,
+            "num_hidden_layers": 3,
+            "layer_types": ["conv", "full_attention", "conv"],
+            "moe_intermediate_size": 32,
+            "num_dense_layers": 1,
+        },
+    ),
 }
 """Layers with states."""
 CASES |= MIXTURES | VARIANTS | STATES
-QUICK = ("gpt-oss", "granitemoe", "smollm3", "olmo2", "llama4", "nemotron_h", "falcon-h1", "granitehybrid")
+QUICK = (
+    "gpt-oss",
+    "granitemoe",
+    "smollm3",
+    "olmo2",
+    "llama4",
+    "nemotron_h",
+    "falcon-h1",
+    "granitehybrid",
+    "lfm2moe",
+    "nemotron_h_moe",
+)
 """Cases of logits that are not marked slow."""
 
 LINEAR = {"rope_type": "linear", "factor": 4.0, "rope_theta": 10000.0}
@@ -274,6 +314,9 @@ def model_of(case: Case) -> Any:
         for name, parameter in model.named_parameters():
             deviation = 0.2 if parameter.ndim == 1 else 0.02 if "embed_tokens" in name else 0.25
             parameter.add_(torch.from_numpy(deviation * random.standard_normal(parameter.shape).astype(np.float32)))
+        for name, buffer in model.named_buffers():
+            if name.endswith(("expert_bias", "correction_bias")):
+                buffer.add_(torch.from_numpy(0.2 * random.standard_normal(buffer.shape).astype(np.float32)))
     return model
 
 

@@ -21,7 +21,6 @@ from dmlgpu.frontends.generation.gguf.weights import (  # noqa: E402
     PACKINGS,
     PackedWeight,
     check_supported,
-    embedding_offsets,
     floats,
     packed,
     words,
@@ -96,18 +95,6 @@ def test_matrices_of_experts(name: str) -> None:
     np.testing.assert_array_equal(
         np.asarray(words(weight.codes)).view(np.uint8).ravel(), np.asarray(weight.codes).ravel()
     )
-
-
-@pytest.mark.parametrize("kind", PACKINGS, ids=lambda kind: kind.name)
-def test_embedding_offsets(kind: GGMLQuantizationType) -> None:
-    tensor = tensor_of(kind)
-    weight, offsets = packed(tensor, np.float32), embedding_offsets(tensor, np.float32)
-    assert (offsets is None) == (weight.zero_points is None)
-    if offsets is not None:
-        middle = codes_of(weight) - (1 << weight.bits - 1)
-        total = middle * np.asarray(weight.scales)[..., None] + np.asarray(offsets)[..., None]
-        expected = gguf.quants.dequantize(tensor.data, kind)
-        np.testing.assert_allclose(total.reshape(ROWS, INNER), expected, rtol=0, atol=1e-6 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
