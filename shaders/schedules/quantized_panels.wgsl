@@ -15,7 +15,7 @@
         # set pairs = tensors[name][0]
         # set panel = "panel + %du" % (unit // 2 * panels) if unit >= 2 else "panel"
         # if not pairs or unit % 2 == 0
-        let {{ name }}{{ "%d_" % word if name == "words" }}{{ unit // 2 if pairs else unit }} = {{ name }}_read(batch, {{ panel }}, block, {{ "turn_in_block * %du + %du" % (words, word) if name == "words" else "0u" }}, panel_unit{{ " + 1u" if unit % 2 }});
+        let {{ name }}{{ "%d_" % word if name == "words" }}{{ unit // 2 if pairs else unit }} = {{ name }}_read(batch, {{ panel }}, block, {% if name == "words" %}turn_in_block * {{ words }}u + {{ word }}u{% else %}0u{% endif %}, panel_unit{{ " + 1u" if unit % 2 }});
         # endif
 {% endmacro %}
 {% macro broadcast(name, unit) %}{% if sharing > 1 %}subgroupBroadcast({{ name }}{{ unit // sharing * sharing }}, {{ unit % sharing }}u){% else %}{{ name }}{{ unit }}{% endif %}{% endmacro %}

@@ -216,6 +216,8 @@ def test_a_product_whose_gate_is_read_twice_is_not_gated(device: Device) -> None
         pytest.param((70, 40, 512, 32), U4, {}, id="several tiles of rows, the last one not full"),
         pytest.param((33, 80, 256, 128), I8, {}, id="many rows of 8 bits"),
         pytest.param((2, 16, 512, 32), I4, {"batch": (2, 3)}, id="a stack of matrices"),
+        pytest.param((1, 192, 512, 32), U4, {"zero_point": True}, id="one row by panels of workgroups"),
+        pytest.param((19, 128, 320, 16), I8, {"batch": (2, 1)}, id="many rows by panels of workgroups"),
         pytest.param((3, 24, 1408, 32), U4, {"zero_point": True, "real": F16}, id="float16"),
         pytest.param((18, 24, 1408, 16), I8, {"real": F16}, id="float16, many rows"),
     ],
@@ -252,6 +254,7 @@ def test_wrong_kernels_are_noticed(device: Device, file: str, right: str, wrong:
         agree(device, *product((1, 21, 64, 32), U4, zero_point=True))
 
 
+@pytest.mark.parametrize("columns", [24, 128])
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
@@ -263,8 +266,8 @@ def test_wrong_kernels_are_noticed(device: Device, file: str, right: str, wrong:
         pytest.param("turn_in_block * {{ words }}u +", "0u +", id="the first words of a block again"),
     ],
 )
-def test_wrong_panels_are_noticed(cpu_device: Device, right: str, wrong: str) -> None:
+def test_wrong_panels_are_noticed(cpu_device: Device, right: str, wrong: str, columns: int) -> None:
     text = templates.source("schedules/quantized_panels")
     assert right in text
     with templates.replaced("schedules/quantized_panels", text.replace(right, wrong)), pytest.raises(AssertionError):
-        agree(cpu_device, *product((18, 24, 768, 64), U4, zero_point=True, owned=True))
+        agree(cpu_device, *product((18, columns, 768, 64), U4, zero_point=True, owned=True))

@@ -75,9 +75,14 @@ def test_cpu_adapters_repack_owned_columns(rows, own, words):
     schedule = compiled(CPU, rows, columns=128, owned=True).schedule
     (kernel,) = schedule.steps
     assert isinstance(kernel, ScheduledPanels) and (kernel.tile.rows, kernel.words) == (own, words)
-    assert (kernel.b.words.sizes, kernel.b.scale.sizes) == ((16, 8, 4, 2), (16, 8, 2))
+    assert (kernel.b.words.sizes, kernel.b.scale.sizes) == ((2, 8, 4, 16), (2, 8, 16))
     assert [step.output.distinct_bytes for step in schedule.initialization] == [128 * 256 // 2, 128 * 8 * 4]
     assert schedule.memory.persistent.size == 128 * (256 // 2 + 8 * 4)
+
+
+def test_columns_that_do_not_fill_panels_of_a_workgroup_have_narrow_ones():
+    (kernel,) = compiled(CPU, 1, columns=72, owned=True).schedule.steps
+    assert (kernel.b.words.sizes, kernel.b.scale.sizes) == ((9, 8, 4, 2), (9, 8, 2))
 
 
 @pytest.mark.parametrize(
