@@ -162,7 +162,7 @@ def try_sample(info: Any, sample: Any, options: Any) -> list[tuple[str, str, str
     try:
         expected_inputs = sample.transform(_copied)
         expected = info(expected_inputs.input, *expected_inputs.args, **expected_inputs.kwargs)
-        dtypes = {x.dtype for x in tensors(sample)}
+        dtypes = dtypes_of(sample)
         narrow = torch.bfloat16 if torch.bfloat16 in dtypes else torch.float32 if info.name in INEXACT else None
         wide_inputs = sample.transform(functools.partial(_widened, narrow=narrow))
         wide = expected
@@ -219,13 +219,14 @@ def gradients_of(outputs: Any, inputs: Any, cotangents: list[Any]) -> Any:
 
 
 def _widened(value: Any, narrow: Any) -> Any:
-    """A leaf of its own on the CPU, in float32 instead of bfloat16, or in float64 instead of float32."""
+    """A leaf of its own on the CPU, in float32 instead of bfloat16, or in float64 instead of float32; so is a dtype."""
     import torch  # noqa: PLC0415
 
-    copy = _copied(value)
+    copy, wide = _copied(value), torch.float32 if narrow is torch.bfloat16 else torch.float64
     if isinstance(value, torch.Tensor) and value.dtype is narrow:
-        wide = torch.float32 if narrow is torch.bfloat16 else torch.float64
         return copy.detach().to(wide).requires_grad_(value.requires_grad)
+    if value is narrow and narrow is not None:
+        return wide
     return copy
 
 
@@ -259,13 +260,26 @@ def _verdict(error: Exception) -> tuple[str, str]:
 
 
 def tensors(value: Any) -> list[Any]:
-    """All tensors in nested results."""
+    """All tensors in a sample, or in nested results."""
     import torch  # noqa: PLC0415
+
+    return [leaf for leaf in leaves_of(value) if isinstance(leaf, torch.Tensor)]
+
+
+def dtypes_of(sample: Any) -> set[Any]:
+    """The dtypes of a sample's tensors, and those that it passes."""
+    import torch  # noqa: PLC0415
+
+    return {x.dtype for x in tensors(sample)} | {x for x in leaves_of(sample) if isinstance(x, torch.dtype)}
+
+
+def leaves_of(value: Any) -> list[Any]:
+    """All values in a sample, or in nested results."""
     from torch.utils._pytree import tree_leaves  # noqa: PLC0415
 
     if hasattr(value, "kwargs") and hasattr(value, "args"):
         value = (value.input, value.args, value.kwargs)
-    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+    return tree_leaves(value)  # type: ignore[no-any-return]
 
 
 def compare(actual: Any, expected: Any, wide: Any, only_shapes: bool) -> None:
