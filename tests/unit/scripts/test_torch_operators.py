@@ -1,4 +1,4 @@
-"""scripts/torch_operators.py: how results are judged."""
+"""scripts/torch_operators.py: what results are compared with, and how much they may err."""
 
 from __future__ import annotations
 
