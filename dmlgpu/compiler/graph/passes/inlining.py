@@ -49,6 +49,8 @@ from dmlgpu.compiler.rewrites.spaces import affine_between, reindex, split
 
 DEQUANTIZE = "quantization/dequantize"
 
+CHOICE = "elementwise/element_wise_if"
+
 BITS = "layout/constant"
 """A body that returns bits, which bodies that compute cannot read."""
 
@@ -147,9 +149,29 @@ def fuse_element_wise(rewriting: Rewriting) -> None:
     coordinates, and inline what they move.
     """
     for index, step in rewriting.indexed():
+        if isinstance(step, Map) and step.body.file == CHOICE:
+            _choose_numbers(rewriting, index, step)
         if isinstance(step, Map | Reduce):
             while _fuse_map(rewriting, index):
                 pass
+
+
+def _choose_numbers(rewriting: Rewriting, index: int, step: Map) -> None:
+    """Replace a choice between bits by one between numbers, if a map computes an operand or a step computes with the
+    result: bits are not part of a tree of numbers."""
+    operands = dict(step.body.inputs)
+    producers = [producer_of(rewriting, index, operands[name]) for name in ("a", "b")]
+    written = [producer[1].output for producer in producers if producer is not None]
+    result = memory_of(step.output)
+    readers = [tensor for reader in rewriting.readers(result) for tensor in read(rewriting.step(reader))]
+    computed_types = {x.data_type for x in (*written, *(x for x in readers if memory_of(x) == result))}
+    types = computed_types - {step.output.data_type}
+    if len(types) == 1:
+        (data_type,) = types
+        if data_type.bits == step.output.data_type.bits:
+            inputs = {name: replace(operands[name], data_type=data_type) for name in ("a", "b")}
+            body = replace(step.body, data_type=data_type, inputs=tuple((operands | inputs).items()))
+            rewriting.replace(index, replace(step, body=body, output=replace(step.output, data_type=data_type)))
 
 
 ELEMENT_WISE = StepPass("element-wise", fuse_element_wise)
