@@ -17,6 +17,7 @@ import torch
 
 from dmlgpu.frontends.torch import adapters
 from dmlgpu.frontends.torch.complex_numbers import ComplexPairs
+from dmlgpu.frontends.torch.dtypes import PARTS, data_type_of
 from dmlgpu.frontends.torch.generators import DRAWING, counting_draws, write_state
 from dmlgpu.frontends.torch.layouts import TorchLayout
 from dmlgpu.frontends.torch.notice import notice
@@ -26,6 +27,7 @@ from dmlgpu.frontends.torch.storage import (
     is_dense,
     layout_of,
     memory_in,
+    take_buffer,
     torch_of,
     unowned,
 )
@@ -232,10 +234,11 @@ class TorchCall:
         memory: Estimated bytes of its operators.
     """
 
-    __slots__ = ("_draws", "_index", "_recorded", "_results", "memory")
+    __slots__ = ("_draws", "_index", "_is_like_argument", "_recorded", "_results", "memory")
 
     def __init__(self, recorded: RecordedCall, index: int, draws: int):
         self._recorded, self._index, self._draws, self.memory = recorded, index, draws, recorded.memory
+        self._is_like_argument: bool | None = None  # whether the result has the layout of the first argument
         results: Any = recorded.results if type(recorded.results) is tuple else (recorded.results,)
         tensors = [result for result in results if type(result) is CallResult]
         numbers = [result.output for result in tensors if result.output is not None]
@@ -273,6 +276,28 @@ class TorchCall:
         ]
         return tuple(values) if type(recorded.results) is tuple else values[0]
 
+    def repeat_into(
+        self, session: EagerSession, device: Device, arguments: CallArguments, label: str, x: torch.Tensor
+    ) -> bool:
+        """Run the call on other memory, and let the storage of a tensor that covers it take the result; return False,
+        and do not run, if the result has another layout."""
+        result: Any = self._recorded.results
+        if self._is_like_argument is None:
+            data_type = result.data_type, result.is_boolean
+            self._is_like_argument = (
+                self._results is not None
+                and x.dtype not in PARTS
+                and data_type == data_type_of(x.dtype)
+                and (result.sizes, result.strides) == (x.shape, x.stride())
+                and result.output is not None
+            )
+        if not self._is_like_argument:
+            return False
+        with self._drawing(device, arguments) if self._draws else nullcontext():
+            (buffer,) = self._recorded.run(session, device, arguments.places, label)
+        take_buffer(x, buffer)
+        return True
+
     @contextmanager
     def _drawing(self, device: Device, arguments: CallArguments) -> Iterator[None]:
         """Write the states that the call reads, and keep other threads from it inside the block."""
@@ -302,6 +327,12 @@ class NumberedCall:
     def repeat_in_torch(self, session: EagerSession, device: Device, arguments: CallArguments, label: str) -> Any:
         """Run the call on other memory and these numbers, and return its results as torch tensors."""
         return self._call.repeat_in_torch(session, device, arguments.followed_by((self._rows,)), label)
+
+    def repeat_into(
+        self, session: EagerSession, device: Device, arguments: CallArguments, label: str, x: torch.Tensor
+    ) -> bool:
+        """Run the call as ``TorchCall.repeat_into`` on these numbers."""
+        return self._call.repeat_into(session, device, arguments.followed_by((self._rows,)), label, x)
 
 
 def _is_whole(result: CallResult) -> bool:
@@ -342,6 +373,35 @@ def repeated(
     if call:
         return call.repeat(session, device, arguments, label), index
     return _recorded(arguments, session, call, compute, check)
+
+
+def repeated_into(
+    x: torch.Tensor,
+    assign: Callable[[torch.Tensor, Any], None],
+    arguments: CallArguments,
+    label: str,
+    compute: Compute,
+    check: Check | None = None,
+    numbers: Callable[[], CallNumbers | None] | None = None,
+) -> None:
+    """Write the result of a function of torch tensors into the first one, which covers its storage.
+
+    Args:
+        x: This tensor.
+        assign: Writes a result that the storage cannot take.
+        arguments, label, compute, check, numbers: As of ``repeated``.
+    """
+    key, index = arguments.key, arguments.index
+    if key is None or index is None:
+        assign(x, compute()[0])
+        return
+    device = adapters.device_of(index)
+    session = session_of(device)
+    call = _call_of(session, arguments, numbers)
+    if not call:
+        assign(x, _recorded(arguments, session, call, compute, check)[0])
+    elif not call.repeat_into(session, device, arguments, label, x):
+        assign(x, call.repeat(session, device, arguments, label))
 
 
 def repeated_in_torch(

@@ -14,7 +14,15 @@ import torch
 from dmlgpu.catalog.enums import BFLOAT16, DataType
 from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidState, OutOfMemory
 from dmlgpu.frontends.torch import adapters, indices, operators, storage
-from dmlgpu.frontends.torch.calls import CallArguments, CallNumbers, function_ids, repeated, repeated_in_torch, wrapped
+from dmlgpu.frontends.torch.calls import (
+    CallArguments,
+    CallNumbers,
+    function_ids,
+    repeated,
+    repeated_in_torch,
+    repeated_into,
+    wrapped,
+)
 from dmlgpu.frontends.torch.complex_numbers import Complex, ComplexPairs, in_memory
 from dmlgpu.frontends.torch.dtypes import cast, dtype_of, number_as
 from dmlgpu.frontends.torch.float64 import check_float64, is_float64, runs_on_host
@@ -221,7 +229,25 @@ class Caller:
         number = pending_number(args[2])
         return args if number is None else (*args[:2], number, *args[3:])
 
-    def compute_into_view(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    def compute_in_place(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """Write the result of the entry's function into the first argument; repeat an earlier call if possible."""
+        x = args[0]
+        if self.entry.reads:
+            assign(x, self._compute(args, kwargs)[0])
+        elif covers_storage(x):
+            repeated_into(
+                x,
+                assign,
+                CallArguments(self._function_id, self._with_number(args), kwargs),
+                self.label,
+                lambda: self._compute(args, kwargs),
+                lambda: check_arguments(self.label, args, kwargs),
+                (lambda: self._call_numbers(args, kwargs)) if self._numbers else None,
+            )
+        else:
+            self._compute_into_view(args, kwargs)
+
+    def _compute_into_view(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """Write the result of the entry's function into the first argument, which does not cover its storage; repeat
         an earlier call, writes included, if possible."""
         x = args[0]
@@ -231,9 +257,6 @@ class Caller:
             assign(x, result)
             return (), index
 
-        if self.entry.reads:
-            compute()
-            return
         arguments = CallArguments(self._in_place_id, self._with_number(args), kwargs)
         repeated(arguments, self.label, compute, lambda: check_arguments(self.label, args, kwargs))
         count_write(x)
@@ -688,10 +711,7 @@ def in_place(caller: Caller, name: str) -> Kernel:
     def kernel(x: torch.Tensor, *others: Any, **kwargs: Any) -> Any:
         args = x, *others
         try:
-            if covers_storage(x):
-                assign(x, caller.compute(args, kwargs)[0])
-            else:
-                caller.compute_into_view(args, kwargs)
+            caller.compute_in_place(args, kwargs)
         except Exception as error:
             return recovered(error, name, args, kwargs)
         return x
