@@ -15,6 +15,8 @@ from typing import Any, Literal, TypeAlias
 
 import torch
 
+from dmlgpu.common.errors import DeviceRemoved, DmlError, OutOfMemory
+from dmlgpu.compiler.sizes.recordings import count_failure
 from dmlgpu.frontends.torch import adapters
 from dmlgpu.frontends.torch.complex_numbers import ComplexPairs
 from dmlgpu.frontends.torch.dtypes import PARTS, data_type_of
@@ -188,8 +190,8 @@ class CallNumbers:
         self._key, self._numbers, self._uploads, self._compute = key, numbers, uploads, compute
 
     def call(self, session: EagerSession, arguments: CallArguments) -> NumberedCall | None:
-        """Return a call for these numbers; None for the first ones, which compile as constants, and if the function
-        reads numbers while it is recorded.
+        """Return a call for these numbers; None for the first ones, which compile as constants, and if a recording
+        failed, which is counted.
 
         Args:
             session: Session of the device.
@@ -216,7 +218,10 @@ class CallNumbers:
             numbered = arguments.followed_by((rows,))
             try:
                 call, _, _ = _record(numbered, session, lambda: _owned_result(self._compute(names, rows)))
-            except Exception:  # the call with these numbers raises errors of its arguments
+            except (OutOfMemory, DeviceRemoved):
+                raise
+            except DmlError as error:  # of functions that read a number, or pass it to a field of a description
+                count_failure(error)
                 call = False
             calls.put(key, call, call.memory if call else 0)
         return NumberedCall(call, rows) if call else None

@@ -293,7 +293,7 @@ class Caller:
         """Return the result of the entry's function with the strides that PyTorch's meta kernel gives it."""
         tensors = [x for x in tensors_in((args, list(kwargs.values()))) if x.device.type == adapters.NAME]
         expected: Any = None
-        if not all(x.is_contiguous() for x in tensors):
+        if self.label not in _PACKED and not all(x.is_contiguous() for x in tensors):
             expected = result_of_meta(self.label, args, kwargs)
         if self._is_elementwise and isinstance(expected, torch.Tensor) and not _has_complex(values, keywords):
             order = axes_in_memory(expected.shape, expected.stride())
@@ -590,6 +590,9 @@ def result_of_meta(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> An
 _IGNORES_FORMATS = frozenset({"convolution", "group_norm", "native_group_norm"})
 """Operators whose meta kernels return packed strides for operands in other memory formats: that of groups in PyTorch
 2.14."""
+
+_PACKED = frozenset({"log_sigmoid_forward"})
+"""Operators whose results are packed on PyTorch's CPU, while their meta kernels keep the strides of operands."""
 
 _FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 """Memory formats by rank in which channels are the innermost axis."""

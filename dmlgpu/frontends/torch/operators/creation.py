@@ -117,13 +117,13 @@ def logspace(
     return cast(directml.element_wise_pow(float(base), places), kind)
 
 
-@aten("eye.m")
+@aten("eye.m", fused=True)
 def eye_of_sizes(n: int, m: int, *, dtype: torch.dtype | None = None, device: Any = None) -> Any:
     data_type, is_boolean = data_type_of(dtype or torch.get_default_dtype())
     return ops.eye(n, m, dtype="bool" if is_boolean else data_type, device=device)
 
 
-@aten("eye")
+@aten("eye", fused=True)
 def eye(n: int, *, dtype: torch.dtype | None = None, device: Any = None) -> Any:
     return eye_of_sizes(n, n, dtype=dtype, device=device)
 

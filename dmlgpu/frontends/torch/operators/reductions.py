@@ -190,7 +190,7 @@ def var(x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = Fals
     return _variance(x, dim, correction, keepdim, False)
 
 
-@aten("std.correction", wide=True)
+@aten("std.correction", wide=True, fused=True)
 def std(x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
     return _variance(x, dim, correction, keepdim, True)
 
