@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from dmlgpu.compiler.graph.passes.rewriting import (
@@ -86,7 +86,9 @@ def vanishes(rewriting: Rewriting, leaf: PlanTensor) -> bool:
     return leaf.binding.role is Role.TEMPORARY and len(rewriting.readers(memory_of(leaf))) == 1
 
 
-def reason_to_keep(rewriting: Rewriting, writer: Map, leaf: PlanTensor, *, repeats: bool) -> str | None:
+def reason_to_keep(
+    rewriting: Rewriting, writer: Map, leaf: PlanTensor, *, repeats: bool, beside: Iterable[PlanTensor] = ()
+) -> str | None:
     """Return why computing a value where it is read costs more than writing and reading it; None if it costs less.
 
     Args:
@@ -94,6 +96,7 @@ def reason_to_keep(rewriting: Rewriting, writer: Map, leaf: PlanTensor, *, repea
         writer: The map that computes the value.
         leaf: The leaf that reads it.
         repeats: The reader needs each element several times.
+        beside: Tensors that the reader reads anyway.
     """
     cheap = is_cheap(writer.body)
     if not cheap and (repeats or math.prod(leaf.sizes) > math.prod(writer.output.sizes)):
@@ -102,7 +105,9 @@ def reason_to_keep(rewriting: Rewriting, writer: Map, leaf: PlanTensor, *, repea
         return None
     if not cheap:
         return "is expensive, and read elsewhere, too"
-    if sum(tensor.distinct_bytes for tensor in set(leaves(writer.body))) > writer.output.distinct_bytes:
+    free = set(map(memory_of, beside))
+    sources = [tensor for tensor in set(leaves(writer.body)) if memory_of(tensor) not in free]
+    if sum(tensor.distinct_bytes for tensor in sources) > writer.output.distinct_bytes:
         return "is smaller than what it is computed from, and read again"
     return None
 
@@ -144,7 +149,7 @@ def fuse_element_wise(rewriting: Rewriting) -> None:
     """Compute maps inside the maps and reductions that read them.
 
     A value with one consumer is always inlined, unless it is read repeatedly and is expensive. A value with several
-    consumers is inlined in each only if it is cheap and reads no more memory than the value itself. Bodies that change
+    consumers is inlined in each only if it is cheap and adds no more memory to read than the value itself. Bodies that change
     coordinates (gathers, resampling, padding) are inlined only into the single map that reads them at the same
     coordinates, and inline what they move.
     """
@@ -199,7 +204,7 @@ def _fused_map(
 ) -> Map | Reduce | str:
     """Return a step with the body of a map inlined, or the reason why it is not."""
     if is_direct and is_fusable(writer.body):
-        reason = reason_to_keep(rewriting, writer, leaf, repeats=False)
+        reason = reason_to_keep(rewriting, writer, leaf, repeats=False, beside=read(step))
         return reason or _inlined(step, leaf, writer) or "lies unevenly for"
     if not isinstance(step, Map) or is_costly(step.body) or not (is_direct or is_fusable(writer.body)):
         return "changes coordinates, as does what reads it"

@@ -194,10 +194,11 @@ def nll_loss(
         if reduction == _NONE:
             return filled(x, target.sizes), filled(x, ())
         return filled(x, (), float("nan") if reduction == _MEAN else 0.0), filled(x, ())
-    shares, classes, axis = _shares(x, target, weight, ignore_index)
-    values: Tensor = directml.gather_elements(x, classes.expand_dims(axis), axis=axis)
-    losses = -(values.squeeze(axis) if x.ndim > 1 else values.reshape(target.sizes)) * shares
-    losses = losses._chosen(target != ignore_index, 0.0)
+    shares, _, axis = _shares(x, target, weight, ignore_index)
+    # The class of an ignored row may be any number, and so may its loss: it is not chosen.
+    values: Tensor = directml.gather_elements(x, target.expand_dims(axis), axis=axis)
+    losses = -(values.squeeze(axis) if x.ndim > 1 else values.reshape(target.sizes))
+    losses = (losses if weight is None else losses * shares)._chosen(target != ignore_index, 0.0)
     if reduction == _NONE and x.ndim > 1:
         return losses, filled(x, ())
     weights = reduced(shares, ReduceFunction.SUM, None, False)
