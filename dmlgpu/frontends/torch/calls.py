@@ -239,12 +239,12 @@ class TorchCall:
         memory: Estimated bytes of its operators.
     """
 
-    __slots__ = ("_draws", "_index", "_is_like_argument", "_recorded", "_results", "memory")
+    __slots__ = ("_draws", "_fits", "_index", "_recorded", "_results", "memory")
 
     def __init__(self, recorded: RecordedCall, index: int, draws: int):
         self._recorded, self._index, self._draws, self.memory = recorded, index, draws, recorded.memory
-        self._is_like_argument: bool | None = None  # whether the result has the layout of the first argument
-        results: Any = recorded.results if type(recorded.results) is tuple else (recorded.results,)
+        self._fits: bool | None = None  # whether arguments that are written can take the results
+        results = _results_of(recorded)
         tensors = [result for result in results if type(result) is CallResult]
         numbers = [result.output for result in tensors if result.output is not None]
         self._results: list[tuple[Any, int | None]] | None = None  # layouts of tensors with their outputs, and numbers
@@ -271,37 +271,34 @@ class TorchCall:
                 buffers = recorded.run(session, device, arguments.places, label)
         else:
             buffers = recorded.run(session, device, arguments.places, label)
-        values = [
-            layout.tensor(Memory(buffers[output], layout.index, layout.size))
-            if output is not None
-            else layout.tensor(None)
-            if type(layout) is TorchLayout
-            else layout
-            for layout, output in results
-        ]
+        values = [_made(layout, output, buffers) for layout, output in results]
         return tuple(values) if type(recorded.results) is tuple else values[0]
 
     def repeat_into(
-        self, session: EagerSession, device: Device, arguments: CallArguments, label: str, x: torch.Tensor
-    ) -> bool:
-        """Run the call on other memory, and let the storage of a tensor that covers it take the result; return False,
-        and do not run, if the result has another layout."""
-        result: Any = self._recorded.results
-        if self._is_like_argument is None:
-            data_type = result.data_type, result.is_boolean
-            self._is_like_argument = (
-                self._results is not None
-                and x.dtype not in PARTS
-                and data_type == data_type_of(x.dtype)
-                and (result.sizes, result.strides) == (x.shape, x.stride())
-                and result.output is not None
+        self,
+        session: EagerSession,
+        device: Device,
+        arguments: CallArguments,
+        label: str,
+        targets: Sequence[torch.Tensor],
+    ) -> tuple[torch.Tensor, ...] | None:
+        """Run the call on other memory, and let the storages of tensors that cover them take the last results.
+
+        Returns:
+            The other results as torch tensors; None, without running it, if a result has another layout than its
+            tensor.
+        """
+        if self._fits is None:
+            self._fits = self._results is not None and all(
+                map(_is_like, _results_of(self._recorded)[-len(targets) :], targets)
             )
-        if not self._is_like_argument:
-            return False
+        if not self._fits or self._results is None:
+            return None
         with self._drawing(device, arguments) if self._draws else nullcontext():
-            (buffer,) = self._recorded.run(session, device, arguments.places, label)
-        take_buffer(x, buffer)
-        return True
+            buffers = self._recorded.run(session, device, arguments.places, label)
+        for target, (_, output) in zip(targets, self._results[-len(targets) :], strict=True):
+            take_buffer(target, buffers[output])  # type: ignore[call-overload]
+        return tuple([_made(*result, buffers) for result in self._results[: -len(targets)]])
 
     @contextmanager
     def _drawing(self, device: Device, arguments: CallArguments) -> Iterator[None]:
@@ -334,10 +331,34 @@ class NumberedCall:
         return self._call.repeat_in_torch(session, device, arguments.followed_by((self._rows,)), label)
 
     def repeat_into(
-        self, session: EagerSession, device: Device, arguments: CallArguments, label: str, x: torch.Tensor
-    ) -> bool:
+        self,
+        session: EagerSession,
+        device: Device,
+        arguments: CallArguments,
+        label: str,
+        targets: Sequence[torch.Tensor],
+    ) -> tuple[torch.Tensor, ...] | None:
         """Run the call as ``TorchCall.repeat_into`` on these numbers."""
-        return self._call.repeat_into(session, device, arguments.followed_by((self._rows,)), label, x)
+        return self._call.repeat_into(session, device, arguments.followed_by((self._rows,)), label, targets)
+
+
+def _results_of(recorded: RecordedCall) -> tuple[Any, ...]:
+    return recorded.results if type(recorded.results) is tuple else (recorded.results,)
+
+
+def _made(layout: Any, output: int | None, buffers: Sequence[Any]) -> Any:
+    """Return a result: a tensor with the memory of an output, one without elements, or a number."""
+    if output is not None:
+        return layout.tensor(Memory(buffers[output], layout.index, layout.size))
+    return layout.tensor(None) if type(layout) is TorchLayout else layout
+
+
+def _is_like(result: Any, x: torch.Tensor) -> bool:
+    """Return whether the storage of a tensor, which covers it, can take the memory of a result."""
+    if type(result) is not CallResult or result.output is None or x.dtype in PARTS:
+        return False
+    layout = result.data_type, result.is_boolean, result.sizes, result.strides
+    return layout == (*data_type_of(x.dtype), tuple(x.shape), x.stride())
 
 
 def _is_whole(result: CallResult) -> bool:
@@ -381,32 +402,43 @@ def repeated(
 
 
 def repeated_into(
-    x: torch.Tensor,
+    targets: Sequence[torch.Tensor],
     assign: Callable[[torch.Tensor, Any], None],
     arguments: CallArguments,
     label: str,
     compute: Compute,
     check: Check | None = None,
     numbers: Callable[[], CallNumbers | None] | None = None,
-) -> None:
-    """Write the result of a function of torch tensors into the first one, which covers its storage.
+) -> tuple[torch.Tensor, ...]:
+    """Write the last results of a function of torch tensors into some of these, and return the others.
 
     Args:
-        x: This tensor.
-        assign: Writes a result that the storage cannot take.
+        targets: The tensors that are written. They cover their storages.
+        assign: Writes a result that the storage of a tensor cannot take.
         arguments, label, compute, check, numbers: As of ``repeated``.
     """
-    key, index = arguments.key, arguments.index
-    if key is None or index is None:
-        assign(x, compute()[0])
-        return
-    device = adapters.device_of(index)
-    session = session_of(device)
-    call = _call_of(session, arguments, numbers)
-    if not call:
-        assign(x, _recorded(arguments, session, call, compute, check)[0])
-    elif not call.repeat_into(session, device, arguments, label, x):
-        assign(x, call.repeat(session, device, arguments, label))
+    if arguments.key is not None and arguments.index is not None:
+        device = adapters.device_of(arguments.index)
+        session = session_of(device)
+        call = _call_of(session, arguments, numbers)
+        others: tuple[torch.Tensor, ...] | None = (
+            call.repeat_into(session, device, arguments, label, targets) if call else None
+        )
+        if others is not None:
+            return others
+    results, index = repeated(arguments, label, compute, check, numbers)
+    return assigned(targets, assign, results, index)
+
+
+def assigned(
+    targets: Sequence[torch.Tensor], assign: Callable[[torch.Tensor, Any], None], results: Any, index: int
+) -> tuple[torch.Tensor, ...]:
+    """Write the last results of a function into torch tensors, and return the others as such."""
+    values = results if isinstance(results, tuple) else (results,)
+    for target, result in zip(targets, values[-len(targets) :], strict=True):
+        assign(target, result)
+    others: tuple[torch.Tensor, ...] = wrapped(values[: -len(targets)], index)
+    return others
 
 
 def repeated_in_torch(

@@ -17,6 +17,7 @@ from dmlgpu.frontends.torch import adapters, indices, operators, storage
 from dmlgpu.frontends.torch.calls import (
     CallArguments,
     CallNumbers,
+    assigned,
     function_ids,
     repeated,
     repeated_in_torch,
@@ -232,20 +233,27 @@ class Caller:
     def compute_in_place(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """Write the result of the entry's function into the first argument; repeat an earlier call if possible."""
         x = args[0]
-        if self.entry.reads:
-            assign(x, self._compute(args, kwargs)[0])
-        elif covers_storage(x):
-            repeated_into(
-                x,
-                assign,
-                CallArguments(self._function_id, self._with_number(args), kwargs),
-                self.label,
-                lambda: self._compute(args, kwargs),
-                lambda: check_arguments(self.label, args, kwargs),
-                (lambda: self._call_numbers(args, kwargs)) if self._numbers else None,
-            )
+        if covers_storage(x) or self.entry.reads:
+            self.compute_into((x,), args, kwargs)
         else:
             self._compute_into_view(args, kwargs)
+
+    def compute_into(
+        self, targets: Sequence[torch.Tensor], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[torch.Tensor, ...]:
+        """Write the last results of the entry's function into tensors, and return the others; repeat an earlier call
+        if possible."""
+        if self.entry.reads or not all(map(covers_storage, targets)):
+            return assigned(targets, assign, *self.compute(args, kwargs))
+        return repeated_into(
+            targets,
+            assign,
+            CallArguments(self._function_id, self._with_number(args), kwargs),
+            self.label,
+            lambda: self._compute(args, kwargs),
+            lambda: check_arguments(self.label, args, kwargs),
+            (lambda: self._call_numbers(args, kwargs)) if self._numbers else None,
+        )
 
     def _compute_into_view(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """Write the result of the entry's function into the first argument, which does not cover its storage; repeat
@@ -753,10 +761,7 @@ def updating(caller: Caller, name: str, written: Sequence[int]) -> Kernel:
 
     def kernel(*args: Any) -> Any:
         try:
-            results, index = caller.compute(args, {})
-            for place, result in zip(written, results[-len(written) :], strict=True):
-                assign(args[place], result)
-            return wrapped(results[: -len(written)], index)
+            return caller.compute_into([args[place] for place in written], args, {})
         except Exception as error:
             return recovered(error, name, args, {})
 

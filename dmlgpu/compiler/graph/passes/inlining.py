@@ -149,8 +149,8 @@ def fuse_element_wise(rewriting: Rewriting) -> None:
     """Compute maps inside the maps and reductions that read them.
 
     A value with one consumer is always inlined, unless it is read repeatedly and is expensive. A value with several
-    consumers is inlined in each only if it is cheap and adds no more memory to read than the value itself. Bodies that change
-    coordinates (gathers, resampling, padding) are inlined only into the single map that reads them at the same
+    consumers is inlined in each only if it is cheap and adds no more memory to read than the value itself. Bodies that
+    change coordinates (gathers, resampling, padding) are inlined only into the single map that reads them at the same
     coordinates, and inline what they move.
     """
     for index, step in rewriting.indexed():
