@@ -205,7 +205,7 @@ class Caller:
 
     def _call_numbers(self, args: Sequence[Any], kwargs: dict[str, Any]) -> CallNumbers | None:
         """Return the numbers among the arguments of a call, if floats are computed."""
-        if args[0].dtype not in _COMPUTED_FLOATS:
+        if not isinstance(args[0], torch.Tensor) or args[0].dtype not in _COMPUTED_FLOATS:
             return None
         named = self._named(args, kwargs)
         numbers = {name: value for name, value in named if name in self._numbers and type(value) in {int, float}}
