@@ -7,6 +7,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -57,6 +58,7 @@ from dmlgpu.frontends.torch.storage import (
     unowned,
     write,
 )
+from dmlgpu.runtime.device import device as default_of_block
 from dmlgpu.tensors.array_like import refuses_float64
 from dmlgpu.tensors.calls import widened
 from dmlgpu.tensors.tensor import Tensor
@@ -370,8 +372,11 @@ class Caller:
     def result(self, values: Sequence[Any], keywords: dict[str, Any]) -> Any:
         """Call the entry's function; float64 is moved and cast, but never computed in float32 instead."""
         token = refuses_float64.set(True)
+        # a compiled function of no tensors runs on the default device
+        is_placed = self.entry.fused and "device" in keywords
         try:
-            return self._compute_result(values, keywords)
+            with default_of_block(keywords["device"]) if is_placed else nullcontext():
+                return self._compute_result(values, keywords)
         finally:
             refuses_float64.reset(token)
 
