@@ -271,7 +271,7 @@ class TorchCall:
                 buffers = recorded.run(session, device, arguments.places, label)
         else:
             buffers = recorded.run(session, device, arguments.places, label)
-        values = [_made(layout, output, buffers) for layout, output in results]
+        values = [_new_result(layout, output, buffers) for layout, output in results]
         return tuple(values) if type(recorded.results) is tuple else values[0]
 
     def repeat_into(
@@ -298,7 +298,7 @@ class TorchCall:
             buffers = self._recorded.run(session, device, arguments.places, label)
         for target, (_, output) in zip(targets, self._results[-len(targets) :], strict=True):
             take_buffer(target, buffers[output])  # type: ignore[call-overload]
-        return tuple([_made(*result, buffers) for result in self._results[: -len(targets)]])
+        return tuple([_new_result(*result, buffers) for result in self._results[: -len(targets)]])
 
     @contextmanager
     def _drawing(self, device: Device, arguments: CallArguments) -> Iterator[None]:
@@ -346,7 +346,7 @@ def _results_of(recorded: RecordedCall) -> tuple[Any, ...]:
     return recorded.results if type(recorded.results) is tuple else (recorded.results,)
 
 
-def _made(layout: Any, output: int | None, buffers: Sequence[Any]) -> Any:
+def _new_result(layout: Any, output: int | None, buffers: Sequence[Any]) -> Any:
     """Return a result: a tensor with the memory of an output, one without elements, or a number."""
     if output is not None:
         return layout.tensor(Memory(buffers[output], layout.index, layout.size))
