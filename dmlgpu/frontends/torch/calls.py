@@ -297,7 +297,8 @@ class TorchCall:
         with self._drawing(device, arguments) if self._draws else nullcontext():
             buffers = self._recorded.run(session, device, arguments.places, label)
         for target, (_, output) in zip(targets, self._results[-len(targets) :], strict=True):
-            take_buffer(target, buffers[output])  # type: ignore[call-overload]
+            assert output is not None  # since the result is like the tensor
+            take_buffer(target, buffers[output])
         return tuple([_new_result(*result, buffers) for result in self._results[: -len(targets)]])
 
     @contextmanager

@@ -48,7 +48,7 @@ def fuse_epilogues(rewriting: Rewriting) -> None:
     for index, step in rewriting.indexed():
         if isinstance(step, Map) and not is_costly(step.body):
             _fuse_into_producer(rewriting, index, step)
-            _fuse_beside_statistic(rewriting, index, step)
+            _fuse_another_statistic(rewriting, index, step)
             _fuse_inside_border(rewriting, index, step)
 
 
@@ -74,7 +74,7 @@ def _fuse_into_producer(rewriting: Rewriting, index: int, step: Map) -> None:
             return
 
 
-def _fuse_beside_statistic(rewriting: Rewriting, index: int, step: Map) -> None:
+def _fuse_another_statistic(rewriting: Rewriting, index: int, step: Map) -> None:
     """Compute a map of a value of rows in the step that stores it, as another value of them."""
     if rewriting.is_removed(index) or not is_fusable(step.body):
         return

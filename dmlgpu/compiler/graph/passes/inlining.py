@@ -87,7 +87,7 @@ def vanishes(rewriting: Rewriting, leaf: PlanTensor) -> bool:
 
 
 def reason_to_keep(
-    rewriting: Rewriting, writer: Map, leaf: PlanTensor, *, repeats: bool, beside: Iterable[PlanTensor] = ()
+    rewriting: Rewriting, writer: Map, leaf: PlanTensor, *, repeats: bool, also_read: Iterable[PlanTensor] = ()
 ) -> str | None:
     """Return why computing a value where it is read costs more than writing and reading it; None if it costs less.
 
@@ -96,7 +96,7 @@ def reason_to_keep(
         writer: The map that computes the value.
         leaf: The leaf that reads it.
         repeats: The reader needs each element several times.
-        beside: Tensors that the reader reads anyway.
+        also_read: Tensors that the reader reads anyway.
     """
     cheap = is_cheap(writer.body)
     if not cheap and (repeats or math.prod(leaf.sizes) > math.prod(writer.output.sizes)):
@@ -105,7 +105,7 @@ def reason_to_keep(
         return None
     if not cheap:
         return "is expensive, and read elsewhere, too"
-    free = set(map(memory_of, beside))
+    free = set(map(memory_of, also_read))
     sources = [tensor for tensor in set(leaves(writer.body)) if memory_of(tensor) not in free]
     if sum(tensor.distinct_bytes for tensor in sources) > writer.output.distinct_bytes:
         return "is smaller than what it is computed from, and read again"
@@ -204,7 +204,7 @@ def _fused_map(
 ) -> Map | Reduce | str:
     """Return a step with the body of a map inlined, or the reason why it is not."""
     if is_direct and is_fusable(writer.body):
-        reason = reason_to_keep(rewriting, writer, leaf, repeats=False, beside=read(step))
+        reason = reason_to_keep(rewriting, writer, leaf, repeats=False, also_read=read(step))
         return reason or _inlined(step, leaf, writer) or "lies unevenly for"
     if not isinstance(step, Map) or is_costly(step.body) or not (is_direct or is_fusable(writer.body)):
         return "changes coordinates, as does what reads it"
