@@ -165,7 +165,10 @@ def _choose_numbers(rewriting: Rewriting, index: int, step: Map) -> None:
     """Replace a choice between bits by one between numbers, if a map computes an operand or a step computes with the
     result: bits are not part of a tree of numbers."""
     operands = dict(step.body.inputs)
-    producers = [producer_of(rewriting, index, operands[name]) for name in ("a", "b")]
+    branches = {
+        name: tensor for name, tensor in operands.items() if name != "condition" and isinstance(tensor, PlanTensor)
+    }
+    producers = [producer_of(rewriting, index, tensor) for tensor in branches.values()]
     written = [producer[1].output for producer in producers if producer is not None]
     result = memory_of(step.output)
     readers = [tensor for reader in rewriting.readers(result) for tensor in read(rewriting.step(reader))]
@@ -173,8 +176,8 @@ def _choose_numbers(rewriting: Rewriting, index: int, step: Map) -> None:
     types = computed_types - {step.output.data_type}
     if len(types) == 1:
         (data_type,) = types
-        if data_type.bits == step.output.data_type.bits:
-            inputs = {name: replace(operands[name], data_type=data_type) for name in ("a", "b")}
+        if data_type.bits == step.output.data_type.bits and len(branches) == len(operands) - 1:
+            inputs = {name: replace(tensor, data_type=data_type) for name, tensor in branches.items()}
             body = replace(step.body, data_type=data_type, inputs=tuple((operands | inputs).items()))
             rewriting.replace(index, replace(step, body=body, output=replace(step.output, data_type=data_type)))
 

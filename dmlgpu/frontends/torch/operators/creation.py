@@ -78,7 +78,8 @@ def _spaced(start: Any, end: Any, steps: int, device: Any) -> Any:
         )
     elif recorder() is None:  # in memory, since numbers are constants of the compiled function
         numbers = float(start), float(end), (float(end) - float(start)) / (steps - 1)
-        return _compiled_steps(*(Tensor(number, "float32", device=device) for number in numbers), steps)
+        first, last, step = (Tensor(number, "float32", device=device) for number in numbers)
+        return _compiled_steps(first, last, step, steps)
     else:
         start, end = float(start), float(end)
     step = (end - start) * (1 / (steps - 1)) if isinstance(end - start, Tensor) else (end - start) / (steps - 1)
