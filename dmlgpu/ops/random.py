@@ -22,9 +22,9 @@ from dmlgpu.common.coercion import argument, as_index, between, boolean
 from dmlgpu.common.errors import InvalidArgument, InvalidState, shown
 from dmlgpu.common.suggestions import suggestion
 from dmlgpu.ops import directml
+from dmlgpu.ops.creation import sequence
 from dmlgpu.ops.reductions import ordered
 from dmlgpu.ops.searching import searchsorted
-from dmlgpu.ops.shape import joined
 from dmlgpu.runtime.device import as_device
 from dmlgpu.tensors.array_like import as_operand
 from dmlgpu.tensors.calls import Array, Operand, Where, as_type, caller, named
@@ -562,12 +562,15 @@ def _normal(state: Tensor, count: int) -> Tensor:
     """Return standard normal numbers, two from two words each: a radius of 32 digits, an angle of 24."""
     half = -(-count // 2)
     words = _words(state, _words_for(_normal, count))
-    uniform: Any = (words[:half].astype(DataType.FLOAT32) + 0.5) * 2.0**-32
+    # Both rows compute both words, which takes less time than to store radii and angles.
+    first, second = (words[at : at + half].broadcast_to((2, half)) for at in (0, _aligned(half)))
+    uniform: Any = (first.astype(DataType.FLOAT32) + 0.5) * 2.0**-32
     radius = directml.element_wise_sqrt(directml.element_wise_log(uniform) * -2.0)
-    turns: Tensor = directml.element_wise_bit_shift_right(words[_aligned(half) : _aligned(half) + half], 8)
+    turns: Tensor = directml.element_wise_bit_shift_right(second, 8)
     angle = turns.astype(DataType.FLOAT32) * (2 * math.pi * 2.0**-24)
-    pair = [radius * directml.element_wise_cos(angle), radius * directml.element_wise_sin(angle)]
-    return joined(pair, 0)[:count]
+    is_cosine = sequence(2, 1, -1, DataType.UINT8, state.device).reshape(2, 1)
+    shares = directml.element_wise_cos(angle)._chosen(is_cosine, directml.element_wise_sin(angle))
+    return (radius * shares).reshape(2 * half)[:count]
 
 
 def _words64(state: Tensor, count: int) -> Tensor:

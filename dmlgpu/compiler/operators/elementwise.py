@@ -227,7 +227,8 @@ class ElementWiseIsInfinity(ElementWise):
 class ElementWiseIf(Lowering):
     """Picks from a where the condition is true, else from b.
 
-    Elements are bits of their width, so that every type works on every adapter and NaN keeps its payload.
+    Elements are bits of their width, so that every type works on every adapter and NaN keeps its payload. The pass
+    ``element-wise`` makes numbers of them.
     """
 
     desc = descs.ElementWiseIf

@@ -15,8 +15,11 @@ from typing import Any, Literal, TypeAlias
 
 import torch
 
+from dmlgpu.common.errors import DeviceRemoved, DmlError, OutOfMemory
+from dmlgpu.compiler.sizes.recordings import count_failure
 from dmlgpu.frontends.torch import adapters
 from dmlgpu.frontends.torch.complex_numbers import ComplexPairs
+from dmlgpu.frontends.torch.dtypes import PARTS, data_type_of
 from dmlgpu.frontends.torch.generators import DRAWING, counting_draws, write_state
 from dmlgpu.frontends.torch.layouts import TorchLayout
 from dmlgpu.frontends.torch.notice import notice
@@ -26,6 +29,7 @@ from dmlgpu.frontends.torch.storage import (
     is_dense,
     layout_of,
     memory_in,
+    take_buffer,
     torch_of,
     unowned,
 )
@@ -186,8 +190,8 @@ class CallNumbers:
         self._key, self._numbers, self._uploads, self._compute = key, numbers, uploads, compute
 
     def call(self, session: EagerSession, arguments: CallArguments) -> NumberedCall | None:
-        """Return a call for these numbers; None for the first ones, which compile as constants, and if the function
-        reads numbers while it is recorded.
+        """Return a call for these numbers; None for the first ones, which compile as constants, and if a recording
+        failed, which is counted.
 
         Args:
             session: Session of the device.
@@ -214,7 +218,10 @@ class CallNumbers:
             numbered = arguments.followed_by((rows,))
             try:
                 call, _, _ = _record(numbered, session, lambda: _owned_result(self._compute(names, rows)))
-            except Exception:  # the call with these numbers raises errors of its arguments
+            except (OutOfMemory, DeviceRemoved):
+                raise
+            except DmlError as error:  # of functions that read a number, or pass it to a field of a description
+                count_failure(error)
                 call = False
             calls.put(key, call, call.memory if call else 0)
         return NumberedCall(call, rows) if call else None
@@ -232,11 +239,12 @@ class TorchCall:
         memory: Estimated bytes of its operators.
     """
 
-    __slots__ = ("_draws", "_index", "_recorded", "_results", "memory")
+    __slots__ = ("_draws", "_fits", "_index", "_recorded", "_results", "memory")
 
     def __init__(self, recorded: RecordedCall, index: int, draws: int):
         self._recorded, self._index, self._draws, self.memory = recorded, index, draws, recorded.memory
-        results: Any = recorded.results if type(recorded.results) is tuple else (recorded.results,)
+        self._fits: bool | None = None  # whether arguments that are written can take the results
+        results = _results_of(recorded)
         tensors = [result for result in results if type(result) is CallResult]
         numbers = [result.output for result in tensors if result.output is not None]
         self._results: list[tuple[Any, int | None]] | None = None  # layouts of tensors with their outputs, and numbers
@@ -263,15 +271,35 @@ class TorchCall:
                 buffers = recorded.run(session, device, arguments.places, label)
         else:
             buffers = recorded.run(session, device, arguments.places, label)
-        values = [
-            layout.tensor(Memory(buffers[output], layout.index, layout.size))
-            if output is not None
-            else layout.tensor(None)
-            if type(layout) is TorchLayout
-            else layout
-            for layout, output in results
-        ]
+        values = [_new_result(layout, output, buffers) for layout, output in results]
         return tuple(values) if type(recorded.results) is tuple else values[0]
+
+    def repeat_into(
+        self,
+        session: EagerSession,
+        device: Device,
+        arguments: CallArguments,
+        label: str,
+        targets: Sequence[torch.Tensor],
+    ) -> tuple[torch.Tensor, ...] | None:
+        """Run the call on other memory, and let the storages of tensors that cover them take the last results.
+
+        Returns:
+            The other results as torch tensors; None, without running it, if a result has another layout than its
+            tensor.
+        """
+        if self._fits is None:
+            self._fits = self._results is not None and all(
+                map(_is_like, _results_of(self._recorded)[-len(targets) :], targets)
+            )
+        if not self._fits or self._results is None:
+            return None
+        with self._drawing(device, arguments) if self._draws else nullcontext():
+            buffers = self._recorded.run(session, device, arguments.places, label)
+        for target, (_, output) in zip(targets, self._results[-len(targets) :], strict=True):
+            assert output is not None  # since the result is like the tensor
+            take_buffer(target, buffers[output])
+        return tuple([_new_result(*result, buffers) for result in self._results[: -len(targets)]])
 
     @contextmanager
     def _drawing(self, device: Device, arguments: CallArguments) -> Iterator[None]:
@@ -302,6 +330,36 @@ class NumberedCall:
     def repeat_in_torch(self, session: EagerSession, device: Device, arguments: CallArguments, label: str) -> Any:
         """Run the call on other memory and these numbers, and return its results as torch tensors."""
         return self._call.repeat_in_torch(session, device, arguments.followed_by((self._rows,)), label)
+
+    def repeat_into(
+        self,
+        session: EagerSession,
+        device: Device,
+        arguments: CallArguments,
+        label: str,
+        targets: Sequence[torch.Tensor],
+    ) -> tuple[torch.Tensor, ...] | None:
+        """Run the call as ``TorchCall.repeat_into`` on these numbers."""
+        return self._call.repeat_into(session, device, arguments.followed_by((self._rows,)), label, targets)
+
+
+def _results_of(recorded: RecordedCall) -> tuple[Any, ...]:
+    return recorded.results if type(recorded.results) is tuple else (recorded.results,)
+
+
+def _new_result(layout: Any, output: int | None, buffers: Sequence[Any]) -> Any:
+    """Return a result: a tensor with the memory of an output, one without elements, or a number."""
+    if output is not None:
+        return layout.tensor(Memory(buffers[output], layout.index, layout.size))
+    return layout.tensor(None) if type(layout) is TorchLayout else layout
+
+
+def _is_like(result: Any, x: torch.Tensor) -> bool:
+    """Return whether the storage of a tensor, which covers it, can take the memory of a result."""
+    if type(result) is not CallResult or result.output is None or x.dtype in PARTS:
+        return False
+    layout = result.data_type, result.is_boolean, result.sizes, result.strides
+    return layout == (*data_type_of(x.dtype), tuple(x.shape), x.stride())
 
 
 def _is_whole(result: CallResult) -> bool:
@@ -342,6 +400,46 @@ def repeated(
     if call:
         return call.repeat(session, device, arguments, label), index
     return _recorded(arguments, session, call, compute, check)
+
+
+def repeated_into(
+    targets: Sequence[torch.Tensor],
+    assign: Callable[[torch.Tensor, Any], None],
+    arguments: CallArguments,
+    label: str,
+    compute: Compute,
+    check: Check | None = None,
+    numbers: Callable[[], CallNumbers | None] | None = None,
+) -> tuple[torch.Tensor, ...]:
+    """Write the last results of a function of torch tensors into some of these, and return the others.
+
+    Args:
+        targets: The tensors that are written. They cover their storages.
+        assign: Writes a result that the storage of a tensor cannot take.
+        arguments, label, compute, check, numbers: As of ``repeated``.
+    """
+    if arguments.key is not None and arguments.index is not None:
+        device = adapters.device_of(arguments.index)
+        session = session_of(device)
+        call = _call_of(session, arguments, numbers)
+        others: tuple[torch.Tensor, ...] | None = (
+            call.repeat_into(session, device, arguments, label, targets) if call else None
+        )
+        if others is not None:
+            return others
+    results, index = repeated(arguments, label, compute, check, numbers)
+    return assigned(targets, assign, results, index)
+
+
+def assigned(
+    targets: Sequence[torch.Tensor], assign: Callable[[torch.Tensor, Any], None], results: Any, index: int
+) -> tuple[torch.Tensor, ...]:
+    """Write the last results of a function into torch tensors, and return the others as such."""
+    values = results if isinstance(results, tuple) else (results,)
+    for target, result in zip(targets, values[-len(targets) :], strict=True):
+        assign(target, result)
+    others: tuple[torch.Tensor, ...] = wrapped(values[: -len(targets)], index)
+    return others
 
 
 def repeated_in_torch(

@@ -7,6 +7,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -14,7 +15,16 @@ import torch
 from dmlgpu.catalog.enums import BFLOAT16, DataType
 from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidState, OutOfMemory
 from dmlgpu.frontends.torch import adapters, indices, operators, storage
-from dmlgpu.frontends.torch.calls import CallArguments, CallNumbers, function_ids, repeated, repeated_in_torch, wrapped
+from dmlgpu.frontends.torch.calls import (
+    CallArguments,
+    CallNumbers,
+    assigned,
+    function_ids,
+    repeated,
+    repeated_in_torch,
+    repeated_into,
+    wrapped,
+)
 from dmlgpu.frontends.torch.complex_numbers import Complex, ComplexPairs, in_memory
 from dmlgpu.frontends.torch.dtypes import cast, dtype_of, number_as
 from dmlgpu.frontends.torch.float64 import check_float64, is_float64, runs_on_host
@@ -48,6 +58,7 @@ from dmlgpu.frontends.torch.storage import (
     unowned,
     write,
 )
+from dmlgpu.runtime.device import device as default_of_block
 from dmlgpu.tensors.array_like import refuses_float64
 from dmlgpu.tensors.calls import widened
 from dmlgpu.tensors.tensor import Tensor
@@ -196,7 +207,7 @@ class Caller:
 
     def _call_numbers(self, args: Sequence[Any], kwargs: dict[str, Any]) -> CallNumbers | None:
         """Return the numbers among the arguments of a call, if floats are computed."""
-        if args[0].dtype not in _COMPUTED_FLOATS:
+        if not isinstance(args[0], torch.Tensor) or args[0].dtype not in _COMPUTED_FLOATS:
             return None
         named = self._named(args, kwargs)
         numbers = {name: value for name, value in named if name in self._numbers and type(value) in {int, float}}
@@ -221,7 +232,32 @@ class Caller:
         number = pending_number(args[2])
         return args if number is None else (*args[:2], number, *args[3:])
 
-    def compute_into_view(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    def compute_in_place(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        """Write the result of the entry's function into the first argument; repeat an earlier call if possible."""
+        x = args[0]
+        if covers_storage(x) or self.entry.reads:
+            self.compute_into((x,), args, kwargs)
+        else:
+            self._compute_into_view(args, kwargs)
+
+    def compute_into(
+        self, targets: Sequence[torch.Tensor], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[torch.Tensor, ...]:
+        """Write the last results of the entry's function into tensors, and return the others; repeat an earlier call
+        if possible."""
+        if self.entry.reads or not all(map(covers_storage, targets)):
+            return assigned(targets, assign, *self.compute(args, kwargs))
+        return repeated_into(
+            targets,
+            assign,
+            CallArguments(self._function_id, self._with_number(args), kwargs),
+            self.label,
+            lambda: self._compute(args, kwargs),
+            lambda: check_arguments(self.label, args, kwargs),
+            (lambda: self._call_numbers(args, kwargs)) if self._numbers else None,
+        )
+
+    def _compute_into_view(self, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         """Write the result of the entry's function into the first argument, which does not cover its storage; repeat
         an earlier call, writes included, if possible."""
         x = args[0]
@@ -231,9 +267,6 @@ class Caller:
             assign(x, result)
             return (), index
 
-        if self.entry.reads:
-            compute()
-            return
         arguments = CallArguments(self._in_place_id, self._with_number(args), kwargs)
         repeated(arguments, self.label, compute, lambda: check_arguments(self.label, args, kwargs))
         count_write(x)
@@ -270,7 +303,7 @@ class Caller:
         """Return the result of the entry's function with the strides that PyTorch's meta kernel gives it."""
         tensors = [x for x in tensors_in((args, list(kwargs.values()))) if x.device.type == adapters.NAME]
         expected: Any = None
-        if not all(x.is_contiguous() for x in tensors):
+        if self.label not in _PACKED and not all(x.is_contiguous() for x in tensors):
             expected = result_of_meta(self.label, args, kwargs)
         if self._is_elementwise and isinstance(expected, torch.Tensor) and not _has_complex(values, keywords):
             order = axes_in_memory(expected.shape, expected.stride())
@@ -339,8 +372,11 @@ class Caller:
     def result(self, values: Sequence[Any], keywords: dict[str, Any]) -> Any:
         """Call the entry's function; float64 is moved and cast, but never computed in float32 instead."""
         token = refuses_float64.set(True)
+        # a compiled function of no tensors runs on the default device
+        is_placed = self.entry.fused and "device" in keywords
         try:
-            return self._compute_result(values, keywords)
+            with default_of_block(keywords["device"]) if is_placed else nullcontext():
+                return self._compute_result(values, keywords)
         finally:
             refuses_float64.reset(token)
 
@@ -568,6 +604,9 @@ _IGNORES_FORMATS = frozenset({"convolution", "group_norm", "native_group_norm"})
 """Operators whose meta kernels return packed strides for operands in other memory formats: that of groups in PyTorch
 2.14."""
 
+_PACKED = frozenset({"log_sigmoid_forward"})
+"""Operators whose results are packed on PyTorch's CPU, while their meta kernels keep the strides of operands."""
+
 _FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 """Memory formats by rank in which channels are the innermost axis."""
 
@@ -688,10 +727,7 @@ def in_place(caller: Caller, name: str) -> Kernel:
     def kernel(x: torch.Tensor, *others: Any, **kwargs: Any) -> Any:
         args = x, *others
         try:
-            if covers_storage(x):
-                assign(x, caller.compute(args, kwargs)[0])
-            else:
-                caller.compute_into_view(args, kwargs)
+            caller.compute_in_place(args, kwargs)
         except Exception as error:
             return recovered(error, name, args, kwargs)
         return x
@@ -730,10 +766,7 @@ def updating(caller: Caller, name: str, written: Sequence[int]) -> Kernel:
 
     def kernel(*args: Any) -> Any:
         try:
-            results, index = caller.compute(args, {})
-            for place, result in zip(written, results[-len(written) :], strict=True):
-                assign(args[place], result)
-            return wrapped(results[: -len(written)], index)
+            return caller.compute_into([args[place] for place in written], args, {})
         except Exception as error:
             return recovered(error, name, args, {})
 

@@ -325,6 +325,14 @@ def count_write(x: torch.Tensor) -> None:
     memory.indices = None
 
 
+def take_buffer(x: torch.Tensor, buffer: Any) -> None:
+    """Let the storage of a tensor that covers it take another buffer, which no other storage has."""
+    count_write(x)
+    memory = memory_of(x)
+    memory.buffer, memory.tensor = buffer, None
+    buffer.is_owned = True
+
+
 def write(x: torch.Tensor, result: Tensor) -> None:
     """Write a result, of the shape of a torch tensor, into its memory; complex numbers as pairs.
 

@@ -48,6 +48,7 @@ def fuse_epilogues(rewriting: Rewriting) -> None:
     for index, step in rewriting.indexed():
         if isinstance(step, Map) and not is_costly(step.body):
             _fuse_into_producer(rewriting, index, step)
+            _fuse_another_statistic(rewriting, index, step)
             _fuse_inside_border(rewriting, index, step)
 
 
@@ -73,6 +74,29 @@ def _fuse_into_producer(rewriting: Rewriting, index: int, step: Map) -> None:
             return
 
 
+def _fuse_another_statistic(rewriting: Rewriting, index: int, step: Map) -> None:
+    """Compute a map of a value of rows in the step that stores it, as another value of them."""
+    if rewriting.is_removed(index) or not is_fusable(step.body):
+        return
+    for leaf in element_wise_leaves(step.body):
+        producer = rewriting.producer(memory_of(leaf))
+        writer = None if producer is None else rewriting.step(producer)
+        if producer is None or not isinstance(writer, Rows) or _statistic(writer, leaf) is None:
+            continue
+        fused = with_epilogue(writer, step, leaf, is_added=True)
+        if fused is not None and not _waits(rewriting, producer, index, memory_of(leaf)) and rewriting.fits(fused):
+            rewriting.replace(index, None)
+            rewriting.replace(producer, fused)
+            rewriting.note(step.label, f"computed where {writer.label} stores")
+            return
+
+
+def _waits(rewriting: Rewriting, producer: int, index: int, memory: Memory) -> bool:
+    """Return whether a map of a result also reads another one, or what is written after the producer."""
+    sources = [source for source in map(memory_of, read(rewriting.step(index))) if source != memory]
+    return any(writer >= producer for source in sources for writer in rewriting.writers(source))
+
+
 def _place(rewriting: Rewriting, producer: int, index: int, memory: Memory) -> int | None:
     """Return where a step is executed that computes a producer and a map that reads one of its results: where the map
     was, or where the producer was if another result is read before; None if the map reads another result as well, or
@@ -81,9 +105,7 @@ def _place(rewriting: Rewriting, producer: int, index: int, memory: Memory) -> i
     readers = {reader for result in results for reader in rewriting.readers(result)}
     if not any(reader <= index for reader in readers):
         return index
-    sources = [source for source in map(memory_of, read(rewriting.step(index))) if source != memory]
-    waits = any(writer >= producer for source in sources for writer in rewriting.writers(source))
-    return None if waits else producer
+    return None if _waits(rewriting, producer, index, memory) else producer
 
 
 def _fuse_inside_border(rewriting: Rewriting, index: int, step: Map) -> None:
@@ -113,12 +135,22 @@ def _takes_epilogue(writer: Step) -> bool:
     return writer.output.lanes == 1 and writer.output.data_type.bits == WORD_BITS
 
 
-def with_epilogue(writer: Contract | Convolve | Rows | Reduce, step: Map, leaf: PlanTensor) -> Step | None:
-    """Return a step with a map in its epilogue; None if the coordinates do not match."""
+def with_epilogue(
+    writer: Contract | Convolve | Rows | Reduce, step: Map, leaf: PlanTensor, *, is_added: bool = False
+) -> Step | None:
+    """Return a step with a map in its epilogue; None if the coordinates do not match.
+
+    Args:
+        writer: The step.
+        step: The map.
+        leaf: The result of the step that the map reads.
+        is_added: Whether rows store the map's result in addition to the value of which it is computed.
+    """
     shares_words = step.keeps_neighbors and step.output.data_type.bits < WORD_BITS
     if leaf.view is View.INDEX or (shares_words and not isinstance(writer, Contract)):
         return None
     statistic = _statistic(writer, leaf)
+    place = len(writer.statistics) if is_added and isinstance(writer, Rows) else statistic
     before, result = _computed(writer, statistic)
     for body, output in ((step.body, step.output), collapse(step.body, step.output)):
         whole, *others = (tensor for tensor in leaves(body) if memory_of(tensor) == memory_of(leaf))
@@ -128,7 +160,7 @@ def with_epilogue(writer: Contract | Convolve | Rows | Reduce, step: Map, leaf: 
         if affine is not None and math.prod(whole.sizes) == math.prod(result.sizes):
             values = {replace(whole, view=View.COMPUTE): before}
             tree = simplified(reindex(computed(body), result.sizes, affine, values))
-            return _stored(writer, step, tree, affine.of(output, result.sizes), statistic)
+            return _stored(writer, step, tree, affine.of(output, result.sizes), place)
     return None
 
 
@@ -154,13 +186,13 @@ def _computed(writer: Contract | Convolve | Rows | Reduce, statistic: int | None
 def _stored(
     writer: Contract | Convolve | Rows | Reduce, step: Map, tree: Source, output: PlanTensor, statistic: int | None
 ) -> Step | None:
-    """Return a step with another epilogue and output, or with another statistic."""
+    """Return a step with another epilogue and output, or with another statistic, which is added after the last one."""
     if not is_fusable(tree) or not isinstance(tree, Body):
         return None
     match writer:
         case Rows() if statistic is not None:
             trees, outputs = list(writer.statistics), list(writer.statistic_outputs)
-            trees[statistic], outputs[statistic] = tree, output
+            trees[statistic : statistic + 1], outputs[statistic : statistic + 1] = [tree], [output]
             return replace(writer, statistics=tuple(trees), statistic_outputs=tuple(outputs))
         case Rows():
             return replace(writer, body=tree, output=output)

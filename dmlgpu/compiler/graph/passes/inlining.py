@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from dmlgpu.compiler.graph.passes.rewriting import (
@@ -49,6 +49,8 @@ from dmlgpu.compiler.rewrites.spaces import affine_between, reindex, split
 
 DEQUANTIZE = "quantization/dequantize"
 
+CHOICE = "elementwise/element_wise_if"
+
 BITS = "layout/constant"
 """A body that returns bits, which bodies that compute cannot read."""
 
@@ -84,7 +86,9 @@ def vanishes(rewriting: Rewriting, leaf: PlanTensor) -> bool:
     return leaf.binding.role is Role.TEMPORARY and len(rewriting.readers(memory_of(leaf))) == 1
 
 
-def reason_to_keep(rewriting: Rewriting, writer: Map, leaf: PlanTensor, *, repeats: bool) -> str | None:
+def reason_to_keep(
+    rewriting: Rewriting, writer: Map, leaf: PlanTensor, *, repeats: bool, also_read: Iterable[PlanTensor] = ()
+) -> str | None:
     """Return why computing a value where it is read costs more than writing and reading it; None if it costs less.
 
     Args:
@@ -92,6 +96,7 @@ def reason_to_keep(rewriting: Rewriting, writer: Map, leaf: PlanTensor, *, repea
         writer: The map that computes the value.
         leaf: The leaf that reads it.
         repeats: The reader needs each element several times.
+        also_read: Tensors that the reader reads anyway.
     """
     cheap = is_cheap(writer.body)
     if not cheap and (repeats or math.prod(leaf.sizes) > math.prod(writer.output.sizes)):
@@ -100,7 +105,9 @@ def reason_to_keep(rewriting: Rewriting, writer: Map, leaf: PlanTensor, *, repea
         return None
     if not cheap:
         return "is expensive, and read elsewhere, too"
-    if sum(tensor.distinct_bytes for tensor in set(leaves(writer.body))) > writer.output.distinct_bytes:
+    free = set(map(memory_of, also_read))
+    sources = [tensor for tensor in set(leaves(writer.body)) if memory_of(tensor) not in free]
+    if sum(tensor.distinct_bytes for tensor in sources) > writer.output.distinct_bytes:
         return "is smaller than what it is computed from, and read again"
     return None
 
@@ -142,14 +149,37 @@ def fuse_element_wise(rewriting: Rewriting) -> None:
     """Compute maps inside the maps and reductions that read them.
 
     A value with one consumer is always inlined, unless it is read repeatedly and is expensive. A value with several
-    consumers is inlined in each only if it is cheap and reads no more memory than the value itself. Bodies that change
-    coordinates (gathers, resampling, padding) are inlined only into the single map that reads them at the same
+    consumers is inlined in each only if it is cheap and adds no more memory to read than the value itself. Bodies that
+    change coordinates (gathers, resampling, padding) are inlined only into the single map that reads them at the same
     coordinates, and inline what they move.
     """
     for index, step in rewriting.indexed():
+        if isinstance(step, Map) and step.body.file == CHOICE:
+            _choose_numbers(rewriting, index, step)
         if isinstance(step, Map | Reduce):
             while _fuse_map(rewriting, index):
                 pass
+
+
+def _choose_numbers(rewriting: Rewriting, index: int, step: Map) -> None:
+    """Replace a choice between bits by one between numbers, if a map computes an operand or a step computes with the
+    result: bits are not part of a tree of numbers."""
+    operands = dict(step.body.inputs)
+    branches = {
+        name: tensor for name, tensor in operands.items() if name != "condition" and isinstance(tensor, PlanTensor)
+    }
+    producers = [producer_of(rewriting, index, tensor) for tensor in branches.values()]
+    written = [producer[1].output for producer in producers if producer is not None]
+    result = memory_of(step.output)
+    readers = [tensor for reader in rewriting.readers(result) for tensor in read(rewriting.step(reader))]
+    computed_types = {x.data_type for x in (*written, *(x for x in readers if memory_of(x) == result))}
+    types = computed_types - {step.output.data_type}
+    if len(types) == 1:
+        (data_type,) = types
+        if data_type.bits == step.output.data_type.bits and len(branches) == len(operands) - 1:
+            inputs = {name: replace(tensor, data_type=data_type) for name, tensor in branches.items()}
+            body = replace(step.body, data_type=data_type, inputs=tuple((operands | inputs).items()))
+            rewriting.replace(index, replace(step, body=body, output=replace(step.output, data_type=data_type)))
 
 
 ELEMENT_WISE = StepPass("element-wise", fuse_element_wise)
@@ -177,7 +207,7 @@ def _fused_map(
 ) -> Map | Reduce | str:
     """Return a step with the body of a map inlined, or the reason why it is not."""
     if is_direct and is_fusable(writer.body):
-        reason = reason_to_keep(rewriting, writer, leaf, repeats=False)
+        reason = reason_to_keep(rewriting, writer, leaf, repeats=False, also_read=read(step))
         return reason or _inlined(step, leaf, writer) or "lies unevenly for"
     if not isinstance(step, Map) or is_costly(step.body) or not (is_direct or is_fusable(writer.body)):
         return "changes coordinates, as does what reads it"

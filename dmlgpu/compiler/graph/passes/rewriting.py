@@ -162,6 +162,10 @@ class Rewriting:
         assert step is not None
         return step
 
+    def is_removed(self, index: int) -> bool:
+        """Return whether the step at an index was removed."""
+        return self._steps[index] is None
+
     def replace(self, index: int, step: Step | None) -> None:
         """Replace a step, or remove it if the new one is None."""
         for memory in self._written[index]:

@@ -140,9 +140,9 @@ def elu_backward(gradient: Any, alpha: Any, scale: Any, input_scale: Any, is_res
     return gradient * _IF(x > 0, scale, below)
 
 
-@aten("celu", wide=True)
+@aten("celu", wide=True, fused=True)
 def celu(x: Any, alpha: Any = 1.0) -> Any:
-    return _IF(x > 0, x, expm1(x * (1 / float(alpha))) * float(alpha))
+    return _IF(x > 0, x, expm1(x * (1 / alpha)) * alpha)
 
 
 @aten("softplus", wide=True, fused=True)
@@ -279,7 +279,7 @@ def log_softmax(x: Any, dim: int, half_to_float: bool) -> Any:
     return _along(ops.log_softmax, _as_float32(x, half_to_float), dim)
 
 
-@aten("_softmax_backward_data", wide=True)
+@aten("_softmax_backward_data", wide=True, fused=True)
 def softmax_backward(gradient: Any, output: Any, dim: int, input_dtype: torch.dtype) -> Any:
     product = gradient * output
     return cast(product - output * _summed(product, dim), input_dtype)

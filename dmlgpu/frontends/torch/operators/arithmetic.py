@@ -177,12 +177,12 @@ def _beside_nan(function: Any, x: Any, other: Any) -> Any:
     return directml.element_wise_if(directml.element_wise_is_nan(other), x, extreme)
 
 
-@aten("fmax", promotes=Promotion.DEFAULT)
+@aten("fmax", promotes=Promotion.DEFAULT, fused=True)
 def fmax(x: Any, other: Any) -> Any:
     return _beside_nan(directml.element_wise_max, x, other)
 
 
-@aten("fmin", promotes=Promotion.DEFAULT)
+@aten("fmin", promotes=Promotion.DEFAULT, fused=True)
 def fmin(x: Any, other: Any) -> Any:
     return _beside_nan(directml.element_wise_min, x, other)
 
@@ -238,7 +238,7 @@ def copysign(x: Any, other: Any) -> Any:
     return directml.element_wise_if(bits_of(other) < 0, negative, magnitude)
 
 
-@aten("nextafter", promotes=Promotion.DEFAULT)
+@aten("nextafter", promotes=Promotion.DEFAULT, fused=True)
 def nextafter(x: Any, other: Any) -> Any:
     """Return the next float towards another: one step of its bits."""
     kind = x.data_type
@@ -322,12 +322,12 @@ def frac(x: Any) -> Any:
 # ---- other functions of two numbers ----------------------------------------------------------------------------------
 
 
-@aten("heaviside", promotes=Promotion.DEFAULT)
+@aten("heaviside", promotes=Promotion.DEFAULT, fused=True)
 def heaviside(x: Any, values: Any) -> Any:
     return directml.element_wise_if(x == 0, values, (x > 0).astype(x.data_type))
 
 
-@aten("hypot", promotes=Promotion.DEFAULT, wide=True)
+@aten("hypot", promotes=Promotion.DEFAULT, wide=True, fused=True)
 def hypot(x: Any, other: Any) -> Any:
     """Return the length of a vector without overflow; infinite if a component is infinite, even with NaN."""
     first, second = directml.element_wise_abs(x), directml.element_wise_abs(other)
@@ -337,7 +337,7 @@ def hypot(x: Any, other: Any) -> Any:
     return directml.element_wise_if((first == math.inf) | (second == math.inf), math.inf, length)
 
 
-@aten("gcd", promotes=Promotion.DEFAULT)
+@aten("gcd", promotes=Promotion.DEFAULT, fused=True)
 def gcd(x: Any, other: Any) -> Any:
     """Return the greatest common divisor by Euclid's algorithm, in as many steps as the integer type may need."""
     a, b = abs(x), abs(other)
@@ -348,7 +348,7 @@ def gcd(x: Any, other: Any) -> Any:
     return abs(a)
 
 
-@aten("lcm", promotes=Promotion.DEFAULT)
+@aten("lcm", promotes=Promotion.DEFAULT, fused=True)
 def lcm(x: Any, other: Any) -> Any:
     """Return the least common multiple; that of narrow integers in int32, of which the low bits stay."""
     if x.data_type.bits < 32:

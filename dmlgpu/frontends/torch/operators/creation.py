@@ -14,7 +14,9 @@ from dmlgpu.frontends.torch.dtypes import cast, data_type_of
 from dmlgpu.frontends.torch.operators.registry import aten
 from dmlgpu.ops import directml
 from dmlgpu.ops.creation import diagonals
+from dmlgpu.tensors.memory import recorder
 from dmlgpu.tensors.tensor import Tensor
+from dmlgpu.tensors.tracing import compiled
 
 _IF = directml.element_wise_if
 
@@ -74,12 +76,24 @@ def _spaced(start: Any, end: Any, steps: int, device: Any) -> Any:
         start, end = (
             cast(bound, torch.float32) if isinstance(bound, Tensor) else float(bound) for bound in (start, end)
         )
+    elif recorder() is None:  # in memory, since numbers are constants of the compiled function
+        numbers = float(start), float(end), (float(end) - float(start)) / (steps - 1)
+        first, last, step = (Tensor(number, "float32", device=device) for number in numbers)
+        return _compiled_steps(first, last, step, steps)
     else:
         start, end = float(start), float(end)
     step = (end - start) * (1 / (steps - 1)) if isinstance(end - start, Tensor) else (end - start) / (steps - 1)
-    places = ops.arange(steps, dtype="float32", device=device)
+    return _steps(start, end, step, steps, device)
+
+
+def _steps(start: Any, end: Any, step: Any, steps: int, device: Any = None) -> Any:
+    """Return numbers counted from the nearer end."""
+    places = ops.arange(steps, dtype="float32", device=device or start.device)
     back = (steps - 1) - places
     return _IF(places < steps / 2, places * step + start, directml.element_wise_subtract(end, back * step))
+
+
+_compiled_steps = compiled.compile(_steps)
 
 
 _LINSPACE = "", ".Tensor_Tensor", ".Tensor_Scalar", ".Scalar_Tensor"
@@ -117,13 +131,13 @@ def logspace(
     return cast(directml.element_wise_pow(float(base), places), kind)
 
 
-@aten("eye.m")
+@aten("eye.m", fused=True)
 def eye_of_sizes(n: int, m: int, *, dtype: torch.dtype | None = None, device: Any = None) -> Any:
     data_type, is_boolean = data_type_of(dtype or torch.get_default_dtype())
     return ops.eye(n, m, dtype="bool" if is_boolean else data_type, device=device)
 
 
-@aten("eye")
+@aten("eye", fused=True)
 def eye(n: int, *, dtype: torch.dtype | None = None, device: Any = None) -> Any:
     return eye_of_sizes(n, n, dtype=dtype, device=device)
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dmlgpu import ops
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.frontends.torch.dtypes import cast, dtype_of
+from dmlgpu.frontends.torch.dtypes import cast, dtype_of, number_as
 from dmlgpu.frontends.torch.operators.comparison import as_mask
 from dmlgpu.frontends.torch.operators.registry import aten, decomposes
 from dmlgpu.frontends.torch.operators.scattering import combined
@@ -171,7 +170,7 @@ def index(x: Any, indices: Sequence[Any]) -> Any:
 def index_put(x: Any, indices: Sequence[Any], values: Any, accumulate: bool = False, unsafe: bool = False) -> Any:
     """Assign to the elements that indices select; assigning one number under a mask does not read the mask."""
     if not isinstance(values, Tensor):
-        values = ops.full((), values, dtype="bool" if x.is_boolean else x.data_type, device=x.device)
+        values = x._beside(number_as(values, dtype_of(x)), x._type)._same(boolean=x.is_boolean)
     values = cast(values, dtype_of(x))
     mask = indices[0]
     if len(indices) == 1 and _is_mask(mask) and values.size == 1 and mask.sizes == x.sizes[: mask.ndim] and x.size:

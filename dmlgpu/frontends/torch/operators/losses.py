@@ -11,6 +11,7 @@ import torch
 from dmlgpu.catalog.enums import DataType, ReduceFunction
 from dmlgpu.frontends.torch.operators.activations import log_sigmoid_forward
 from dmlgpu.frontends.torch.operators.registry import Promotion, Unsupported, aten, composes, decomposes, decomposition
+from dmlgpu.frontends.torch.operators.transcendental import log1p
 from dmlgpu.ops import directml
 from dmlgpu.ops.creation import sequence
 from dmlgpu.ops.reductions import reduced
@@ -21,8 +22,7 @@ _NONE, _MEAN, _SUM = range(3)
 """PyTorch's values of reductions."""
 
 decomposes(
-    "binary_cross_entropy", "binary_cross_entropy_backward", "multi_margin_loss", "soft_margin_loss",
-    "soft_margin_loss_backward",
+    "binary_cross_entropy_backward", "multi_margin_loss", "soft_margin_loss", "soft_margin_loss_backward",
 )  # fmt: skip
 
 
@@ -88,6 +88,16 @@ def binary_cross_entropy_with_logits(
     if pos_weight is not None:
         likelihood = likelihood * ((pos_weight - 1.0) * target + 1.0)
     losses = (1.0 - target) * x - likelihood
+    return _reduce(losses if weight is None else losses * weight, reduction)
+
+
+@aten("binary_cross_entropy", wide=True, fused=True)
+def binary_cross_entropy(x: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = _MEAN) -> Tensor:
+    """Return the cross entropy of probabilities, whose logarithms are at least -100."""
+    hits, misses = (
+        directml.element_wise_max(logarithm, -100.0) for logarithm in (directml.element_wise_log(x), log1p(-x))
+    )
+    losses = (target - 1.0) * misses - target * hits
     return _reduce(losses if weight is None else losses * weight, reduction)
 
 
@@ -194,10 +204,11 @@ def nll_loss(
         if reduction == _NONE:
             return filled(x, target.sizes), filled(x, ())
         return filled(x, (), float("nan") if reduction == _MEAN else 0.0), filled(x, ())
-    shares, classes, axis = _shares(x, target, weight, ignore_index)
-    values: Tensor = directml.gather_elements(x, classes.expand_dims(axis), axis=axis)
-    losses = -(values.squeeze(axis) if x.ndim > 1 else values.reshape(target.sizes)) * shares
-    losses = losses._chosen(target != ignore_index, 0.0)
+    shares, _, axis = _shares(x, target, weight, ignore_index)
+    # The class of an ignored row may be any number, and so may its loss: it is not chosen.
+    values: Tensor = directml.gather_elements(x, target.expand_dims(axis), axis=axis)
+    losses = -(values.squeeze(axis) if x.ndim > 1 else values.reshape(target.sizes))
+    losses = (losses if weight is None else losses * shares)._chosen(target != ignore_index, 0.0)
     if reduction == _NONE and x.ndim > 1:
         return losses, filled(x, ())
     weights = reduced(shares, ReduceFunction.SUM, None, False)

@@ -66,7 +66,7 @@ def add_product_activated(
     return activated
 
 
-@aten("linalg_cross")
+@aten("linalg_cross", fused=True)
 def cross(a: Tensor, b: Tensor, *, dim: int = -1) -> Tensor:
     """Return the cross products of vectors of three elements along a dimension."""
     return crossed(a, b, dim % a.ndim)

@@ -233,15 +233,18 @@ def native_dropout(x: Tensor, p: float, train: bool | None) -> tuple[Tensor, Ten
         return x, filled(x, (1,) * x.ndim, 1).broadcast_to(x.sizes) != 0
     if p == 1:
         return x * 0.0, filled(x, (1,) * x.ndim, 0).broadcast_to(x.sizes) != 0
+    scale = 1 / (1 - p)
+    if x.graph is not None:
+        return _dropped(x, uniform_of(x, None), float(p), scale)
     # in memory, since a number is a constant of the compiled function
-    return _dropped(x, uniform_of(x, None), filled(x, (), p, DataType.FLOAT32) if x.graph is None else float(p))
+    return _dropped(x, uniform_of(x, None), *(filled(x, (), number, DataType.FLOAT32) for number in (p, scale)))
 
 
 @compiled.compile
-def _dropped(x: Tensor, draws: Tensor, p: Any) -> tuple[Tensor, Tensor]:
+def _dropped(x: Tensor, draws: Tensor, p: Any, scale: Any) -> tuple[Tensor, Tensor]:
     """Return elements scaled where draws are at least `p`, else 0, and the mask of those."""
     mask = draws >= p
-    return (widened(x) * (1 / (1 - p)))._chosen(mask, 0.0).astype(x.data_type), mask
+    return (widened(x) * scale)._chosen(mask, 0.0).astype(x.data_type), mask
 
 
 @aten("native_dropout_backward", wide=True)

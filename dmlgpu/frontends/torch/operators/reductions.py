@@ -85,7 +85,7 @@ def prod(x: Any, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype |
     return result._same(boolean=True) if dtype is torch.bool else result
 
 
-@aten("count_nonzero", "count_nonzero.dim_IntList")
+@aten("count_nonzero", "count_nonzero.dim_IntList", fused=True)
 def count_nonzero(x: Any, dim: Any = None) -> Any:
     return counted(as_mask(x), axes_of(x, dim), False)
 
@@ -190,7 +190,7 @@ def var(x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = Fals
     return _variance(x, dim, correction, keepdim, False)
 
 
-@aten("std.correction", wide=True)
+@aten("std.correction", wide=True, fused=True)
 def std(x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
     return _variance(x, dim, correction, keepdim, True)
 
@@ -200,7 +200,7 @@ def var_mean(x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool =
     return var(x, dim, correction=correction, keepdim=keepdim), mean(x, dim, keepdim)
 
 
-@aten("std_mean.correction", wide=True)
+@aten("std_mean.correction", wide=True, fused=True)
 def std_mean(x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> tuple[Any, Any]:
     return std(x, dim, correction=correction, keepdim=keepdim), mean(x, dim, keepdim)
 

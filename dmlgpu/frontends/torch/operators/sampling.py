@@ -158,7 +158,7 @@ def _pixels(x: Tensor) -> Tensor:
     return x.transpose(0, *range(2, x.ndim), 1).reshape(-1, x.sizes[1])
 
 
-@aten("grid_sampler_2d", "grid_sampler_3d", wide=True)
+@aten("grid_sampler_2d", "grid_sampler_3d", wide=True, fused=True)
 def grid_sample(x: Tensor, grid: Tensor, mode: int, padding: int, align_corners: bool) -> Tensor:
     """Return the pixels of images or volumes at the places of a grid."""
     sizes = (*x.sizes[:2], *grid.sizes[1:-1])

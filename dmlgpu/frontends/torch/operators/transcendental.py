@@ -58,7 +58,7 @@ def composed(*names: str, operands: Sequence[str] | None = None) -> Callable[[Fu
                 values = tuple(value.float() if isinstance(value, Tensor) else value for value in values)
             return function(*values)
 
-        aten(*names, promotes=Promotion.INT_TO_FLOAT, operands=operands)(compute)
+        aten(*names, promotes=Promotion.INT_TO_FLOAT, operands=operands, fused=True)(compute)
         return function
 
     return enter
@@ -152,7 +152,7 @@ def sinc(x: Any) -> Any:
     return _IF(angle == 0, 1.0, directml.element_wise_sin(angle) / angle)
 
 
-@aten("angle", promotes=Promotion.INT_TO_FLOAT)
+@aten("angle", promotes=Promotion.INT_TO_FLOAT, fused=True)
 def angle(x: Any) -> Any:
     """Return pi for negative numbers, else 0."""
     return _IF(directml.element_wise_is_nan(x), x, (x < 0).astype(x.data_type) * math.pi)
@@ -298,7 +298,7 @@ def hurwitz_zeta(order: int, x: Any) -> Any:
     return total
 
 
-@aten("polygamma")
+@aten("polygamma", fused=True)
 def polygamma(n: int, x: Any) -> Any:
     """Return the derivative of order n of digamma; of negative numbers by reflection."""
     dtype = dtype_of(x) if x.data_type.is_float else torch.float32

@@ -101,6 +101,32 @@ def test_a_diamond_becomes_one_kernel_that_computes_its_root_once(target: Target
     assert len(values) <= 5
 
 
+@pytest.mark.parametrize("data_type", [DataType.FLOAT32, DataType.FLOAT16, DataType.INT32])
+def test_choices_are_fused_with_what_computes_them_and_what_reads_them(target: Target, data_type: DataType) -> None:
+    floats, mask = TensorDesc(data_type, FLOATS.sizes), TensorDesc(DataType.UINT8, FLOATS.sizes)
+    choice = descs.ElementWiseIf(condition_tensor=mask, a_tensor=floats, b_tensor=floats, output_tensor=floats)
+    nodes = {"left": add(floats), "right": add(floats), "choice": choice, "sum": add(floats)}
+    edges = "x>left.0 y>left.1 y>right.0 y>right.1 m>choice.0 left>choice.1 right>choice.2"
+    computed = graph(nodes, f"{edges} choice>sum.0 x>sum.1", "sum")
+    assert (kernels(computed, target), kernels(computed, target, "element-wise")) == (1, 4)
+    only_read = graph(
+        {"choice": choice, "sum": add(floats)}, "m>choice.0 x>choice.1 y>choice.2 choice>sum.0 x>sum.1", "sum"
+    )
+    assert kernels(only_read, target) == 1
+
+
+def test_values_are_computed_where_their_operands_are_read(target: Target) -> None:
+    mask = TensorDesc(DataType.UINT8, FLOATS.sizes)
+    less = descs.ElementWiseLogicalLessThan(a_tensor=FLOATS, b_tensor=FLOATS, output_tensor=mask)
+    choice = descs.ElementWiseIf(condition_tensor=mask, a_tensor=FLOATS, b_tensor=FLOATS, output_tensor=FLOATS)
+    edges = "x>less.0 y>less.1 less>first.0 x>first.1 y>first.2 less>second.0 y>second.1"
+    nodes = {"less": less, "first": choice, "second": choice}
+    assert kernels(graph(nodes, f"{edges} x>second.2", "first second"), target) == 2
+    # the mask is smaller than the operand that the other two choices do not read
+    others = f"{edges} z>second.2 less>third.0 y>third.1 w>third.2"
+    assert kernels(graph(nodes | {"third": choice}, others, "first second third"), target) == 4
+
+
 def test_expensive_values_that_are_read_twice_are_stored(target: Target) -> None:
     shared = graph(
         {"exp": exponential(), "a": relu(), "b": add()},
@@ -177,6 +203,8 @@ def test_elementwise_consumers_of_statistics_are_fused_into_the_rows(target: Tar
     read = graph({"rows": rows, "heavy": product(), "root": root}, heavy, "heavy rows/1 root")
     assert kernels(read, target, "epilogues") - kernels(read, target) == 1
     assert labels(compile_network(resolve(read), target))[0].startswith("graph rows")
+    both = graph({"rows": rows, "root": root}, f"{edges} rows/2>root.0", "rows rows/1 rows/2 root")
+    assert kernels(both, target, "epilogues") - kernels(both, target) == 1
     paired = graph({"rows": rows, "sum": add(FLOATS, spread, FLOATS)}, f"{edges} rows>sum.0 rows/1>sum.1", "sum rows/2")
     assert kernels(paired, target, "epilogues") - kernels(paired, target) == 0
 

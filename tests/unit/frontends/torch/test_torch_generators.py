@@ -150,3 +150,24 @@ def test_functions_that_draw_are_compiled() -> None:
     generator.manual_seed(generator.initial_seed())
     torch.compiler.reset()
     torch.testing.assert_close(torch.compile(noisy, backend="dmlgpu")(x).cpu(), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_new_tensors_draw_the_streams_of_in_place_draws(dtype: Any) -> None:
+    pairs: list[tuple[Callable[[], Any], Callable[[], Any]]] = [
+        (
+            lambda: torch.rand(3, 5, dtype=dtype, device="dml"),
+            lambda: torch.empty(3, 5, dtype=dtype, device="dml").uniform_(),
+        ),
+        (
+            lambda: torch.randn(3, 5, dtype=dtype, device="dml"),
+            lambda: torch.empty(3, 5, dtype=dtype, device="dml").normal_(),
+        ),
+    ]
+    for new, in_place in pairs:
+        draws = []
+        for draw in (new, in_place):
+            torch.manual_seed(3)
+            draws.append([draw().cpu() for _ in range(3)])
+        assert all(map(torch.equal, *draws))
+        assert not torch.equal(draws[0][0], draws[0][1])

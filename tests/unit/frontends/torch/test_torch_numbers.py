@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch, which the device is for, is not installed")
 pytest.importorskip("dmlgpu.torch", reason="the installed PyTorch is older than 2.13")
 
+from dmlgpu.compiler.sizes import recordings  # noqa: E402 - imports torch
 from dmlgpu.frontends.torch.dispatch import CALLERS  # noqa: E402 - imports torch
 
 functional = torch.nn.functional
@@ -127,3 +128,28 @@ def test_cumulative_averages_of_batch_norm() -> None:
     for name, statistics in layers[0].named_buffers():
         torch.testing.assert_close(layers[1].get_buffer(name).cpu(), statistics)
     assert compiled_graphs("_native_batch_norm_legit_functional") - before <= 2  # momentum is 1, then a half and so on
+
+
+def test_a_recording_that_fails_is_counted() -> None:
+    images = torch.arange(24.0).reshape(2, 3, 4)
+    before = recordings.failures.total()
+    for epsilon in (0.25, 0.5, 0.125, 0.75):  # a field of DirectML's operator
+        ours = functional.instance_norm(images.to("dml"), eps=epsilon)
+        torch.testing.assert_close(ours.cpu(), functional.instance_norm(images, eps=epsilon), rtol=1e-4, atol=1e-5)
+    assert any("epsilon must be a number" in reason for reason in recordings.failures)
+    assert recordings.failures.total() - before <= 1
+
+
+def test_a_recording_hides_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, caller = torch.ones(3, 5, 7, device="dml"), CALLERS["leaky_relu"]
+    functional.leaky_relu(x, 0.375)
+    compute = caller._compute
+
+    def faulty(args: Any, kwargs: Any, numbers: Any = None) -> Any:
+        if numbers:
+            raise AssertionError("planted")
+        return compute(args, kwargs)
+
+    monkeypatch.setattr(caller, "_compute", faulty)
+    with pytest.raises(AssertionError, match="planted"):
+        functional.leaky_relu(x, 0.625)
