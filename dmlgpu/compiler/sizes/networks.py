@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import itertools
 import threading
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -42,7 +41,7 @@ class RecordedNetwork:
     """
 
     def __init__(self, network: Network, recording: Recording, desc: GraphDesc | None = None):
-        self.network, self._desc = network, desc
+        self.network, self.desc = network, desc
         integers = separated(_distinct(network))[1]
         self.sized = SizedNetwork(self, recording.symbols, integers)
         self.varying = [place for place, integer in enumerate(integers) if is_symbolic(integer)]
@@ -53,12 +52,6 @@ class RecordedNetwork:
     def of(cls, desc: GraphDesc, recording: Recording) -> RecordedNetwork:
         """Return the network of a graph with symbols."""
         return cls(resolve(desc), recording, desc)
-
-    @property
-    def desc(self) -> GraphDesc:
-        """Description of the graph, with symbols."""
-        assert self._desc is not None
-        return self._desc
 
     def program(
         self, values: Sequence[int], target: Target, disabled: Collection[str] = (), *, records: bool = True
@@ -119,6 +112,7 @@ class SizedNetwork:
     def desc(self) -> GraphDesc:
         """The description of the graph with sizes in place of symbols."""
         desc, operators = self.recorded.desc, iter(self.network.nodes)  # in the order of the description
+        assert desc is not None
         nodes = [
             replace(node, desc=next(operators).desc) if isinstance(node, OperatorNode) else node for node in desc.nodes
         ]
@@ -169,10 +163,6 @@ def _flatten(part: Any, kind: list[Hashable], integers: list[Any]) -> None:
     if cls is int or is_symbolic(part):
         kind.append(int)
         integers.append(part)
-    elif cls is TensorDesc:
-        kind.extend((part.data_type, part.flags, len(part.sizes), part.strides is None))
-        integers.extend((*part.sizes, *part.element_strides, part.byte_size))
-        integers.append(part.guaranteed_base_offset_alignment)
     elif cls is tuple:
         kind.append(len(part))
         for item in part:
@@ -219,25 +209,8 @@ def with_integers(part: Any, integers: Iterator[Any]) -> Any:
         return next(integers)
     if cls is tuple:
         return tuple([with_integers(item, integers) for item in part])
-    if cls is TensorDesc:
-        sizes = tuple(itertools.islice(integers, len(part.sizes)))
-        strides = tuple(itertools.islice(integers, len(part.sizes)))
-        return _created(
-            cls,
-            data_type=part.data_type,
-            sizes=sizes,
-            strides=None if part.strides is None else strides,
-            flags=part.flags,
-            total_tensor_size_in_bytes=next(integers),
-            guaranteed_base_offset_alignment=next(integers),
-        )
     if names := _fields(cls):
-        return _created(cls, **{name: with_integers(part.__dict__[name], integers) for name in names})
+        instance = object.__new__(cls)  # without checks
+        instance.__dict__.update({name: with_integers(part.__dict__[name], integers) for name in names})
+        return instance
     return part
-
-
-def _created(cls: Any, **values: Any) -> Any:
-    """Return an object of a class without checks."""
-    instance = object.__new__(cls)
-    instance.__dict__.update(values)
-    return instance
