@@ -9,7 +9,6 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.compiler.graph.description import GraphDesc, OperatorNode
@@ -169,18 +168,13 @@ def _flatten(part: Any, kind: list[Hashable], integers: list[Any]) -> None:
             _flatten(item, kind, integers)
     elif cls is float:
         kind.append(part.hex())
-    elif fields := _fields(cls):
+    elif fields := fields_of(cls):
         kind.append(cls)
         values = part.__dict__
         for field in fields:
             _flatten(values[field], kind, integers)
     else:
         kind.append((cls, part))
-
-
-def _fields(cls: Any) -> tuple[str, ...]:
-    """Return the fields of a class of descriptions or of parts of them; none for other classes."""
-    return cls.field_names if issubclass(cls, OperatorDesc) else fields_of(cls)
 
 
 def _every(network: Network) -> tuple[Any, ...]:
@@ -209,7 +203,7 @@ def with_integers(part: Any, integers: Iterator[Any]) -> Any:
         return next(integers)
     if cls is tuple:
         return tuple([with_integers(item, integers) for item in part])
-    if names := _fields(cls):
+    if names := fields_of(cls):
         instance = object.__new__(cls)  # without checks
         instance.__dict__.update({name: with_integers(part.__dict__[name], integers) for name in names})
         return instance
