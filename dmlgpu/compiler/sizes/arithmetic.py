@@ -15,7 +15,7 @@ import itertools
 import math
 import numbers
 import operator
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, TypeAlias, TypeGuard, TypeVar
 
@@ -475,25 +475,6 @@ def settled(text: str) -> str:
         node, _, spec = symbol.partition(":")
         result += format(recording.pin(_of(recording, int(node))), spec) + rest
     return result
-
-
-def key_of(part: Any) -> Hashable:
-    """Return a key of a description, or of numbers in tuples: equal only for equal expressions, without a guard.
-
-    Raises:
-        TypeError: If a part cannot be hashed.
-    """
-    cls: Any = type(part)
-    if isinstance(part, Symbol):
-        return part.recording, part.node
-    if cls is tuple or cls is list:
-        return cls, *map(key_of, part)
-    if cls is float:
-        return cls, part.hex()
-    if fields := fields_of(cls):
-        return cls, *[key_of(getattr(part, field)) for field in fields]
-    hash(part)
-    return cls, part
 
 
 def _key(operand: Any) -> Any:

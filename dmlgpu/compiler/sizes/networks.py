@@ -157,13 +157,24 @@ def separated(part: Any) -> tuple[Hashable, list[Any]]:
     return tuple(kind), integers
 
 
+def key_of(part: Any) -> Hashable:
+    """Return a key of a description, or of numbers in tuples: equal only for equal expressions, without a guard.
+
+    Raises:
+        TypeError: If a part cannot be hashed.
+    """
+    kind, integers = separated(part)
+    hash(kind)
+    return kind, *[(integer.recording, integer.node) if is_symbolic(integer) else integer for integer in integers]
+
+
 def _flatten(part: Any, kind: list[Hashable], integers: list[Any]) -> None:
     cls: Any = type(part)
     if cls is int or is_symbolic(part):
         kind.append(int)
         integers.append(part)
-    elif cls is tuple:
-        kind.append(len(part))
+    elif cls is tuple or cls is list:
+        kind.append((cls, len(part)))
         for item in part:
             _flatten(item, kind, integers)
     elif cls is float:
