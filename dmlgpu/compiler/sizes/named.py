@@ -77,14 +77,6 @@ class NamedSizes(Recording):
             self.names.append(name)
         return self.symbols[self.names.index(name)]
 
-    def node(self, function: Callable[..., Any], *operands: Any) -> int:
-        """Return the index of the node of a function; negative ones are simplified."""
-        negated = _negated(function, operands)
-        if negated is None:
-            return super().node(function, *operands)
-        inner = _negated(*self.nodes[negated.node])
-        return super().node(operator.neg, negated) if inner is None else inner.node
-
     def decide(self, function: Callable[..., bool], *operands: Any) -> bool:
         """Return the outcome of a condition, which becomes a guard unless it is decided in general."""
         node = self.node(function, *operands)
@@ -223,10 +215,3 @@ class NamedSizes(Recording):
             )
             raise InvalidArgument(f"{self.label}: the size {missing} is not known; pass an array for {having}")
         return {name: value for name, (value, _) in values.items()}
-
-
-def _negated(function: Callable[..., Any] | None, operands: Sequence[Any]) -> Symbol | None:
-    """Return what a node negates, as ``-x`` or ``0 - x``; None if it is another."""
-    is_difference = function is operator.sub and type(operands[0]) is int and operands[0] == 0
-    negated = operands[-1] if function is operator.neg or is_difference else None
-    return negated if is_symbolic(negated) else None
