@@ -7,7 +7,6 @@ scheduled and rendered once on symbols of their own; guards say for which sizes 
 
 from __future__ import annotations
 
-import dataclasses
 import struct
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import replace
@@ -21,7 +20,7 @@ from dmlgpu.compiler.plan import Allocation, Convolve, PlanBinding, PlanTensor, 
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.schedule.scheduling import bytes_of, check_count, copies_of_owned, memory_layout, owned_sizes
 from dmlgpu.compiler.schedule.steps.base import AnyScheduled
-from dmlgpu.compiler.sizes.arithmetic import Recording, Replay, is_symbolic, settled
+from dmlgpu.compiler.sizes.arithmetic import Recording, Replay, fields_of, is_symbolic, settled
 from dmlgpu.compiler.sizes.recordings import first_result
 from dmlgpu.compiler.target import Target
 from dmlgpu.compiler.wgsl.parameters import CONSTANTS, parameter_fields
@@ -167,7 +166,7 @@ class _Visit:
             return tuple(map(self.of, part))
         if cls is PlanBinding:
             return self._binding(part)
-        if dataclasses.is_dataclass(cls):
+        if fields_of(cls):
             return self._shared(part)
         if cls is str:
             part = settled(part)
@@ -191,31 +190,31 @@ class _Visit:
             index = Allocation("") if isinstance(binding.index, Allocation) else place
             self.bindings.append(PlanBinding(binding.role, index))
         self.key += (PlanBinding, binding.role, place)
-        return replace(self.bindings[place], offset=self._numbers_in(binding.offset))
+        return PlanBinding(binding.role, self.bindings[place].index, self._numbers_in(binding.offset))
 
     def _rebuilt(self, part: Any) -> Any:
         cls: Any = type(part)
         self.key.append(cls)
         named = parameter_fields(cls)
         values = {}
-        for field in dataclasses.fields(cls):
-            value = getattr(part, field.name)
-            if field.name in named:
+        for name in fields_of(cls):
+            value = getattr(part, name)
+            if name in named:
                 # Epilogues read elements, and convolutions store them, once for each sum: strides of 1 are numbers like
                 # others, so that one text serves results by rows and by columns. Products also store to tensors that
                 # their schedules allocate, whose strides of 1 are literals.
-                is_any = self._is_result and cls is PlanTensor and field.name == "strides"
-                values[field.name] = self._numbers_in(value, (0,) if is_any else (0, 1))
-            elif field.name == "constants":
-                values[field.name] = tuple([self._constant(name, constant) for name, constant in value])
-            elif field.name == "label":  # which programs have, and keys do not
-                values[field.name] = settled(value)
-            elif field.name == "epilogue" or (cls is Convolve and field.name == "output"):
+                is_any = self._is_result and cls is PlanTensor and name == "strides"
+                values[name] = self._numbers_in(value, (0,) if is_any else (0, 1))
+            elif name == "constants":
+                values[name] = tuple([self._constant(*constant) for constant in value])
+            elif name == "label":  # which programs have, and keys do not
+                values[name] = settled(value)
+            elif name == "epilogue" or (cls is Convolve and name == "output"):
                 self._is_result = True
-                values[field.name] = self.of(value)
+                values[name] = self.of(value)
                 self._is_result = False
             else:
-                values[field.name] = self.of(value)
+                values[name] = self.of(value)
         return cls(**values)
 
     def _constant(self, name: str, value: Any) -> tuple[str, Any]:
