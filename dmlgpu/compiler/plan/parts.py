@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import functools
 import operator
 import struct
 from collections.abc import Callable, Hashable, Iterator
@@ -112,15 +111,17 @@ def read(step: Step) -> tuple[PlanTensor, ...]:
     return tuple(tensors(tuple(getattr(step, name) for name in names)))
 
 
+_FIELDS: dict[Any, tuple[str, ...]] = {Allocation: (), tuple: ()}
+"""Field names of each class of parts; there are few classes."""
+
 _leaves: set[Any] = {Allocation}
 """Classes of values without parts."""
 
 
-@functools.cache  # bounded by the classes of parts
 def _fields(cls: Any) -> tuple[str, ...]:
     """Return the names of a dataclass's fields; none for other classes."""
-    if dataclasses.is_dataclass(cls) and cls not in _leaves:
-        return tuple([field.name for field in dataclasses.fields(cls)])
-    if cls is not tuple:
-        _leaves.add(cls)
-    return ()
+    if cls not in _FIELDS:
+        _FIELDS[cls] = tuple(field.name for field in dataclasses.fields(cls)) if dataclasses.is_dataclass(cls) else ()
+        if not _FIELDS[cls]:
+            _leaves.add(cls)
+    return _FIELDS[cls]

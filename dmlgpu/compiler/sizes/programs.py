@@ -160,7 +160,7 @@ class _Visit:
         """Return a part rebuilt."""
         if is_symbolic(part):
             return self._number(part)
-        cls = type(part)
+        cls: Any = type(part)
         if cls is tuple:
             self.key.append(len(part))
             return tuple(map(self.of, part))
