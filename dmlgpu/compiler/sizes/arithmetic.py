@@ -235,9 +235,9 @@ def symbols_in(part: Any) -> Iterator[Symbol]:
 @functools.cache  # bounded by the classes
 def fields_of(cls: type[Any]) -> tuple[str, ...]:
     """Return the names of the fields of a dataclass or description; none for other classes."""
-    if dataclasses.is_dataclass(cls):
-        return tuple([field.name for field in dataclasses.fields(cls)])
-    return getattr(cls, "field_names", ())
+    if hasattr(cls, "field_names"):  # first, because descriptions create a dataclass when they are asked for its fields
+        return tuple(cls.field_names)
+    return tuple([field.name for field in dataclasses.fields(cls)]) if dataclasses.is_dataclass(cls) else ()
 
 
 def _builder(part: Any, place_of: Callable[[Any], int]) -> Callable[[Callable[[int], Any]], Any]:

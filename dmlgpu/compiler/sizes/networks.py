@@ -15,7 +15,7 @@ from dmlgpu.compiler.graph.description import GraphDesc, OperatorNode
 from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.program import Program
-from dmlgpu.compiler.sizes.arithmetic import Recording, Replay, fields_of, is_symbolic
+from dmlgpu.compiler.sizes.arithmetic import Recording, Replay, Size, Symbol, fields_of, is_symbolic
 from dmlgpu.compiler.sizes.recordings import MAX_RECORDINGS, Recordings, count_failure, first_result
 from dmlgpu.compiler.target import Target
 
@@ -170,7 +170,7 @@ def key_of(part: Any) -> Hashable:
 
 def _flatten(part: Any, kind: list[Hashable], integers: list[Any]) -> None:
     cls: Any = type(part)
-    if cls is int or is_symbolic(part):
+    if cls is int or cls is Size or cls is Symbol:
         kind.append(int)
         integers.append(part)
     elif cls is tuple or cls is list:

@@ -736,7 +736,7 @@ class NodeCall(OperatorCall):
         """Return a key of the description; None if an attribute cannot be hashed."""
         try:
             parts = (self.layouts, self.attributes, types, sizes)
-            return (self._kind, *[key_of(tuple(part.items())) for part in parts], *options)
+            return (self._kind, key_of(tuple([tuple(part.items()) for part in parts])), *options)
         except TypeError:  # the checks of operators name the expected attribute
             return None
 
