@@ -451,7 +451,7 @@ def is_broadcastable(size: Any, requested: Any) -> bool:
 
 def is_same_size(size: Any, other: Any) -> bool:
     """Return whether two sizes are equal. A symbol and 1 count as different, without a guard."""
-    return is_many(size) == is_many(other) and bool(size == other)
+    return size is other or (is_many(size) == is_many(other) and bool(size == other))
 
 
 def largest(*values: Any) -> Any:
