@@ -42,7 +42,7 @@ def _replaced(part: Any, cls: type[Any], change: Callable[[Any], Any], memo: dic
     items = [each if type(each) in _leaves else _replaced(each, cls, change, memo) for each in parts]
     result = part
     if any(map(operator.is_not, items, parts)):
-        result = tuple(items) if own is tuple else dataclasses.replace(part, **dict(zip(names, items, strict=True)))
+        result = tuple(items) if own is tuple else own(**dict(zip(names, items, strict=True)))
     memo[id(part)] = part, result  # keeps the part alive, so that its id is not reused
     return result
 
