@@ -97,16 +97,11 @@ class DataType(IntEnum):
         return BFLOAT16 if value == BFLOAT16.value else None
 
 
-def _extension(name: str, value: int) -> DataType:
-    """Return a data type that is not among the members of the enumeration."""
-    data_type = int.__new__(DataType, value)
-    data_type._name_, data_type._value_ = name, value
-    return data_type
-
-
-BFLOAT16: Final = _extension("BFLOAT16", 0x10002)
+BFLOAT16: Final = int.__new__(DataType, 0x10002)
 """Storage type that DirectML lacks: the upper half of a float32. Operators take it wherever they take FLOAT16, compute
 in float32, and round to nearest even when they store."""
+
+BFLOAT16._name_, BFLOAT16._value_ = "BFLOAT16", 0x10002  # not among the members of the enumeration
 
 
 def data_type_named(name: str) -> DataType | None:

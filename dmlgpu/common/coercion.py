@@ -78,7 +78,7 @@ def integer(value: Any) -> int:
     number = as_index(value)
     if number is None:
         raise CoercionError("an integer", value)
-    if not -UINT64_MAX <= number <= UINT64_MAX:
+    if type(number) is int and not -UINT64_MAX <= number <= UINT64_MAX:  # not of sizes that cannot be read
         raise CoercionError("an integer of at most 64 bits", number)
     return number
 

@@ -253,9 +253,9 @@ def _accessors(suffix: str, buffer: BufferInterface, array: str, stored: str) ->
 def _loading(buffer: BufferInterface, array: str, stored: str) -> str:
     """Return the statements that load a block."""
     if stored == buffer.stored:
-        return _as_block("return ", f"{array}[at]", buffer)
+        return _as_block(f"{array}[at]", buffer)
     if WORDS[stored] <= WORDS[buffer.stored]:
-        return _as_block("return ", _composed(buffer.stored, array, stored), buffer)
+        return _as_block(_composed(buffer.stored, array, stored), buffer)
     parts = WORDS[stored] // WORDS[buffer.stored]
     components = int(stored[3]) if stored.startswith("vec") else 1
     if "u64" in stored and WORDS[buffer.stored] == 1:
@@ -263,18 +263,18 @@ def _loading(buffer: BufferInterface, array: str, stored: str) -> str:
         double = f"let double = {array}[at / {parts}u]{component};"
         return f"{double} return u32((double >> (32u * (at % 2u))) & {_LOW});"
     if parts == components:
-        return _as_block("return ", f"{array}[at / {parts}u][at % {parts}u]", buffer)
+        return _as_block(f"{array}[at / {parts}u][at % {parts}u]", buffer)
     both = f"let both = {array}[at / 2u]; "
-    return both + _as_block("return ", "select(both.xy, both.zw, at % 2u == 1u)", buffer)
+    return both + _as_block("select(both.xy, both.zw, at % 2u == 1u)", buffer)
 
 
-def _as_block(start: str, value: str, buffer: BufferInterface) -> str:
-    """Return statements that end with a value of a buffer's stored type as a block."""
+def _as_block(value: str, buffer: BufferInterface) -> str:
+    """Return the statements that return a value of a buffer's stored type as a block."""
     if buffer.stored == buffer.block:
-        return f"{start}{value};"
+        return f"return {value};"
     halves = (".x", ".y") if buffer.block == "vec4<u32>" else ("",)
     words = ", ".join(f"u32(double{half} & {_LOW}), u32(double{half} >> 32u)" for half in halves)
-    return f"let double = {value}; {start}{buffer.block}({words});"
+    return f"let double = {value}; return {buffer.block}({words});"
 
 
 def _composed(block: str, array: str, stored: str) -> str:

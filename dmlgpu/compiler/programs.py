@@ -65,24 +65,24 @@ def of_network(network: Network, target: Target, disabled: Collection[str] = ())
     return _found_or_made(lambda: _key(network, target, disabled), make)
 
 
-def of_sized(sized: SizedNetwork, target: Target, disabled: Collection[str] = ()) -> Program:
-    """Return the program of a recorded network for some sizes. Arguments and errors are those of ``of_network``.
+def of_sized(sized: SizedNetwork, target: Target) -> Program:
+    """Return the program of a recorded network for some sizes. Raises as ``of_network``.
 
     If it follows from a plan that was recorded, the network itself is not built, and no file read or written.
     """
     if target.policies.specialized:
-        return of_network(sized.network, target, disabled)
+        return of_network(sized.network, target)
     start = time.perf_counter()
     with collection_paused():
-        program = sized.recorded.program(sized.values, target, disabled, records=False)
+        program = sized.recorded.program(sized.values, target, records=False)
     if program is not None:
         return replace(program, timings=Timings(planning=time.perf_counter() - start))
 
     def make() -> Program:
-        program = sized.recorded.program(sized.values, target, disabled)
-        return _compiled(sized.network, target, disabled) if program is None else program
+        program = sized.recorded.program(sized.values, target)
+        return _compiled(sized.network, target, ()) if program is None else program
 
-    return _found_or_made(lambda: f"{_key(sized.network, target, disabled)}\n{sized.recorded.varying}", make)
+    return _found_or_made(lambda: f"{_key(sized.network, target, ())}\n{sized.recorded.varying}", make)
 
 
 def _compiled(network: Network, target: Target, disabled: Collection[str]) -> Program:

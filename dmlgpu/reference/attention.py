@@ -11,20 +11,16 @@ from numpy.typing import NDArray
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.enums import MultiheadAttentionMaskType as MaskType
 from dmlgpu.reference.elementwise import attribute
+from dmlgpu.reference.indexing import last_dimensions
 from dmlgpu.reference.registry import Array, claim, reference
 
 Optional = Array | None
 Wide = NDArray[np.float64]
 
 
-def _without_ones(array: Array, rank: int) -> Array:
-    """Return an array without leading dimensions of size 1."""
-    return array.reshape(array.shape[array.ndim - rank :])
-
-
 def _by_head(array: Array, heads: int) -> Array:
     """Reshape {batch, row, head * size} to {batch, head, row, size}."""
-    flat = _without_ones(array, 3)
+    flat = last_dimensions(array, 3)
     return flat.reshape(*flat.shape[:2], heads, -1).swapaxes(1, 2)
 
 
@@ -49,15 +45,15 @@ def _biased(array: Optional, bias: Optional, before: int) -> Optional:
 def _joined(past: Optional, new: Optional) -> Array:
     """Join past rows and new ones."""
     pieces = [array for array in (past, new) if array is not None]
-    return np.concatenate([_without_ones(array, 4) for array in pieces], axis=2)
+    return np.concatenate([last_dimensions(array, 4) for array in pieces], axis=2)
 
 
 def _cached(past: Optional, new: Optional, lengths: Array, before: Optional) -> Array:
     """Return a cache with the past rows at its beginning, followed by the new ones."""
     assert before is not None
-    cache = _without_ones(before, 4).copy()
+    cache = last_dimensions(before, 4).copy()
     if past is not None:
-        rows = _without_ones(past, 4)
+        rows = last_dimensions(past, 4)
         cache[:, :, : rows.shape[2]] = rows
     if new is not None:
         for batch, length in enumerate(np.clip(lengths.reshape(-1), 0, cache.shape[2])):
@@ -81,7 +77,7 @@ def _masked(desc: Any, scores: Wide, mask: Optional) -> Wide:
         return scores
     value = attribute(desc.mask_filter_value)
     if desc.mask_type is MaskType.BOOLEAN:
-        return np.where(_without_ones(mask, 4) == 0, scores + value, scores)
+        return np.where(last_dimensions(mask, 4) == 0, scores + value, scores)
     return np.where(_inside(desc.mask_type, mask, scores.shape[0], scores.shape[-1]), scores, value)
 
 
@@ -147,7 +143,7 @@ def _output(
     unseen = _unseen(query.shape[2], keys.shape[2], lengths)
     scores = query.astype(np.float64) @ wide_keys.swapaxes(-1, -2) * attribute(desc.scale)
     if position is not None:
-        scores = scores + _without_ones(position, 4)
+        scores = scores + last_dimensions(position, 4)
     scores = _masked(desc, scores, mask)
     if unseen is not None:
         scores = np.where(unseen, -np.inf, scores)

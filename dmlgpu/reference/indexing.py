@@ -27,7 +27,7 @@ def _positions(indices: Array, extent: int) -> tuple[NDArray[np.int64], NDArray[
     return np.where(inside, positions, 0), inside
 
 
-def _last_dimensions(array: Array, count: int) -> Array:
+def last_dimensions(array: Array, count: int) -> Array:
     """Return the view of the last ``count`` dimensions; those before have size 1."""
     return array.reshape(array.shape[array.ndim - count :])
 
@@ -41,7 +41,7 @@ def _zero_outside(gathered: Array, inside: NDArray[np.bool_]) -> Array:
 @reference(descs.Gather)
 def gather(desc: descs.Gather, input_tensor: Array, indices_tensor: Array) -> Array:
     """``out[a, j, b] = input[a, indices[j], b]``, a and b the coordinates before and after the axis."""
-    indices = _last_dimensions(indices_tensor, desc.index_dimensions)
+    indices = last_dimensions(indices_tensor, desc.index_dimensions)
     positions, inside = _positions(indices, input_tensor.shape[desc.axis])
     blocks = np.moveaxis(as_bits(input_tensor), desc.axis, 0)[positions]
     picked = np.moveaxis(_zero_outside(blocks, inside), range(indices.ndim), range(desc.axis, desc.axis + indices.ndim))
@@ -72,8 +72,8 @@ def _gather_nd(source: Array, indices: Array, batch_dimension_count: int) -> Arr
 @reference(descs.GatherNd1, descs.GatherNd)
 def gather_nd1(desc: descs.GatherNd1 | descs.GatherNd, input_tensor: Array, indices_tensor: Array) -> Array:
     """GATHER_ND with leading batch dimensions shared by input, indices and output."""
-    source = _last_dimensions(input_tensor, desc.input_dimension_count)
-    indices = _last_dimensions(indices_tensor, desc.indices_dimension_count)
+    source = last_dimensions(input_tensor, desc.input_dimension_count)
+    indices = last_dimensions(indices_tensor, desc.indices_dimension_count)
     batch = getattr(desc, "batch_dimension_count", 0)
     return _gather_nd(source, indices, batch).reshape(desc.output_tensor.sizes)
 
@@ -106,7 +106,7 @@ def scatter_elements(
 def scatter_nd(desc: descs.ScatterNd, input_tensor: Array, indices_tensor: Array, updates_tensor: Array) -> Array:
     """A copy of the input, then one block overwritten per coordinate tuple; the last of several updates stays."""
     sizes = input_tensor.shape[input_tensor.ndim - desc.input_dimension_count :]
-    tuples = _last_dimensions(indices_tensor, desc.indices_dimension_count)
+    tuples = last_dimensions(indices_tensor, desc.indices_dimension_count)
     tuples = tuples.reshape(-1, tuples.shape[-1])
     length = tuples.shape[1]
     by_dimension = [_positions(tuples[:, d], sizes[d]) for d in range(length)]

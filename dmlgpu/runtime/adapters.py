@@ -111,7 +111,7 @@ def choose(requested: Choice = None, *, announce: bool = True) -> AdapterInfo:
     if isinstance(requested, str) and requested.strip().lower() == NUMPY_ADAPTER.name:
         return NUMPY_ADAPTER
     if isinstance(requested, str) and requested.strip().lower() == BROWSER:
-        return _browser().first_page()
+        return _browser().some_pages()[0]
     if isinstance(requested, str) and _NUMBER.fullmatch(requested.strip()):
         requested = int(requested)
     # Adapters of Dawn take time to list, and others that match come first.

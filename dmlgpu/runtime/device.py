@@ -420,8 +420,9 @@ class Device(DmlObject):
         """Compile a checked graph for some sizes. Raises NotSupported as ``compile_graph``."""
         self._state.check()
         start = time.perf_counter()
-        executable = self._state.call_unlocked(self._state.backend.compile_sized, sized)
-        return self._compiled_graph(sized.recorded.desc, sized.tensors, executable, ExecutionFlags.NONE, start)
+        executable, desc = self._state.call_unlocked(self._state.backend.compile_sized, sized), sized.recorded.desc
+        assert desc is not None
+        return self._compiled_graph(desc, sized.tensors, executable, ExecutionFlags.NONE, start)
 
     def _compiled_graph(
         self,

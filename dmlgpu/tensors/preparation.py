@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlgpu.catalog import FieldKind, FieldSchema, descs, enums, operator
+from dmlgpu.catalog import FieldKind, FieldSchema, class_name, descs, enums, operator
 from dmlgpu.catalog.enums import DataType, FeatureLevel
 from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias, Size2D
 from dmlgpu.catalog.tensor_desc import TensorDesc
@@ -156,14 +156,9 @@ def _attribute(caller: str, field: FieldSchema, value: Any, rank: int | None) ->
         several = field.is_array and isinstance(value, list | tuple)
         return tuple(activation(caller, name, part) for part in value) if several else activation(caller, name, value)
     if field.type.startswith("DML_"):
-        return member(caller, name, getattr(enums, class_name(field.type)), value)
+        return member(caller, name, getattr(enums, class_name(field.type.removeprefix("DML_"))), value)
     pair = _PAIRS.get(field.type)
     return pair(*value) if pair is not None and isinstance(value, tuple) and len(value) == 2 else value
-
-
-def class_name(directml: str) -> str:
-    """Return the name of an enumeration's class: ``ReduceFunction`` for ``DML_REDUCE_FUNCTION``."""
-    return "".join(word.capitalize() for word in directml.removeprefix("DML_").split("_"))
 
 
 def member(caller: str, name: str, cls: type[Any], text: Any) -> Any:

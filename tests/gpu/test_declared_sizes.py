@@ -66,6 +66,43 @@ def test_declared_sizes_are_symbols_from_the_first_shape_on(backend: GpuBackend,
     device.remove()
 
 
+def chosen_rows() -> Any:
+    """Return a model of fixed sizes that takes the softmax of a product with the rows that a mask chooses."""
+    weights = np.random.default_rng(6).standard_normal((24, 8)).astype(np.float32)
+    nodes = [
+        helper.make_node("NonZero", ["mask"], ["places"]),
+        helper.make_node("Squeeze", ["places", "first"], ["numbers"]),
+        helper.make_node("Gather", ["x", "numbers"], ["rows"], axis=0),
+        helper.make_node("MatMul", ["rows", "weights"], ["scores"]),
+        helper.make_node("Softmax", ["scores"], ["y"], axis=1),
+    ]
+    inputs = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [16, 24]),
+        helper.make_tensor_value_info("mask", TensorProto.BOOL, [16]),
+    ]
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    constants = [numpy_helper.from_array(weights, "weights"), numpy_helper.from_array(np.array([0]), "first")]
+    graph = helper.make_graph(nodes, "rows", inputs, [y], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+
+
+def test_numbers_that_the_host_reads_are_symbols_from_the_first_run_on(backend: GpuBackend) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    device, model = Device(backend.info, specialize="auto"), chosen_rows()
+    session = load(model, device)
+    oracle = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    pipelines = []
+    for count in (5, 9, 3, 16):
+        x = np.random.default_rng(count).standard_normal((16, 24)).astype(np.float32)
+        feeds = {"x": x, "mask": np.arange(16) < count}
+        (expected,) = oracle.run(None, feeds)
+        np.testing.assert_allclose(session.run(feeds)["y"], expected, rtol=1e-4, atol=1e-5)
+        pipelines.append(device.pipeline_cache.info.misses)
+    assert runner_of(session).last_stages[-1].is_recorded
+    assert len(set(pipelines)) == 1, pipelines
+    device.remove()
+
+
 def test_graphs_with_names_for_sizes_are_planned_once(backend: GpuBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled: list[Any] = []
     recorded: list[Any] = []

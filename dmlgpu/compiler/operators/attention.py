@@ -247,10 +247,9 @@ def grouped(source: AnySource, group: int) -> AnySource:
     return split(source, 1, group)
 
 
-def per_batch(tensor: PlanTensor, sizes: Sizes, first: int = 0) -> PlanTensor:
-    """Return one number per sequence, from an offset, broadcast over all other dimensions."""
-    strides = (tensor.strides[-1], *(0 for _ in sizes[1:]))
-    return replace(tensor, sizes=sizes, strides=strides, offset=tensor.offset + first * tensor.strides[-1])
+def per_batch(tensor: PlanTensor, sizes: Sizes) -> PlanTensor:
+    """Return one number per sequence, broadcast over all other dimensions."""
+    return replace(tensor, sizes=sizes, strides=(tensor.strides[-1], *(0 for _ in sizes[1:])))
 
 
 FLOAT32, UINT32 = DataType.FLOAT32, DataType.UINT32

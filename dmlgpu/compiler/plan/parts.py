@@ -39,10 +39,10 @@ def _replaced(part: Any, cls: type[Any], change: Callable[[Any], Any], memo: dic
     if known is not None:
         return known[1]
     parts = part if own is tuple else [getattr(part, name) for name in names]
-    items = [each if type(each) in _PARTLESS else _replaced(each, cls, change, memo) for each in parts]
+    items = [each if type(each) in _leaves else _replaced(each, cls, change, memo) for each in parts]
     result = part
     if any(map(operator.is_not, items, parts)):
-        result = tuple(items) if own is tuple else dataclasses.replace(part, **dict(zip(names, items, strict=True)))
+        result = tuple(items) if own is tuple else own(**dict(zip(names, items, strict=True)))
     memo[id(part)] = part, result  # keeps the part alive, so that its id is not reused
     return result
 
@@ -61,7 +61,7 @@ def tensors(value: Any) -> Iterator[PlanTensor]:
             yield part
         else:
             parts = part if cls is tuple else [getattr(part, name) for name in _fields(cls)]
-            pending.extend([part for part in parts if type(part) not in _PARTLESS])
+            pending.extend([part for part in parts if type(part) not in _leaves])
 
 
 def signature(value: Any) -> tuple[Hashable | None, tuple[PlanBinding, ...]]:
@@ -100,7 +100,7 @@ def written(step: Step) -> tuple[PlanTensor, ...]:
     """Return the tensors that a step writes."""
     if isinstance(step, Repeat):
         return tuple(tensor for inner in step.steps for tensor in written(inner))
-    return tuple(tensor for name in _WRITTEN for tensor in tensors(getattr(step, name, None)))
+    return tuple(tensors(tuple([getattr(step, name, None) for name in reversed(_WRITTEN)])))
 
 
 def read(step: Step) -> tuple[PlanTensor, ...]:
@@ -111,15 +111,17 @@ def read(step: Step) -> tuple[PlanTensor, ...]:
     return tuple(tensors(tuple(getattr(step, name) for name in names)))
 
 
-_PARTLESS = frozenset({int, float, str, bool, type(None)})
-"""Types of leaf fields, which have no parts."""
+_FIELDS: dict[Any, tuple[str, ...]] = {Allocation: (), tuple: ()}
+"""Field names of each class of parts; there are few classes."""
 
-_FIELDS: dict[Any, tuple[str, ...]] = {Allocation: ()}
-"""Cached field names of each kind of part; there are few kinds."""
+_leaves: set[Any] = {Allocation}
+"""Classes of values without parts."""
 
 
 def _fields(cls: Any) -> tuple[str, ...]:
     """Return the names of a dataclass's fields; none for other classes."""
     if cls not in _FIELDS:
         _FIELDS[cls] = tuple(field.name for field in dataclasses.fields(cls)) if dataclasses.is_dataclass(cls) else ()
+        if not _FIELDS[cls]:
+            _leaves.add(cls)
     return _FIELDS[cls]

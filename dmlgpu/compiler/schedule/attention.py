@@ -34,7 +34,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.compiler.cards import card_of
 from dmlgpu.compiler.plan import Attend, Body, Map, PlanTensor, RegisterValue, Source, constants, element
-from dmlgpu.compiler.rewrites.packing import UNIT, pack_source, pack_tensor, packs_source
+from dmlgpu.compiler.rewrites.packing import UNIT, pack_source, pack_tensor
 from dmlgpu.compiler.rewrites.sources import as_type, cast
 from dmlgpu.compiler.schedule.cooperative_attention import (
     MatrixTile,
@@ -42,6 +42,7 @@ from dmlgpu.compiler.schedule.cooperative_attention import (
     fills_attention,
     fits_attention,
     matrix_tile,
+    packs_along,
 )
 from dmlgpu.compiler.schedule.gemm_choice import power_of_two
 from dmlgpu.compiler.schedule.launch import Launch, fold, shuffling_lanes
@@ -109,13 +110,13 @@ def _tile_by_rows(problem: AttentionProblem) -> AttentionTile | Condition:
     attention, units, target = problem.step, problem.units, problem.target
     head, little = attention.query.sizes[-1], _is_little(attention, units)
     units_of_head, max_held = max(-(-head // UNIT), units), LITTLE_HELD if little else MAX_HELD
-    in_units = all(_packs_along(source) for source in (attention.query, attention.key))
+    in_units = all(packs_along(source) for source in (attention.query, attention.key))
     if head % UNIT or units_of_head > MAX_UNITS:
         return no("heads of {} elements, not at most {} whole units of {}", head, MAX_UNITS, UNIT)
     if (little or attention.rows == 1) and not in_units:
         return no("queries and keys are not in units of {}", UNIT)
     if attention.rows == 1:
-        fits = _packs_along(attention.value) and 2 * units_of_head <= max_held
+        fits = packs_along(attention.value) and 2 * units_of_head <= max_held
         tile = AttentionTile(1, 1, units, 1, 1, head // UNIT, ALONE)
         return tile if fits else no("a head and its values exceed {} units of registers", max_held)
 
@@ -135,12 +136,6 @@ def _tile_by_rows(problem: AttentionProblem) -> AttentionTile | Condition:
 def _is_little(attention: Attend, units: int) -> bool:
     """Return whether there is so little work that compile time dominates."""
     return attention.batches * attention.rows * attention.keys * 8 * units <= LITTLE_WORK
-
-
-def _packs_along(source: Source) -> bool:
-    """Return whether units of four along the last dimension can be read at once."""
-    last = len(source.sizes) - 1
-    return source.sizes[last] % UNIT == 0 and packs_source(source, last, UNIT)
 
 
 def _tile_in_blocks(problem: AttentionProblem) -> AttentionTile:
@@ -166,7 +161,7 @@ def _with_dots(attention: Attend, tile: AttentionTile) -> AttentionTile:
     """Return the tile with invocations that share heads, if rows are so few that keys are not copied: accesses of
     adjacent invocations are coalesced then, instead of one element in each of many rows."""
     head = attention.query.sizes[-1]
-    in_units = _packs_along(attention.query) and _packs_along(attention.key)
+    in_units = packs_along(attention.query) and packs_along(attention.key)
     dots = head // (UNIT * tile.across)
     if attention.rows > min(tile.rows, UNIT) or not in_units or head % (UNIT * tile.across) or dots > MAX_DOTS:
         return tile
@@ -401,7 +396,7 @@ class _AttentionScheduler:
         last = len(source.sizes) - 1
         converts = (self.tile.depth > 0 or self.tile.is_streamed) and self.target.float16.decodes
         is_plain = isinstance(source, PlanTensor) and (source.data_type is FLOAT32 or converts)
-        if _packs_along(source) and (is_plain or reuse < MIN_REUSE):
+        if packs_along(source) and (is_plain or reuse < MIN_REUSE):
             return pack_source(source, last, UNIT)
         *outer, size = source.sizes
         room = PlanTensor.temporary(what, FLOAT32, (*outer, -(-size // UNIT) * UNIT))

@@ -335,14 +335,14 @@ class _ByTaps:
         data_type = DataType.FLOAT16 if units.component == "f16" else source.data_type
         room = (PlanTensor.persistent if owned else PlanTensor.temporary)("filters", data_type, sizes)
         if not is_a:
-            room = permuted(room, _exchanged(batch, len(own), inner))
+            room = permuted(room, exchanged(batch, len(own), inner))
         copied = schedule_step(Map("lay out filters", as_type(source, data_type), room, is_once=owned), target)
         copied = copied.because("the product reads the channels of a tap, faster where they are adjacent")
         laid_out = packed(flat(replace(operand, source=room)), layout)
         return laid_out, copied.as_initialization if owned else copied
 
 
-def _exchanged(first: int, second: int, third: int) -> Sizes:
+def exchanged(first: int, second: int, third: int) -> Sizes:
     """Return the dimensions of three groups, with the last two groups exchanged."""
     return (*range(first), *range(first + second, first + second + third), *range(first, first + second))
 

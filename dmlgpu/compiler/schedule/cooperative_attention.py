@@ -79,7 +79,7 @@ def fits_attention(step: Attend, target: Target) -> Condition:
             all(source.data_type in (FLOAT16, FLOAT32) for source in sources),
             "queries, keys or values are neither float16 nor float32",
         )
-        and only_if(all(map(_packs_along, sources)), "heads are not in units of {}", UNIT)
+        and only_if(all(map(packs_along, sources)), "heads are not in units of {}", UNIT)
         and only_if(_tiles(step, target), "heads are too wide for the registers of a subgroup")
     )
 
@@ -177,7 +177,8 @@ def _memory(tile: MatrixTile, step: Attend, matrices: Matrices) -> int:
     return 4 * rows * BLOCK + matrices.element_bytes * (rows * line + slab) + _SMALL
 
 
-def _packs_along(source: Source) -> bool:
+def packs_along(source: Source) -> bool:
+    """Return whether units of four along the last dimension can be read at once."""
     last = len(source.sizes) - 1
     return source.sizes[last] % UNIT == 0 and packs_source(source, last, UNIT)
 

@@ -42,7 +42,7 @@ from dmlgpu.compiler.rewrites.collapse import merge_sizes, merge_tree, mergeable
 from dmlgpu.compiler.rewrites.packing import UNIT, in_pairs, running_dimension
 from dmlgpu.compiler.rewrites.sources import AnySource, is_plain, leaves, permuted
 from dmlgpu.compiler.schedule import gemm_choice
-from dmlgpu.compiler.schedule.cooperative import cooperative_steps, fills_matrices, fits_matrix_units
+from dmlgpu.compiler.schedule.cooperative import cooperative_steps, exchanged, fills_matrices, fits_matrix_units
 from dmlgpu.compiler.schedule.gemm_choice import CHUNK, FEW_ROWS, SPLIT, TILED, ProductChoice, Shape, ShapeProblem
 from dmlgpu.compiler.schedule.launch import Launch, choose_walk, fold, loop_launch
 from dmlgpu.compiler.schedule.operands import (
@@ -234,15 +234,15 @@ def _oriented(step: Contract) -> Contract:
     batch, rows, columns, inner = (len(group) for group in (space.batch, space.rows, space.columns, space.inner))
     turned = Product(
         Space(space.batch, space.columns, space.rows, space.inner),
-        permuted(product.b, _order(batch, inner, columns)),
-        permuted(product.a, _order(batch, rows, inner)),
+        permuted(product.b, exchanged(batch, inner, columns)),
+        permuted(product.a, exchanged(batch, rows, inner)),
         product.accumulator,
         product.b_owned,
         product.a_owned,
         product.b_stays,
         product.a_stays,
     )
-    order = _order(batch, rows, columns)
+    order = exchanged(batch, rows, columns)
     epilogue, output = permuted(step.epilogue, order), permuted(step.output, order)
     return replace(step, product=turned, epilogue=epilogue, output=output)
 
@@ -258,11 +258,6 @@ def _is_turned(space: Space, output: PlanTensor) -> bool:
         if first_row <= running < first_column:
             return shape.columns < MANY_ROWS or shape.rows >= FEW_COLUMNS
     return shape.columns < FEW_COLUMNS and shape.rows >= MANY_ROWS
-
-
-def _order(first: int, second: int, third: int) -> Sizes:
-    """Return the dimensions of three groups, with the last two groups exchanged."""
-    return (*range(first), *range(first + second, first + second + third), *range(first, first + second))
 
 
 def _with_merged_columns(step: Contract) -> Contract:

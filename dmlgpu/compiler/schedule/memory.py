@@ -73,17 +73,27 @@ def lay_out(uses: Iterable[Use], *, reuse: bool) -> Arena:
         uses: uses by all steps, in order.
         reuse: whether memory is free again after the last use of an allocation; else allocations share no memory.
     """
+    sizes, lives = _sizes_and_lives(uses)
+    if not reuse:
+        *offsets, end = itertools.accumulate(sizes.values(), initial=0)
+        return Arena(dict(zip(sizes, offsets, strict=True)), end)
+    return smallest_arena(sizes, lives)
+
+
+def least_size(uses: Iterable[Use]) -> int:
+    """Return the maximum of live bytes, a lower bound of arenas that reuse memory."""
+    return max(_alive(*_sizes_and_lives(uses)).values(), default=0)
+
+
+def _sizes_and_lives(uses: Iterable[Use]) -> tuple[dict[Allocation, int], dict[Allocation, range]]:
+    """Return the aligned size of each allocation, and the steps from its first use to its last."""
     sizes: dict[Allocation, int] = {}
     lives: dict[Allocation, range] = {}
     for use in uses:
         sizes[use.allocation] = max(sizes.get(use.allocation, 0), use.size)
         life = lives.setdefault(use.allocation, range(use.step, use.step + 1))
         lives[use.allocation] = range(life.start, use.step + 1)
-    aligned_sizes = {allocation: aligned(size) for allocation, size in sizes.items()}
-    if not reuse:
-        *offsets, end = itertools.accumulate(aligned_sizes.values(), initial=0)
-        return Arena(dict(zip(aligned_sizes, offsets, strict=True)), end)
-    return smallest_arena(aligned_sizes, lives)
+    return {allocation: aligned(size) for allocation, size in sizes.items()}, lives
 
 
 def smallest_arena(sizes: Mapping[Allocation, int], lives: Mapping[Allocation, range]) -> Arena:
@@ -156,17 +166,3 @@ def _first_gap(taken: Sequence[tuple[int, int]], size: int) -> int:
             return offset
         offset = max(offset, end)
     return offset
-
-
-def least_size(uses: Iterable[Use]) -> int:
-    """Return the maximum of live bytes, a lower bound of arenas that reuse memory."""
-    sizes: dict[Allocation, int] = {}
-    lives: dict[Allocation, tuple[int, int]] = {}
-    for use in uses:
-        sizes[use.allocation] = max(sizes.get(use.allocation, 0), use.size)
-        lives[use.allocation] = lives.get(use.allocation, (use.step,))[0], use.step
-    changes: dict[int, int] = defaultdict(int)
-    for allocation, (first, last) in lives.items():
-        changes[first] += aligned(sizes[allocation])
-        changes[last + 1] -= aligned(sizes[allocation])
-    return max(itertools.accumulate(changes[step] for step in sorted(changes)), default=0)

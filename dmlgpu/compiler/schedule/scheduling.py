@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeAlias, TypeVar
 
@@ -114,37 +114,43 @@ def bytes_of(step: AnyScheduled) -> Iterator[Bound]:
 def _keep_owned(steps: ScheduledSteps, inputs: Sequence[TensorDesc | None], target: Target) -> ScheduledSteps:
     """Return steps that read OWNED_BY_DML inputs from the persistent resource. The initialization copies those inputs
     that it does not repack."""
-    if not any(desc is not None and desc.owned_by_dml for desc in inputs):
+    sizes = owned_sizes(inputs)
+    if not sizes:
         return steps
-    bindings = {tensor.binding for step, _ in in_turns(steps.steps) for tensor in tensors(step)}
+    moved, copies = copies_of_owned(
+        sizes, (each.binding for step, _ in in_turns(steps.steps) for each in tensors(step))
+    )
+    redirected = tuple(replace_parts(step, PlanBinding, moved) for step in steps.steps)
+    initial = sum((schedule_step(copy, target).as_initialization for copy in copies), ScheduledSteps())
+    return ScheduledSteps(redirected, steps.initialization) + initial
+
+
+def owned_sizes(inputs: Sequence[TensorDesc | None]) -> dict[int, int]:
+    """Return the bytes of inputs that are OWNED_BY_DML, by index; those of a symbolic one become a guard."""
+    return {index: int(desc.byte_size) for index, desc in enumerate(inputs) if desc is not None and desc.owned_by_dml}
+
+
+def copies_of_owned(
+    sizes: Mapping[int, int], bindings: Iterable[PlanBinding]
+) -> tuple[Callable[[PlanBinding], PlanBinding], list[Map]]:
+    """Return a function that replaces bindings of OWNED_BY_DML inputs by bindings of the persistent resource, and the
+    steps that copy the inputs there, given the bindings of the steps that are executed."""
     read = {binding.index for binding in bindings if binding.role is Role.INPUT}
-    owned: dict[int | Allocation, int | Allocation] = {}
-    copies = ScheduledSteps()
-    for index, desc in enumerate(inputs):
-        if desc is None or not desc.owned_by_dml or index not in read:
+    owned: dict[int | Allocation, PlanTensor] = {}
+    copies = []
+    for index, size in sizes.items():
+        if index not in read:
             continue
-        owned[index], copy = copy_of_owned(index, desc.byte_size)
-        copies += schedule_step(copy, target)
+        words = (size // 4,)
+        source = PlanTensor(PlanBinding(Role.INPUT, index), DataType.UINT32, words, (1,), View.RAW)
+        owned[index] = PlanTensor.persistent("owned input", DataType.UINT32, words)
+        copies.append(Map(f"own input {index}", identity(source), owned[index], is_once=True))
 
     def moved(binding: PlanBinding) -> PlanBinding:
-        if binding.role is not Role.INPUT or binding.index not in owned:
-            return binding
-        return replace(binding, role=Role.PERSISTENT, index=owned[binding.index])
+        is_owned = binding.role is Role.INPUT and binding.index in owned
+        return replace(owned[binding.index].binding, offset=binding.offset) if is_owned else binding
 
-    if not owned:
-        return steps
-    redirected = tuple(replace_parts(step, PlanBinding, moved) for step in steps.steps)
-    return ScheduledSteps(redirected, steps.initialization) + copies.as_initialization
-
-
-def copy_of_owned(index: int, size: int) -> tuple[Allocation, Map]:
-    """Return an allocation in the persistent resource for an OWNED_BY_DML input of some bytes, and the step that copies
-    it there."""
-    words = (size // 4,)
-    source = PlanTensor(PlanBinding(Role.INPUT, index), DataType.UINT32, words, (1,), View.RAW)
-    place = PlanTensor.persistent("owned input", DataType.UINT32, words)
-    assert isinstance(place.binding.index, Allocation)
-    return place.binding.index, Map(f"own input {index}", identity(source), place, is_once=True)
+    return moved, copies
 
 
 def can_bind(step: Step, target: Target) -> bool:

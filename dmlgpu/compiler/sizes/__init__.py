@@ -4,8 +4,7 @@
     recordings  the door: recordings of a function for sizes of one kind
     named       sizes with names and without values, for graphs that are built once
     networks    networks apart from their integers
-    programs    programs of networks that were planned on symbols
-    steps       kernels of steps that were scheduled and rendered on symbols
+    programs    programs of networks that were planned on symbols, and the kernels of their steps
 
 The first three know nothing of the compiler, which decides by sizes with the functions of ``arithmetic``.
 """

@@ -15,7 +15,7 @@ import itertools
 import math
 import numbers
 import operator
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Final, TypeAlias, TypeGuard, TypeVar
 
@@ -44,6 +44,7 @@ class Recording:
         nodes: The function of each node and its operands; None and nothing for a symbol of ``symbols``.
         symbols: The symbols whose values a replay takes, in order.
         guards: Conditions by index of their node, with their outcomes, in order.
+        values: Of the nodes.
         needed: Symbols that are read later, for each values (``needed``).
         remembered: Results of functions by their operands (``remembered``).
     """
@@ -52,7 +53,7 @@ class Recording:
         self.is_public, self._is_complete = is_public, False
         self.nodes: list[Operation] = []
         self._indices: dict[Any, int] = {}
-        self._values: list[Any] = []
+        self.values: list[Any] = []
         self.symbols: tuple[Symbol, ...] = ()
         self.guards: dict[int, bool] = {}
         self.needed: list[Symbol] = []
@@ -64,7 +65,7 @@ class Recording:
         added = []
         for value in values:
             self.nodes.append((None, ()))
-            self._values.append(value)
+            self.values.append(value)
             added.append(_of(self, len(self.nodes) - 1))
         self.symbols += tuple(added)
         return tuple(added)
@@ -89,31 +90,27 @@ class Recording:
         key = function, *map(_key, operands)
         index = self._indices.get(key)
         if index is None:
-            value = function(*[self._values[each.node] if is_symbolic(each) else each for each in operands])
+            value = function(*[self.values[each.node] if is_symbolic(each) else each for each in operands])
             index = self._indices[key] = len(self.nodes)
             self.nodes.append((function, operands))
-            self._values.append(value)
+            self.values.append(value)
         return index
-
-    def value(self, node: int) -> Any:
-        """Return the value of a node."""
-        return self._values[node]
 
     def decide(self, function: Callable[..., bool], *operands: Any) -> bool:
         """Return the outcome of a condition, which becomes a guard."""
         node = self.node(function, *operands)
         if self.is_over:
-            return bool(self._values[node])
+            return bool(self.values[node])
         if self._is_complete and node not in self.guards:
             raise AssertionError(f"a size was read after its recording, by {function.__name__}")
-        return self.guards.setdefault(node, bool(self._values[node]))
+        return self.guards.setdefault(node, bool(self.values[node]))
 
     def result_of(
         self, function: Callable[..., Any], operands: Sequence[Any], accepts: Callable[..., bool] | None
     ) -> Any:
         """Return the result of a function, which becomes a guard; for arguments see ``decided``."""
         node = self.node(function, *operands)
-        result = self._values[node]
+        result = self.values[node]
         if accepts is None:
             self.decide(operator.eq, Symbol(self, node), result)
         else:
@@ -131,7 +128,7 @@ class Recording:
 
     def pin(self, symbol: Symbol) -> Any:
         """Return the value of a symbol, which becomes a guard."""
-        value = self._values[symbol.node]
+        value = self.values[symbol.node]
         self.decide(operator.eq, symbol, value)
         return value
 
@@ -146,15 +143,10 @@ class Recording:
             return format(self.pin(symbol), spec)
         return f"⟪{symbol.node}:{spec}⟫" if spec else f"⟪{symbol.node}⟫"
 
-    def replay(self, results: Any, *, known: int = 0) -> Replay:
-        """Return a replay that computes results for other values of the symbols. Ends the recording.
-
-        Args:
-            results: As of ``Replay``.
-            known: Number of guards, from the first on, that need no test.
-        """
+    def replay(self, results: Any) -> Replay:
+        """Return a replay that computes results for other values of the symbols. Ends the recording."""
         self._is_complete = True
-        return Replay(self.nodes, dict([*self.guards.items()][known:]), results)
+        return Replay(self.nodes, dict(self.guards), results)
 
 
 class Replay:
@@ -242,7 +234,9 @@ def symbols_in(part: Any) -> Iterator[Symbol]:
 
 @functools.cache  # bounded by the classes
 def fields_of(cls: type[Any]) -> tuple[str, ...]:
-    """Return the names of a dataclass's fields; none for other classes."""
+    """Return the names of the fields of a dataclass or description; none for other classes."""
+    if hasattr(cls, "field_names"):  # first, because descriptions create a dataclass when they are asked for its fields
+        return tuple(cls.field_names)
     return tuple([field.name for field in dataclasses.fields(cls)]) if dataclasses.is_dataclass(cls) else ()
 
 
@@ -346,7 +340,7 @@ numbers.Integral.register(Size)
 
 def _of(recording: Recording, node: int) -> Symbol:
     """Return the symbol of a node."""
-    return (Symbol if type(recording.value(node)) is float else Size)(recording, node)
+    return (Symbol if type(recording.values[node]) is float else Size)(recording, node)
 
 
 def current() -> Recording | None:
@@ -381,7 +375,7 @@ def value_of(number: Any) -> Any:
 
 def hint_of(number: Any) -> Any:
     """Return a number as a plain one, without a guard: that of the computation that is recorded."""
-    return number.recording.value(number.node) if isinstance(number, Symbol) else number
+    return number.recording.values[number.node] if isinstance(number, Symbol) else number
 
 
 def needed(values: Sequence[Any]) -> tuple[Any, ...]:
@@ -390,11 +384,6 @@ def needed(values: Sequence[Any]) -> tuple[Any, ...]:
     if recording is not None:
         recording.needed += filter(is_symbolic, values)
     return tuple(values)
-
-
-def resolved(values: Sequence[Any], known: Mapping[int, Any]) -> tuple[Any, ...]:
-    """Return numbers with the values of those that are symbols, by index of their node."""
-    return tuple([known[number.node] if isinstance(number, Symbol) else number for number in values])
 
 
 def computed(function: Callable[..., float], *operands: Any) -> Any:
@@ -462,22 +451,17 @@ def is_broadcastable(size: Any, requested: Any) -> bool:
 
 def is_same_size(size: Any, other: Any) -> bool:
     """Return whether two sizes are equal. A symbol and 1 count as different, without a guard."""
-    return is_many(size) == is_many(other) and bool(size == other)
+    return size is other or (is_many(size) == is_many(other) and bool(size == other))
 
 
 def largest(*values: Any) -> Any:
     """Return the largest number; among symbols without a decision."""
-    return _chosen(max, values)
+    return computed(max, *values) if len(values) > 1 else values[0]
 
 
 def smallest(*values: Any) -> Any:
     """Return the smallest number; among symbols without a decision."""
-    return _chosen(min, values)
-
-
-def _chosen(function: Callable[..., Any], values: Sequence[Any]) -> Any:
-    recording = _recording_of(values)
-    return function(values) if recording is None or len(values) == 1 else computed(function, *values)
+    return computed(min, *values) if len(values) > 1 else values[0]
 
 
 def settled(text: str) -> str:
@@ -491,25 +475,6 @@ def settled(text: str) -> str:
         node, _, spec = symbol.partition(":")
         result += format(recording.pin(_of(recording, int(node))), spec) + rest
     return result
-
-
-def key_of(part: Any) -> Hashable:
-    """Return a key of a description, or of numbers in tuples: equal only for equal expressions, without a guard.
-
-    Raises:
-        TypeError: If a part cannot be hashed.
-    """
-    cls: Any = type(part)
-    if isinstance(part, Symbol):
-        return part.recording, part.node
-    if cls is tuple or cls is list:
-        return cls, *map(key_of, part)
-    if cls is float:
-        return cls, part.hex()
-    if fields := fields_of(cls):
-        return cls, *[key_of(getattr(part, field)) for field in fields]
-    hash(part)
-    return cls, part
 
 
 def _key(operand: Any) -> Any:

@@ -77,21 +77,13 @@ class NamedSizes(Recording):
             self.names.append(name)
         return self.symbols[self.names.index(name)]
 
-    def node(self, function: Callable[..., Any], *operands: Any) -> int:
-        """Return the index of the node of a function; negative ones are simplified."""
-        negated = _negated(function, operands)
-        if negated is None:
-            return super().node(function, *operands)
-        inner = _negated(*self.nodes[negated.node])
-        return super().node(operator.neg, negated) if inner is None else inner.node
-
     def decide(self, function: Callable[..., bool], *operands: Any) -> bool:
         """Return the outcome of a condition, which becomes a guard unless it is decided in general."""
         node = self.node(function, *operands)
         decided = self.guards.get(node, self.general.get(node))
         if decided is not None:
             return decided
-        outcome = bool(self.value(node))
+        outcome = bool(self.values[node])
         left, right = operands if len(operands) == 2 else (None, None)
         if type(right) is int and right >= _LARGE:
             outcome = function(0, right)
@@ -152,14 +144,6 @@ class NamedSizes(Recording):
         text = self.expression(operand)
         return f"({text})" if " " in text and not text.endswith(")") else text
 
-    def condition(self, guard: int) -> str:
-        """Return a condition on sizes, and the line that decided it: ``n >= 5 (model.py:12)``."""
-        function, (left, right) = self.nodes[guard]
-        assert function is not None
-        sign = _SIGNS[function.__name__]
-        sign = sign if self.guards[guard] else _OPPOSITE[sign]
-        return f"{self.expression(left)} {sign} {self.expression(right)} ({self._lines[guard]})"
-
     # ---- other sizes ------------------------------------------------------------------------------------------------
 
     def replayed(self, results: Any) -> Replay:
@@ -167,11 +151,15 @@ class NamedSizes(Recording):
         return Replay(self.nodes, self.guards, (results, [Symbol(self, node) for node in self.general]))
 
     def broken(self, values: Sequence[int]) -> str:
-        """Return the first condition that does not hold for values of the symbols."""
-        for guard, outcome in self.guards.items():
-            if Replay(self.nodes, {}, Symbol(self, guard))(values) is not outcome:
-                return self.condition(guard)
-        raise AssertionError("all conditions hold")
+        """Return the first condition that does not hold for values of the symbols, and the line that decided it:
+        ``n >= 5 (model.py:12)``."""
+        replays = ((guard, Replay(self.nodes, {}, Symbol(self, guard))) for guard in self.guards)
+        broken = next(guard for guard, replay in replays if replay(values) is not self.guards[guard])
+        function, (left, right) = self.nodes[broken]
+        assert function is not None
+        sign = _SIGNS[function.__name__]
+        sign = sign if self.guards[broken] else _OPPOSITE[sign]
+        return f"{self.expression(left)} {sign} {self.expression(right)} ({self._lines[broken]})"
 
     def values_of(self, caller: str, sizes: Mapping[str, int] | None) -> tuple[int, ...]:
         """Return the values of the symbols.
@@ -227,10 +215,3 @@ class NamedSizes(Recording):
             )
             raise InvalidArgument(f"{self.label}: the size {missing} is not known; pass an array for {having}")
         return {name: value for name, (value, _) in values.items()}
-
-
-def _negated(function: Callable[..., Any] | None, operands: Sequence[Any]) -> Symbol | None:
-    """Return what a node negates, as ``-x`` or ``0 - x``; None if it is another."""
-    is_difference = function is operator.sub and type(operands[0]) is int and operands[0] == 0
-    negated = operands[-1] if function is operator.neg or is_difference else None
-    return negated if is_symbolic(negated) else None

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import itertools
 import threading
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.compiler.graph.description import GraphDesc, OperatorNode
 from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.program import Program
-from dmlgpu.compiler.sizes.arithmetic import Recording, Replay, fields_of, is_symbolic
+from dmlgpu.compiler.sizes.arithmetic import Recording, Replay, Size, Symbol, fields_of, is_symbolic
 from dmlgpu.compiler.sizes.recordings import MAX_RECORDINGS, Recordings, count_failure, first_result
 from dmlgpu.compiler.target import Target
 
@@ -42,7 +40,7 @@ class RecordedNetwork:
     """
 
     def __init__(self, network: Network, recording: Recording, desc: GraphDesc | None = None):
-        self.network, self._desc = network, desc
+        self.network, self.desc = network, desc
         integers = separated(_distinct(network))[1]
         self.sized = SizedNetwork(self, recording.symbols, integers)
         self.varying = [place for place, integer in enumerate(integers) if is_symbolic(integer)]
@@ -53,12 +51,6 @@ class RecordedNetwork:
     def of(cls, desc: GraphDesc, recording: Recording) -> RecordedNetwork:
         """Return the network of a graph with symbols."""
         return cls(resolve(desc), recording, desc)
-
-    @property
-    def desc(self) -> GraphDesc:
-        """Description of the graph, with symbols."""
-        assert self._desc is not None
-        return self._desc
 
     def program(
         self, values: Sequence[int], target: Target, disabled: Collection[str] = (), *, records: bool = True
@@ -119,6 +111,7 @@ class SizedNetwork:
     def desc(self) -> GraphDesc:
         """The description of the graph with sizes in place of symbols."""
         desc, operators = self.recorded.desc, iter(self.network.nodes)  # in the order of the description
+        assert desc is not None
         nodes = [
             replace(node, desc=next(operators).desc) if isinstance(node, OperatorNode) else node for node in desc.nodes
         ]
@@ -164,33 +157,35 @@ def separated(part: Any) -> tuple[Hashable, list[Any]]:
     return tuple(kind), integers
 
 
+def key_of(part: Any) -> Hashable:
+    """Return a key of a description, or of numbers in tuples: equal only for equal expressions, without a guard.
+
+    Raises:
+        TypeError: If a part cannot be hashed.
+    """
+    kind, integers = separated(part)
+    hash(kind)
+    return kind, *[(integer.recording, integer.node) if is_symbolic(integer) else integer for integer in integers]
+
+
 def _flatten(part: Any, kind: list[Hashable], integers: list[Any]) -> None:
     cls: Any = type(part)
-    if cls is int or is_symbolic(part):
+    if cls is int or cls is Size or cls is Symbol:
         kind.append(int)
         integers.append(part)
-    elif cls is TensorDesc:
-        kind.extend((part.data_type, part.flags, len(part.sizes), part.strides is None))
-        integers.extend((*part.sizes, *part.element_strides, part.byte_size))
-        integers.append(part.guaranteed_base_offset_alignment)
-    elif cls is tuple:
-        kind.append(len(part))
+    elif cls is tuple or cls is list:
+        kind.append((cls, len(part)))
         for item in part:
             _flatten(item, kind, integers)
     elif cls is float:
         kind.append(part.hex())
-    elif fields := _fields(cls):
+    elif fields := fields_of(cls):
         kind.append(cls)
         values = part.__dict__
         for field in fields:
             _flatten(values[field], kind, integers)
     else:
         kind.append((cls, part))
-
-
-def _fields(cls: Any) -> tuple[str, ...]:
-    """Return the fields of a class of descriptions or of parts of them; none for other classes."""
-    return cls.field_names if issubclass(cls, OperatorDesc) else fields_of(cls)
 
 
 def _every(network: Network) -> tuple[Any, ...]:
@@ -219,25 +214,8 @@ def with_integers(part: Any, integers: Iterator[Any]) -> Any:
         return next(integers)
     if cls is tuple:
         return tuple([with_integers(item, integers) for item in part])
-    if cls is TensorDesc:
-        sizes = tuple(itertools.islice(integers, len(part.sizes)))
-        strides = tuple(itertools.islice(integers, len(part.sizes)))
-        return _created(
-            cls,
-            data_type=part.data_type,
-            sizes=sizes,
-            strides=None if part.strides is None else strides,
-            flags=part.flags,
-            total_tensor_size_in_bytes=next(integers),
-            guaranteed_base_offset_alignment=next(integers),
-        )
-    if names := _fields(cls):
-        return _created(cls, **{name: with_integers(part.__dict__[name], integers) for name in names})
+    if names := fields_of(cls):
+        instance = object.__new__(cls)  # without checks
+        instance.__dict__.update({name: with_integers(part.__dict__[name], integers) for name in names})
+        return instance
     return part
-
-
-def _created(cls: Any, **values: Any) -> Any:
-    """Return an object of a class without checks."""
-    instance = object.__new__(cls)
-    instance.__dict__.update(values)
-    return instance

@@ -1,20 +1,239 @@
-"""Programs of networks that differ in sizes alone: one is planned on symbols, those of the others follow."""
+"""Programs of networks that differ in sizes alone: one is planned on symbols, those of the others follow.
+
+A plan has the expressions of the numbers of its steps. ``recorded_step`` separates the sizes, strides and offsets of a
+step (``wgsl.parameters.PARAMETERS``) and the resources that it binds from all else. Steps that are equal otherwise are
+scheduled and rendered once on symbols of their own; guards say for which sizes each recording is right.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import struct
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final, NamedTuple, TypeAlias
 
+from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.compiler.aliasing import share_known
-from dmlgpu.compiler.graph.compiler import plan_network
+from dmlgpu.compiler.graph.compiler import plan_network, schedule_named
 from dmlgpu.compiler.graph.network import Network
-from dmlgpu.compiler.plan import PlanBinding, Role, Step
-from dmlgpu.compiler.program import Program, RenderedKernel
-from dmlgpu.compiler.schedule.scheduling import check_count, copy_of_owned, memory_layout
-from dmlgpu.compiler.sizes.arithmetic import Recording, is_symbolic, settled
-from dmlgpu.compiler.sizes.steps import Group, kernels_of_step, recorded_step
+from dmlgpu.compiler.plan import Allocation, Convolve, PlanBinding, PlanTensor, Role, Step
+from dmlgpu.compiler.program import Program
+from dmlgpu.compiler.schedule.scheduling import bytes_of, check_count, copies_of_owned, memory_layout, owned_sizes
+from dmlgpu.compiler.schedule.steps.base import AnyScheduled
+from dmlgpu.compiler.sizes.arithmetic import Recording, Replay, fields_of, is_symbolic, settled
+from dmlgpu.compiler.sizes.recordings import first_result
 from dmlgpu.compiler.target import Target
+from dmlgpu.compiler.wgsl.parameters import CONSTANTS, parameter_fields
+from dmlgpu.compiler.wgsl.render import Sources, UnplacedKernel, kernels_of
+
+MAX_VARIANTS: Final = 32
+"""Recordings of equal steps, for different sizes, that are kept."""
+
+_LABEL: Final = "\0"
+"""Stands for the label of a step in those of its kernels."""
+
+_PLACEHOLDER: Final = Recording([2]).symbols[0]
+"""Stands for a number in a step without its numbers."""
+
+
+class Group(NamedTuple):
+    """The kernels of a scheduled step, whose allocations have no place yet.
+
+    Attributes:
+        kernels: The kernels.
+        bound: The resources that they bind, and up to which byte.
+        varies: Whether their sizes depend on symbols of the plan.
+    """
+
+    kernels: list[UnplacedKernel]
+    bound: list[tuple[PlanBinding, int]]
+    varies: bool = False
+
+    def rebound(self, change: Callable[[PlanBinding], PlanBinding], label: Callable[[str], str] = str) -> Group:
+        """Return the kernels with other bindings and labels."""
+        kernels = [
+            replace(
+                kernel,
+                label=label(kernel.label),
+                slots=tuple([(change(binding), part) for binding, part in kernel.slots]),
+            )
+            for kernel in self.kernels
+        ]
+        return Group(kernels, [(change(binding), end) for binding, end in self.bound], self.varies)
+
+
+Kernels: TypeAlias = "tuple[int, list[Group], list[Group]]"
+"""The count of allocations of the schedule of a step; the kernels that are executed, and those of the initialization.
+The indices of their bindings are places: among the resources of the step, which the allocations follow."""
+
+KernelsOfSizes: TypeAlias = "Callable[[Sequence[Any]], Kernels]"
+"""Returns the kernels of a step for sizes, recorded if the guards of no recording hold. Raises NotSupported if the
+adapter lacks what the step needs. Not thread-safe."""
+
+
+def _recorded(step: Step, is_initial: bool, target: Target) -> KernelsOfSizes:
+    """Return the kernels of a step by its sizes.
+
+    Args:
+        step: The step, with placeholders for sizes.
+        is_initial: Whether all kernels are of the initialization.
+        target: The compile target.
+    """
+    replays: list[Replay] = []
+
+    def kernels(sizes: Sequence[Any]) -> Kernels:
+        result: Kernels | None = first_result(replays, lambda replay: replay(sizes))
+        if result is None:
+            replays.insert(0, record(sizes))
+            del replays[MAX_VARIANTS:]
+            result = replays[0](sizes)
+            assert result is not None
+        return result
+
+    def record(sizes: Sequence[Any]) -> Replay:
+        recording = Recording(sizes)
+        following = iter(recording.symbols)
+        visit = _Visit(lambda _: next(following))
+        with recording.active():
+            steps = schedule_named(replace(visit.of(step), label=_LABEL), target)
+            if is_initial:
+                steps = steps.as_initialization
+            places: dict[Any, int] = {binding.index: place for place, binding in enumerate(visit.bindings)}
+            known, sources = len(places), Sources(target, target.moves_doubles)
+
+            def place(binding: PlanBinding) -> PlanBinding:
+                return replace(binding, index=places.setdefault(binding.index, len(places)))
+
+            def groups(several: Sequence[AnyScheduled]) -> list[Group]:
+                rendered = (Group([*kernels_of(each, "", sources)], [*bytes_of(each)]) for each in several)
+                return [group.rebound(place, settled) for group in rendered]
+
+            executed, initial = groups(steps.steps), groups(steps.initialization)
+            return recording.replay((len(places) - known, executed, initial))
+
+    return kernels
+
+
+recorded_steps: Final[Cache[Hashable, KernelsOfSizes]] = Cache(CacheLimits(entries=1024, size=1024))
+"""Of all networks in this process, by what steps are but for sizes, labels and resources."""
+
+
+def recorded_step(step: Step, is_initial: bool, target: Target) -> tuple[KernelsOfSizes, list[Any], list[Any]]:
+    """Return the kernels of a step by sizes, indices of the resources that it binds, and its sizes, maybe symbolic."""
+    visit = _Visit(lambda _: _PLACEHOLDER)
+    rebuilt = visit.of(step)
+    key = tuple(visit.key), is_initial, target
+    recorded = recorded_steps.get_or_make(key, lambda: _recorded(rebuilt, is_initial, target), lambda _: 1)
+    return recorded, [index for _, index in visit.resources], visit.numbers
+
+
+def kernels_of_step(
+    kernels: Kernels, label: str, resources: Sequence[int | Allocation]
+) -> tuple[list[Group], list[Group]]:
+    """Return the kernels that are executed, and those of the initialization, with the label and resources of a step."""
+    count, *groups = kernels
+    indices = [*resources, *(Allocation(label) for _ in range(count))]
+
+    def bind(place: PlanBinding) -> PlanBinding:
+        assert isinstance(place.index, int)
+        return PlanBinding(place.role, indices[place.index], place.offset)
+
+    executed, initial = (
+        [group.rebound(bind, lambda text: text.replace(_LABEL, label)) for group in each] for each in groups
+    )
+    return executed, initial
+
+
+class _Visit:
+    """Walks through a step, and rebuilds it with other numbers and resources. What is shared stays shared."""
+
+    def __init__(self, change: Callable[[Any], Any]):
+        self.key: list[Any] = []
+        self.numbers: list[Any] = []
+        self.resources: dict[tuple[Role, int | Allocation], int] = {}
+        self.bindings: list[PlanBinding] = []
+        self._change = change
+        self._memo: dict[int, tuple[int, Any, Any]] = {}
+        self._is_result = False
+
+    def of(self, part: Any) -> Any:
+        """Return a part rebuilt."""
+        if is_symbolic(part):
+            return self._number(part)
+        cls: Any = type(part)
+        if cls is tuple:
+            self.key.append(len(part))
+            return tuple(map(self.of, part))
+        if cls is PlanBinding:
+            return self._binding(part)
+        if fields_of(cls):
+            return self._shared(part)
+        if cls is str:
+            part = settled(part)
+        self.key += (cls, struct.pack("d", part) if cls is float else part)
+        return part
+
+    def _shared(self, part: Any) -> Any:
+        known = self._memo.get(id(part))
+        if known is not None:
+            self.key.append(("again", known[0]))
+            return known[2]
+        number = len(self._memo)
+        self._memo[id(part)] = number, part, None
+        rebuilt = self._rebuilt(part)
+        self._memo[id(part)] = number, part, rebuilt
+        return rebuilt
+
+    def _binding(self, binding: PlanBinding) -> PlanBinding:
+        place = self.resources.setdefault((binding.role, binding.index), len(self.resources))
+        if place == len(self.bindings):
+            index = Allocation("") if isinstance(binding.index, Allocation) else place
+            self.bindings.append(PlanBinding(binding.role, index))
+        self.key += (PlanBinding, binding.role, place)
+        return PlanBinding(binding.role, self.bindings[place].index, self._numbers_in(binding.offset))
+
+    def _rebuilt(self, part: Any) -> Any:
+        cls: Any = type(part)
+        self.key.append(cls)
+        named = parameter_fields(cls)
+        values = {}
+        for name in fields_of(cls):
+            value = getattr(part, name)
+            if name in named:
+                # Epilogues read elements, and convolutions store them, once for each sum: strides of 1 are numbers like
+                # others, so that one text serves results by rows and by columns. Products also store to tensors that
+                # their schedules allocate, whose strides of 1 are literals.
+                is_any = self._is_result and cls is PlanTensor and name == "strides"
+                values[name] = self._numbers_in(value, (0,) if is_any else (0, 1))
+            elif name == "constants":
+                values[name] = tuple([self._constant(*constant) for constant in value])
+            elif name == "label":  # which programs have, and keys do not
+                values[name] = settled(value)
+            elif name == "epilogue" or (cls is Convolve and name == "output"):
+                self._is_result = True
+                values[name] = self.of(value)
+                self._is_result = False
+            else:
+                values[name] = self.of(value)
+        return cls(**values)
+
+    def _constant(self, name: str, value: Any) -> tuple[str, Any]:
+        self.key.append(name)
+        return name, self._numbers_in(value) if name in CONSTANTS else self.of(value)
+
+    def _numbers_in(self, value: Any, literals: tuple[int, ...] = (0, 1)) -> Any:
+        cls = type(value)
+        if cls is tuple:
+            self.key.append(len(value))
+            return tuple([self._numbers_in(item, literals) for item in value])
+        if is_symbolic(value) or (cls is int and value not in literals):
+            return self._number(value)
+        return self.of(value)
+
+    def _number(self, value: Any) -> Any:
+        self.key.append(int)
+        self.numbers.append(value)
+        return self._change(value)
 
 
 class PlannedNetwork:
@@ -36,11 +255,7 @@ class PlannedNetwork:
         self._target = target
         planned = plan_network(network, target, disabled)
         network, plan = planned.network, planned.plan
-        self._owned = {
-            index: int(desc.byte_size)
-            for index, desc in enumerate(network.inputs)
-            if desc is not None and desc.owned_by_dml
-        }
+        self._owned = owned_sizes(network.inputs)
         self._steps, sizes = [], []
         for is_initial, steps in ((True, plan.initialization), (False, plan.steps)):
             for step in steps:
@@ -59,50 +274,37 @@ class PlannedNetwork:
         sizes = self._replay(values)
         if sizes is None:
             return None
-        executed: list[tuple[Group, bool]] = []
-        initial: list[tuple[Group, bool]] = []
+        executed: list[Group] = []
+        initial: list[Group] = []
         known: dict[Any, Any] = {}  # steps of this program that differ in labels and resources alone
         for (recorded, label, resources, varies), own in zip(self._steps, sizes, strict=True):
             key = recorded, *own
             if key not in known:
                 known[key] = recorded(own)
             groups = kernels_of_step(known[key], label, resources)
-            executed += [(group, varies) for group in groups[0]]
-            initial += [(group, False) for group in groups[1]]
-        return self._assembled(executed, initial)
-
-    def _assembled(self, executed: list[tuple[Group, bool]], initial: list[tuple[Group, bool]]) -> Program:
-        """Return the program of kernels, and of each group whether its sizes vary: inputs that the device owns are read
-        from the persistent resource, and allocations get their places."""
-        bound = (binding for group, _ in executed for binding, _ in group.bound)
-        read = {binding.index for binding in bound if binding.role is Role.INPUT}
-        owned: dict[Any, Any] = {}
-        for index, size in self._owned.items():
-            if index in read:
-                owned[index], copy = copy_of_owned(index, size)
-                initial += [(group, False) for group in self._kernels(copy)]
-        if owned:
-
-            def moved(binding: PlanBinding) -> PlanBinding:
-                is_owned = binding.role is Role.INPUT and binding.index in owned
-                return PlanBinding(Role.PERSISTENT, owned[binding.index], binding.offset) if is_owned else binding
-
-            executed = [(group.rebound(moved), varies) for group, varies in executed]
-        check_count(sum(len(group.kernels) for group, _ in (*executed, *initial)))
-        memory = memory_layout([group.bound for group, _ in executed], [group.bound for group, _ in initial])
+            executed += [group._replace(varies=varies) for group in groups[0]]
+            initial += groups[1]
+        moved, copies = copies_of_owned(self._owned, (binding for group in executed for binding, _ in group.bound))
+        if copies:
+            executed = [group.rebound(moved) for group in executed]
+        for copy in copies:
+            recorded, resources, own = recorded_step(copy, True, self._target)
+            initial += kernels_of_step(recorded(own), copy.label, resources)[1]
+        check_count(sum(len(group.kernels) for group in (*executed, *initial)))
+        memory = memory_layout([group.bound for group in executed], [group.bound for group in initial])
         name = self._operator.lower()
-
-        def placed(groups: list[tuple[Group, bool]]) -> tuple[RenderedKernel, ...]:
-            return tuple(
-                replace(kernel.placed(memory), label=name + kernel.label, varies=varies)
-                for group, varies in groups
+        kernels, initialization = (
+            tuple(
+                replace(kernel.placed(memory), label=name + kernel.label, varies=group.varies)
+                for group in groups
                 for kernel in group.kernels
             )
-
+            for groups in (executed, initial)
+        )
         program = Program(
             self._operator,
-            placed(executed),
-            placed(initial),
+            kernels,
+            initialization,
             memory.temporary.size,
             memory.persistent.size,
             self._target.has("immediates"),
@@ -110,8 +312,3 @@ class PlannedNetwork:
             memory.least_temporary_size,
         )
         return share_known(program)
-
-    def _kernels(self, step: Step) -> list[Group]:
-        """Return the kernels of a step of the initialization."""
-        recorded, resources, sizes = recorded_step(step, True, self._target)
-        return kernels_of_step(recorded(sizes), step.label, resources)[1]

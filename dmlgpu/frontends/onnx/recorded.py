@@ -17,15 +17,13 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from dmlgpu.common.cache import Cache, CacheLimits
+from dmlgpu.common.cache import Cache
 from dmlgpu.compiler.sizes.arithmetic import Recording
 from dmlgpu.compiler.sizes.networks import RecordedNetwork, SizedNetwork, separated, with_integers
 from dmlgpu.compiler.sizes.recordings import Recordings
 from dmlgpu.frontends.onnx.placement import PlannedPlacement
 from dmlgpu.frontends.onnx.segments import Outcome, RunInput, RunStage, Segment
 from dmlgpu.frontends.onnx.translate import Stages
-
-_STRUCTURES: Final = CacheLimits(entries=64, size=64)
 
 _NOWHERE: Final = np.zeros(0)
 """Stands for the elements of inputs, which a translation does not read."""
@@ -46,28 +44,21 @@ class StageRecording:
     Args:
         stage: The stage.
         recording: Recording of the sizes.
-        known: Number of guards that earlier stages test.
-
-    Attributes:
-        segment: Segment of the stage; None if it computes nothing.
-        replay: Returns what follows from values of the symbols, if the stage is valid for them and earlier ones are.
     """
 
-    def __init__(self, stage: RunStage, recording: Recording, known: int):
+    def __init__(self, stage: RunStage, recording: Recording):
         self._stage, network, sizes = stage, None, []
-        self.segment: Any = stage.segment
         if stage.segment is not None:
             network = RecordedNetwork.of(stage.segment.desc, recording).sized
             stage.segment.clears  # noqa: B018 - decided once, while symbols are recorded
             sizes = [output.sizes for output in stage.segment.outputs]
         self._needed = [symbol.node for symbol in recording.needed]
-        results = network, sizes, stage.outputs, stage.fills, list(recording.needed)
-        self.replay = recording.replay(results, known=known)
+        self._replay = recording.replay((network, sizes, stage.outputs, stage.fills, list(recording.needed)))
         self._segments: WeakValueDictionary[tuple[int, ...], Segment] = WeakValueDictionary()
 
     def stage(self, values: Sequence[int]) -> RunStage | None:
-        """Return the stage for values of the symbols; None if a translation would differ."""
-        results = self.replay(values)
+        """Return the stage for values of the symbols; None if it, or an earlier one, would be translated otherwise."""
+        results = self._replay(values)
         if results is None:
             return None
         network, sizes, outputs, fills, needed = results
@@ -92,7 +83,8 @@ class StageRecording:
 
     def _segment(self, network: SizedNetwork, sizes: Sequence[tuple[int, ...]]) -> Segment:
         """Return the segment for a network and the sizes of its outputs."""
-        own = self.segment
+        own = self._stage.segment
+        assert own is not None
         outputs = [output._renamed(own_sizes) for output, own_sizes in zip(own.outputs, sizes, strict=True)]
         segment = Segment(own.graph, outputs, own.feeds, own.weights, own.fills, own.store, network)
         segment.clears = own.clears
@@ -125,33 +117,25 @@ class RunRecording:
                 structure, integers = separated(outcome)
                 self._structures.append(structure)
                 sent = with_integers(outcome, iter(recording.extend(integers)))
-            guard_count = len(recording.guards)
             with recording.active():
-                self.stages.append(StageRecording(self._translated.send(sent), recording, guard_count))
+                self.stages.append(StageRecording(self._translated.send(sent), recording))
         return self
 
-    def values(self, sizes: Sequence[int], outcomes: Outcomes, known: int) -> list[int] | None:
-        """Return the values of the symbols of the stage after outcomes; None if an earlier stage is not valid.
-
-        Args:
-            sizes: Values of the symbols of sizes.
-            outcomes: The outcomes.
-            known: Number of stages that are known to be valid.
-        """
+    def stage(self, sizes: Sequence[int], outcomes: Outcomes) -> RunStage | None:
+        """Return the stage after outcomes for values of the symbols of sizes; None if it is not recorded for these."""
         if len(outcomes) >= len(self.stages):
             return None
         values = [*sizes]
-        for index, (outcome, structure) in enumerate(zip(outcomes, self._structures, strict=False)):
+        for outcome, structure in zip(outcomes, self._structures, strict=False):
             own, integers = separated(outcome)
-            if own != structure or (index >= known and self.stages[index].replay(values) is None):
+            if own != structure:
                 return None
             values += integers
-        return values
+        return self.stages[len(outcomes)].stage(values)
 
 
-RunKind: TypeAlias = "tuple[Recordings[RunRecording], Cache[Hashable, bool] | None]"
-"""Recordings of runs on inputs of the same ranks and types, and structures of outcomes of these runs; None if all
-integers of outcomes are symbols."""
+RunKinds: TypeAlias = "Cache[Hashable, Recordings[RunRecording]]"
+"""Recordings of runs, by ranks and types of inputs."""
 
 
 class StageSource:
@@ -161,29 +145,22 @@ class StageSource:
         translate: Translates for inputs.
         inputs: Inputs of the run.
         kinds: What was recorded of runs of the graph, by ranks and types of inputs.
-        shapes: Declared shapes of the inputs. Sizes that are not numbers are symbols from the start, like the integers
-            that the host reads. None if integers become symbols when they differ.
+        shapes: Declared shapes of the inputs, whose sizes that are not numbers are symbols from the start. None if
+            sizes become symbols when they differ.
     """
 
-    def __init__(
-        self, translate: Translate, inputs: Inputs, kinds: Cache[Hashable, RunKind], shapes: DeclaredShapes | None
-    ):
+    def __init__(self, translate: Translate, inputs: Inputs, kinds: RunKinds, shapes: DeclaredShapes | None):
         self._integers = [size for tensor in inputs if tensor is not None for size in tensor.shape]
-
-        def kind() -> RunKind:
-            varying = () if shapes is None else declared_symbols(inputs, shapes)
-            return Recordings(self._integers, varying=varying), Cache(_STRUCTURES) if shapes is None else None
-
+        varying = () if shapes is None else declared_symbols(inputs, shapes)
         key = tuple(
             None if tensor is None else (len(tensor.shape), tensor.data_type, tensor.coded) for tensor in inputs
         )
-        self._recordings, self._seen = kinds.get_or_make(key, kind, lambda _: 1)
+        self._recordings = kinds.get_or_make(key, lambda: Recordings(self._integers, varying=varying), lambda _: 1)
         self._translate = translate
         self._shapes = [None if tensor is None else replace(tensor, held=_NOWHERE) for tensor in inputs]
         self._followed: RunRecording | None = None
         self._recorder: RunRecording | None = None
         self._sizes: Sequence[int] = ()
-        self._known = 0
 
     def stage(self, outcomes: Outcomes) -> RunStage | None:
         """Return the stage after the outcomes of earlier stages; None if it is translated without recordings."""
@@ -193,56 +170,27 @@ class StageSource:
         if recorder is not None and followed is recorder:
             followed = recordings.attempt(lambda: recorder.record(outcomes))
         if followed is not None:
-            stage = self._stage_of(followed, self._sizes, outcomes, self._known)
+            stage = followed.stage(self._sizes, outcomes)
             if stage is not None:
                 return stage
+
+        def use(recorded: RunRecording, sizes: Sequence[int]) -> RunStage | None:
+            stage = recorded.stage(sizes, outcomes)
+            if stage is not None:
+                self._followed, self._sizes = recorded, sizes
+            return stage
+
+        def record(sizes: Sequence[Any], recording: Recording) -> RunRecording:
+            following = iter(sizes)
+            shaped = [
+                None if tensor is None else replace(tensor, shape=tuple(next(following) for _ in tensor.shape))
+                for tensor in self._shapes
+            ]
+            self._recorder = RunRecording(self._translate(shaped), recording)
+            return self._recorder.record(outcomes)
+
         is_continued = self._followed is not None
-        return recordings.result(
-            self._integers,
-            lambda known, values: self._stage_of(known, values, outcomes),
-            lambda sizes, recording: self._recorded(sizes, recording, outcomes),
-            is_varying=is_continued or self._varies(outcomes),
-            is_continued=is_continued,
-        )
-
-    def _varies(self, outcomes: Outcomes) -> bool:
-        """Return whether earlier runs had outcomes that differ from these in integers alone."""
-        if self._seen is None or not outcomes:
-            return bool(outcomes)
-        structure, _ = separated(outcomes)
-        is_known = self._seen.get(structure) is not None
-        self._seen.put(structure, True, 1)
-        return is_known
-
-    def _stage_of(
-        self, recorded: RunRecording, sizes: Sequence[int], outcomes: Outcomes, known: int = 0
-    ) -> RunStage | None:
-        """Return the stage after outcomes, given the number of stages known to be valid; None if it is not valid."""
-        values = recorded.values(sizes, outcomes, known)
-        if values is None:
-            return None
-        stage = recorded.stages[len(outcomes)].stage(values)
-        if stage is not None:
-            self._followed, self._sizes, self._known = recorded, sizes, len(outcomes) + 1
-        return stage
-
-    def _recorded(self, sizes: Sequence[Any], recording: Recording, outcomes: Outcomes) -> RunRecording:
-        """Record a run with the stages up to the one after outcomes; it adds the later ones."""
-        following = iter(sizes)
-        shaped = [
-            None if tensor is None else replace(tensor, shape=tuple(next(following) for _ in tensor.shape))
-            for tensor in self._shapes
-        ]
-        self._recorder = RunRecording(self._translate(shaped), recording)
-        return self._recorder.record(outcomes)
-
-
-def stage_after(translated: Stages, outcomes: Outcomes) -> RunStage:
-    """Return the stage after outcomes of a translation that just began."""
-    stage = next(translated)
-    for outcome in outcomes:
-        stage = translated.send(outcome)
-    return stage
+        return recordings.result(self._integers, use, record, is_varying=bool(outcomes), is_continued=is_continued)
 
 
 def declared_symbols(inputs: Inputs, shapes: DeclaredShapes) -> list[Hashable]:

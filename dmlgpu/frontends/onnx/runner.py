@@ -15,7 +15,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.frontends.onnx.model import RunGraph
 from dmlgpu.frontends.onnx.placement import Placement
-from dmlgpu.frontends.onnx.recorded import RunKind, StageSource, stage_after
+from dmlgpu.frontends.onnx.recorded import RunKinds, StageSource
 from dmlgpu.frontends.onnx.segments import Outcome, RunInput, RunOutput, RunStage, Slots
 from dmlgpu.frontends.onnx.translate import Stages, Translation
 from dmlgpu.frontends.onnx.values import OnnxValue, Shape
@@ -78,7 +78,7 @@ class Runner:
         varies = any(not isinstance(size, int) for shape in graph.shapes for size in shape or (None,))
         shapes = graph.shapes if policy is Specialize.NEVER or (policy is Specialize.AUTO and varies) else ()
         self._declared = shapes or None
-        self.recorded: Cache[Hashable, RunKind] | None = Cache(CacheLimits(MAX_KINDS, MAX_KINDS))
+        self.recorded: RunKinds | None = Cache(CacheLimits(MAX_KINDS, MAX_KINDS))
         self.last_stages: tuple[RunStage, ...] = ()
 
     @property
@@ -157,7 +157,9 @@ class Runner:
                 stages = None
             elif stages is None:
                 stages = self.translate(inputs)
-                stage = stage_after(stages, outcomes)
+                stage = next(stages)
+                for outcome in outcomes:
+                    stage = stages.send(outcome)
             else:
                 stage = stages.send(outcomes[-1])
             if is_new:

@@ -17,7 +17,7 @@ from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.graph.description import GraphDesc
-from dmlgpu.compiler.sizes.arithmetic import resolved
+from dmlgpu.compiler.sizes.arithmetic import is_symbolic
 from dmlgpu.compiler.sizes.networks import SizedNetwork
 from dmlgpu.frontends.onnx import watching
 from dmlgpu.frontends.onnx.placement import NodeKernels, Placement, PlacementSource, PlannedPlacement
@@ -103,7 +103,7 @@ class Slots:
 
     def numbers(self, numbers: Sequence[Any]) -> tuple[Any, ...]:
         """Return numbers, symbolic ones as they are in this run."""
-        return resolved(numbers, self.sizes)
+        return tuple([self.sizes[number.node] if is_symbolic(number) else number for number in numbers])
 
     def array(self, slot: int) -> Array:
         """Return the content of a slot on the host; waits for the device."""

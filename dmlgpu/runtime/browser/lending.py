@@ -18,7 +18,7 @@ from dmlgpu.runtime.browser.facts import target_of
 from dmlgpu.runtime.browser.link import ask, listed, wait_for_pages
 from dmlgpu.runtime.browser.server import PageServer
 
-__all__ = ["first_page", "introduction", "open_page", "own_server", "pages", "show", "some_pages", "target_of"]
+__all__ = ["introduction", "open_page", "own_server", "pages", "show", "some_pages", "target_of"]
 
 VARIABLE = "DMLGPU_BROWSER"
 RETURN_SECONDS = 20.0
@@ -39,23 +39,17 @@ def pages() -> tuple[AdapterInfo, ...]:
     return tuple(page.info for page in listed(address)) if address else ()
 
 
-def some_pages(count: int = 1, timeout: float | None = None) -> list[AdapterInfo]:
-    """Wait for pages; return their adapters.
+def some_pages(count: int = 1) -> list[AdapterInfo]:
+    """Wait for pages without limit; return their adapters.
 
     If DMLGPU_BROWSER names no server, one is started on the loopback address, instructions are printed on standard
     error, and the variable is set for child processes.
 
     Raises:
-        TimedOut: If that takes longer than ``timeout`` seconds.
         DmlError: If the server does not answer.
     """
     address = os.environ.get(VARIABLE) or own_server(many=count > 1).borrowing
-    return wait_for_pages(address, count, timeout)
-
-
-def first_page() -> AdapterInfo:
-    """Return the adapter of the first connected page, waiting for it. Raises as ``some_pages``."""
-    return some_pages()[0]
+    return wait_for_pages(address, count)
 
 
 def show(info: AdapterInfo, **shown: str | int) -> None:

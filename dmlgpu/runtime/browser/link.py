@@ -84,7 +84,7 @@ def _port(parts: Any) -> str:
         return "?"
 
 
-def wait_for_pages(borrowing: str, count: int, timeout: float | None) -> list[AdapterInfo]:
+def wait_for_pages(borrowing: str, count: int, timeout: float | None = None) -> list[AdapterInfo]:
     """Wait until a number of pages are connected; return their adapters.
 
     Raises:

@@ -30,8 +30,9 @@ from dmlgpu.common.errors import (
 from dmlgpu.common.errors import shown as shown_value
 from dmlgpu.compiler import operators
 from dmlgpu.compiler.graph.description import GraphDesc, OperatorNode
-from dmlgpu.compiler.sizes.arithmetic import hint_of, inside, is_symbolic, key_of
+from dmlgpu.compiler.sizes.arithmetic import hint_of, inside, is_symbolic
 from dmlgpu.compiler.sizes.named import NamedSizes
+from dmlgpu.compiler.sizes.networks import key_of
 from dmlgpu.runtime.device import Device, as_device, default_device, other_device
 from dmlgpu.runtime.evaluate import run_compiled
 from dmlgpu.runtime.operator import CompiledOperator
@@ -735,7 +736,7 @@ class NodeCall(OperatorCall):
         """Return a key of the description; None if an attribute cannot be hashed."""
         try:
             parts = (self.layouts, self.attributes, types, sizes)
-            return (self._kind, *[key_of(tuple(part.items())) for part in parts], *options)
+            return (self._kind, key_of(tuple([tuple(part.items()) for part in parts])), *options)
         except TypeError:  # the checks of operators name the expected attribute
             return None
 

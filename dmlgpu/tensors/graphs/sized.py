@@ -69,14 +69,18 @@ def recorded(
         nodes: Nodes of the graph.
         desc: Description of the subgraph, with names.
     """
-    indices = used(nodes, [output.origin for output in outputs])  # in the order of the description
-    numbered = [(place, nodes[index]) for place, index in enumerate(indices) if nodes[index].number is not None]
+    described = [nodes[index] for index in used(nodes, [output.origin for output in outputs])]
+    numbered = [
+        (place, node.desc, node.number)
+        for place, node in enumerate(described)
+        if node.number is not None and isinstance(node.desc, TensorDesc)
+    ]
     replay = sizes.replayed(
         (
             RecordedNetwork.of(desc, sizes).sized,
             [source.desc for source in inputs],
             [(output.sizes, output.strides, output.offset) for output in outputs],
-            [node.number for _, node in numbered],
+            [number for _, _, number in numbered],
         )
     )
     expected = list(sizes.general.values())
@@ -92,13 +96,10 @@ def recorded(
         if general != expected:
             check_nodes(network.network, max(FeatureLevel))
         resized = [output._resized(*layout) for output, layout in zip(outputs, layouts, strict=True)]
-        constants = {place: _encoded(node, number) for (place, node), number in zip(numbered, numbers, strict=True)}
+        constants = {
+            place: desc.encode(np.array([number], desc.data_type.numpy)).tobytes()
+            for (place, desc, _), number in zip(numbered, numbers, strict=True)
+        }
         return SizedGraph(network, descs, resized, constants, assignment)
 
     return sized
-
-
-def _encoded(node: BuiltNode, number: int | float) -> bytes:
-    """Return the data of a constant of one number."""
-    assert isinstance(node.desc, TensorDesc)
-    return node.desc.encode(np.array([number], node.desc.data_type.numpy)).tobytes()

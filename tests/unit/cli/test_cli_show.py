@@ -488,6 +488,8 @@ def test_timings_are_those_of_the_compiled_operator(monkeypatch: pytest.MonkeyPa
         1,
         f"dmlgpu: {NUMPY_ADAPTER} reports no compile times\n",
     )
+    for reason in [*failures]:  # of other tests in this process
+        monkeypatch.delitem(failures, reason)
     timings = Timings(planning=0.25, driver=0.0015)
     monkeypatch.setattr(CompiledOperator, "timings", property(lambda _: timings))
     done = run_here("show", GATHER, "-a", "numpy", "--timings")

@@ -15,8 +15,7 @@ from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.program import KernelSource, Program, RenderedKernel
 from dmlgpu.compiler.sizes.arithmetic import Recording, hint_of
 from dmlgpu.compiler.sizes.networks import kinds, program_of, structure_of
-from dmlgpu.compiler.sizes.programs import PlannedNetwork
-from dmlgpu.compiler.sizes.steps import recorded_steps
+from dmlgpu.compiler.sizes.programs import PlannedNetwork, recorded_steps
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.conformance.suites.graphs import GraphPair, GraphSuite

@@ -24,12 +24,12 @@ from dmlgpu.compiler.sizes.arithmetic import (
     is_broadcastable,
     is_many,
     is_same_size,
-    key_of,
     largest,
     settled,
     smallest,
     symbols_in,
 )
+from dmlgpu.compiler.sizes.networks import key_of
 
 VALUES = (1, 2, 3, 4, 7, 12, 64)
 

@@ -15,13 +15,13 @@ from onnx.helper import make_node as node
 from onnx.reference import ReferenceEvaluator
 
 from dmlgpu import DataType, Device, DmlError, InvalidArgument
-from dmlgpu.compiler.sizes.arithmetic import Recording, hint_of, needed, resolved
+from dmlgpu.compiler.sizes.arithmetic import Recording, hint_of, needed
 from dmlgpu.conformance.suites import onnx_backend
 from dmlgpu.frontends.onnx import Session, load
 from dmlgpu.frontends.onnx.model import read
 from dmlgpu.frontends.onnx.recorded import StageRecording, declared_symbols
 from dmlgpu.frontends.onnx.runner import Runner
-from dmlgpu.frontends.onnx.segments import RunInput
+from dmlgpu.frontends.onnx.segments import RunInput, Slots
 from dmlgpu.frontends.onnx.session import runner_of
 from dmlgpu.frontends.onnx.symbolic import SymbolicArray, array_of
 from tests.unit.frontends.onnx.onnx_against import model_of
@@ -373,7 +373,9 @@ def test_numbers_are_not_read_after_a_recording() -> None:
     with recording.active():
         assert needed((first, 3, second)) == (first, 3, second)
         assert first > 4
-    assert resolved((first, 3, second), dict(zip((first.node, second.node), (6, 8), strict=True))) == (6, 3, 8)
+    slots = Slots(Device("numpy"), ())
+    slots.sizes = {first.node: 6, second.node: 8}
+    assert slots.numbers((first, 3, second)) == (6, 3, 8)
     recording.replay([first])
     assert first > 4  # which it guards
     with pytest.raises(AssertionError, match="read after its recording"):
