@@ -2,16 +2,13 @@
 # if side_by_side > 1
 // {{ side_by_side }} patches side by side at once, one in each lane.
 # endif
+# if with_marks
+// The first channel of the output is none of the input: its first element is the marks of the tile.
+# endif
 {% import "convolution/seen" as seen with context %}
 {% import "convolution/combine" as transform with context %}
-fn tile(at: output_at) -> array<tile_s, {{ rows|length ** 2 * side_by_side }}> {
-    let number = min(at[3], {{ count - 1 }}u);
-    let first_row = {{ mod(div("number", tiles[1]), tiles[0]) }} * {{ down.tile }}u;
-    let first_column = {{ mod("number", tiles[1]) }}{{ " / " ~ side_by_side ~ "u" if side_by_side > 1 }} * {{ across.step }}u;
-    var source: input_at;
-    source[0] = {{ div("number", tiles[0] * tiles[1]) }};
-    source[1] = at[1];
-    source[2] = at[2];
+{% import "convolution/marks" as marks with context %}
+{% macro read_patch() %}
     # for row in down.seen
     source[3] = first_row + {{ (row - down.axis.start) % 2 ** 32 }}u;
     # set checks = ["source[3] < " ~ down.axis.spatial ~ "u"] if down.is_checked(row - down.axis.start) else []
@@ -28,6 +25,47 @@ fn tile(at: output_at) -> array<tile_s, {{ rows|length ** 2 * side_by_side }}> {
     # endif
     # endfor
     # endfor
+{% endmacro %}
+fn tile(at: output_at) -> array<tile_s, {{ rows|length ** 2 * side_by_side }}> {
+    let number = min(at[3], {{ count - 1 }}u);
+    let first_row = {{ mod(div("number", tiles[1]), tiles[0]) }} * {{ down.tile }}u;
+    let first_column = {{ mod("number", tiles[1]) }}{{ " / " ~ side_by_side ~ "u" if side_by_side > 1 }} * {{ across.step }}u;
+    var source: input_at;
+    source[0] = {{ div("number", tiles[0] * tiles[1]) }};
+    source[1] = at[1];
+    # if with_marks
+    if (at[2] == 0u) {
+        # for row in down.seen
+        # for column in down.seen
+        var square{{ row }}_{{ column }} = {{ "vec4<tile_s>" if side_by_side > 1 else "tile_s" }}();
+        # endfor
+        # endfor
+        for (var channel = 0u; channel < {{ channels }}u; channel++) {
+            source[2] = channel;
+{{ read_patch() }}
+            # for row in down.seen
+            # for column in down.seen
+            square{{ row }}_{{ column }} += given{{ row }}_{{ column }} * given{{ row }}_{{ column }};
+            # endfor
+            # endfor
+        }
+        let rows = {{ down.axis.positions }}u - first_row;
+        # if side_by_side > 1
+        let columns = {{ across.axis.positions }}u - {{ mod("number", tiles[1]) }} * {{ down.tile }}u - {{ down.tile }}u * vec4(0u, 1u, 2u, 3u);
+{{ marks.marked(down.tile, max_spread, "vec4") }}
+        # else
+        let columns = {{ across.axis.positions }}u - {{ mod("number", tiles[1]) }} * {{ down.tile }}u;
+{{ marks.marked(down.tile, max_spread) }}
+        # endif
+        var result: array<tile_s, {{ rows|length ** 2 * side_by_side }}>;
+        # for lane in range(side_by_side)
+        result[{{ lane }}] = tile_s(marks{{ "[%d]" % lane if side_by_side > 1 }});
+        # endfor
+        return result;
+    }
+    # endif
+    source[2] = at[2]{{ " - 1u" if with_marks }};
+{{ read_patch() }}
 {{ transform.both_ways(rows, rows|length) }}
     # if side_by_side > 1
 {{ transform.all_lanes(rows) }}

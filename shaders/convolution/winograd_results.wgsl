@@ -43,9 +43,10 @@ fn tile(at: output_at) -> array<tile_s, {{ rows|length ** 2 * side_by_side }}> {
 {{ transform.both_ways(rows, side) }}
     # endif
 {{ transform.in_lanes(rows, "var") }}
-    let marks = marks_load(marks_at(at[1], number{{ " / %du" % side_by_side if side_by_side > 1 }}));
+    let marks = {{ "vec4<u32>" if side_by_side > 1 else "u32" }}(marks_load(marks_at(at[1], number{{ " / %du" % side_by_side if side_by_side > 1 }})));
+    // llvmpipe runs loops without turns once, but skips this branch.
+    if ({{ "any(marks != vec4())" if side_by_side > 1 else "marks != 0u" }}) {
     # if side_by_side > 1
-    if (any(marks != vec4())) {
     for (var lane = 0u; lane < {{ side_by_side }}u; lane++) {
     let is_lane = vec4(lane) == vec4(0u, 1u, 2u, 3u);
     var marked = marks[lane];
@@ -68,7 +69,9 @@ fn tile(at: output_at) -> array<tile_s, {{ rows|length ** 2 * side_by_side }}> {
     }
     # if side_by_side > 1
     }
+    # endif
     }
+    # if side_by_side > 1
 {{ transform.all_beside(rows) }}
     # else
 {{ transform.all_in_order(rows) }}

@@ -9,8 +9,9 @@ arXiv:1509.09308):
    filter is OWNED_BY_DML.
 2. ``patches``: Bt patch B of all patches, {a * a, groups, channels, tiles of all images}.
 3. ``a * a`` matrix products per group of outputs by tiles, under the schedule chosen for products.
-4. ``norms``: the root of the sum of squares of all channels, of each pixel; ``marks``: a bit for each output of a tile
-   whose window is too small relative to its patch, {groups, tiles of all images}.
+4. ``norm``: the root of the sum of squares of all channels, of each pixel; ``marks``: a bit for each output of a tile
+   whose window is too small relative to its patch, {groups, tiles of all images}, as a number. CPU adapters compute
+   both in the kernel of patches.
 5. ``results``: At sums A, and the epilogue. Marked outputs are summed directly.
 
 Each of 1, 2 and 5 is a kernel whose invocations transform a whole tile. Outputs and tiles are rounded up to units of
@@ -59,8 +60,8 @@ from dmlgpu.compiler.schedule.tiles import is_narrow, packed_patch, tiles, uncha
 from dmlgpu.compiler.sizes.arithmetic import decided, largest
 from dmlgpu.compiler.target import Target
 
-FILTERS, PATCHES, NORMS, MARKS, RESULTS = (
-    f"convolution/winograd_{kernel}" for kernel in ("filters", "patches", "norms", "marks", "results")
+FILTERS, PATCHES, MARKS, RESULTS = (
+    f"convolution/winograd_{kernel}" for kernel in ("filters", "patches", "marks", "results")
 )
 NORM = Reduction("convolution/winograd_norm", DataType.FLOAT32, 1, portable=True)
 
@@ -236,19 +237,38 @@ def winograd_steps(
     filters = (PlanTensor.persistent if convolution.filter_owned else PlanTensor.temporary)(
         "filters", FLOAT32, sides.filters
     )
-    patches = PlanTensor.temporary("patches", FLOAT32, sides.patches)
-    c, a = sides.columns, sides.patch**2
-    patches = replace(patches, strides=(c, sides.channels * a * c, a * c, 1))
+    with_marks = _marks_with_patches(target)
+    whole = _with_marks(sides)
+    _, outer, inner, _ = whole.strides
+    patches = replace(whole, sizes=sides.patches, offset=inner)
+    marks = replace(whole, sizes=(sides.groups, sides.tiles), strides=(outer, 1))
     product, results = _product(sides, filters, patches, target)
     prepared = _filters(convolution, sides, filters, target=target)
-    marking, marks = _marks(convolution, sides, target)
+    marking = ScheduledSteps(()) if with_marks else _marks(convolution, sides, marks, target)
     return (
         (prepared.as_initialization if convolution.filter_owned else prepared)
-        + _patches(convolution, sides, patches, target=target)
+        + _patches(convolution, sides, whole if with_marks else patches, with_marks=with_marks, target=target)
         + schedule_step(product, target)
         + marking
         + _results(convolution, sides, results, marks, epilogue=epilogue, output=output, target=target)
     )
+
+
+def _with_marks(sides: _Sides) -> PlanTensor:
+    """Return the tensor of patches, before whose channels lies one whose first element is the marks."""
+    a, c = sides.patch**2, sides.columns
+    channels = sides.channels + 1
+    return PlanTensor.temporary("patches", FLOAT32, (a, sides.groups, channels, c), (c, channels * a * c, a * c, 1))
+
+
+def _marks_with_patches(target: Target) -> bool:
+    """Return whether the kernel of patches marks outputs as well.
+
+    On a CPU adapter two more kernels cost more than to read the input in patches again. A GPU has too few invocations
+    for that: one per tile, for all channels. How a reduction is divided among invocations depends on the size of the
+    image, so that shapes that share kernels have none.
+    """
+    return target.policies.varying or not target.needs_many_invocations
 
 
 def _filters(convolution: Convolution, sides: _Sides, filters: PlanTensor, target: Target) -> ScheduledSteps:
@@ -260,7 +280,9 @@ def _filters(convolution: Convolution, sides: _Sides, filters: PlanTensor, targe
     )
 
 
-def _patches(convolution: Convolution, sides: _Sides, patches: PlanTensor, target: Target) -> ScheduledSteps:
+def _patches(
+    convolution: Convolution, sides: _Sides, patches: PlanTensor, *, with_marks: bool, target: Target
+) -> ScheduledSteps:
     vertical, horizontal = convolution.windows
     side_by_side = _side_by_side(sides, target)
     single = is_narrow(convolution.input, target)
@@ -272,6 +294,9 @@ def _patches(convolution: Convolution, sides: _Sides, patches: PlanTensor, targe
         tiles=(sides.down, sides.across),
         count=sides.tiles,
         side_by_side=side_by_side,
+        with_marks=with_marks,
+        channels=sides.channels,
+        max_spread=MAX_SPREAD,
     )
     body = element(PATCHES, FLOAT32, patches.sizes, portable=True, values=values, input=source)
     tile = (sides.patch**2, 1, 1, side_by_side)
@@ -327,33 +352,20 @@ def _turned(matrices: PlanTensor) -> PlanTensor:
     return permuted(matrices, (0, 1, 3, 2))
 
 
-def _norms(convolution: Convolution, sides: _Sides, target: Target) -> tuple[ScheduledSteps, PlanTensor]:
-    """Return the kernels that compute the norms of pixels, and these. How a reduction is divided among invocations
-    depends on the size of the image, so that shapes that share kernels sum channels one after the other."""
+def _marks(convolution: Convolution, sides: _Sides, marks: PlanTensor, target: Target) -> ScheduledSteps:
+    """Return the kernels that compute the norms of pixels, and mark outputs."""
     pixels = permuted(convolution.input, (0, 1, 3, 4, 2))
     norms = PlanTensor.temporary("norms", FLOAT32, (*pixels.sizes[:-1], 1))
-    label = "winograd norms"
-    if target.needs_many_invocations and not target.policies.varying:
-        return schedule_step(Reduce(label, NORM, pixels, (norms.rank - 1,), norms), target), norms
-    values = constants(channels=sides.channels)
-    body = element(NORMS, FLOAT32, norms.sizes, portable=True, values=values, input=pixels)
-    return schedule_step(Map(label, body, norms), target), norms
-
-
-def _marks(convolution: Convolution, sides: _Sides, target: Target) -> tuple[ScheduledSteps, PlanTensor]:
-    """Return the kernels that mark outputs, and the marks: a bit for each output of a tile."""
-    steps, norms = _norms(convolution, sides, target)
+    reduce = Reduce("winograd norms", NORM, pixels, (norms.rank - 1,), norms)
     vertical, horizontal = convolution.windows
-    marks = PlanTensor.temporary("marks", DataType.UINT32, (sides.groups, sides.tiles))
     values = constants(
-        down=Patch(vertical, sides.tile, checked=target.policies.varying),
-        across=Patch(horizontal, sides.tile, checked=target.policies.varying),
+        down=Patch(vertical, sides.tile),
+        across=Patch(horizontal, sides.tile),
         tiles=(sides.down, sides.across),
-        window=WINDOW,
         max_spread=MAX_SPREAD,
     )
-    body = element(MARKS, DataType.UINT32, marks.sizes, portable=True, values=values, input=norms)
-    return steps + schedule_step(Map("winograd marks", body, marks), target), marks
+    body = element(MARKS, FLOAT32, marks.sizes, portable=True, values=values, input=norms)
+    return schedule_step(reduce, target) + schedule_step(Map("winograd marks", body, marks), target)
 
 
 def _results(
