@@ -105,7 +105,7 @@ def fused_attention(
     return output, None, None, None, query.sizes[2], key.sizes[2], None, None, None
 
 
-@aten("_scaled_dot_product_fused_attention_overrideable_backward", fused=True)
+@aten("_scaled_dot_product_fused_attention_overrideable_backward", fused=True, wide=True)
 def fused_attention_backward(
     gradient: Tensor,
     query: Tensor,

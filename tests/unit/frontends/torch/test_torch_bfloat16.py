@@ -159,6 +159,22 @@ def test_results_are_those_of_float32_rounded_once(name: str) -> None:
         torch.testing.assert_close(x.grad.cpu().float(), reference.grad, rtol=2**-7, atol=2**-8 * largest)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_gradients_of_attention_are_those_of_float32_rounded_once(dtype: torch.dtype) -> None:
+    """Weights and scores are not rounded on the way: these differ by tens."""
+    attend = torch.nn.functional.scaled_dot_product_attention
+    operands = [(3 * normal(2, 4, 5, 8)).to(dtype) for _ in range(3)]
+    factors = normal(2, 4, 5, 8).to(dtype)
+
+    def gradients(device: str, kind: torch.dtype) -> Any:
+        leaves = [x.detach().to(device, kind).requires_grad_() for x in operands]
+        return torch.autograd.grad(attend(*leaves), leaves, factors.to(device, kind))
+
+    for actual, exact in zip(gradients("dml", dtype), gradients("cpu", torch.float32), strict=True):
+        tolerance = torch.finfo(dtype).eps / 2
+        torch.testing.assert_close(actual.float().cpu(), exact, rtol=tolerance * 1.01, atol=tolerance * 1e-2)
+
+
 def network() -> Any:
     torch.manual_seed(0)
     layers = nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 32), nn.SiLU(), nn.Linear(32, 4)
