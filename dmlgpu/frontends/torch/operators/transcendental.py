@@ -308,7 +308,10 @@ def polygamma(n: int, x: Any) -> Any:
     is_reflected = x < 0.0
     positive = _IF(is_reflected, 1.0 - x, x)
     result = hurwitz_zeta(n + 1, positive) * ((-1.0) ** (n + 1) * math.factorial(n))
-    cotangent = 1.0 / directml.element_wise_tan((x - ops.round(x)) * math.pi)
+    place = x - ops.round(x)
+    is_steep = ops.abs(place) < 0.25
+    tangent: Any = directml.element_wise_tan(_IF(is_steep, place, ops.sign(place) * 0.5 - place) * math.pi)
+    cotangent = _IF(is_steep, 1.0 / tangent, tangent)
     reflected = result * (-1.0) ** n - polynomial(cotangent, _cotangent_derivative(n))
     return cast(_IF(is_reflected, reflected, result), dtype)
 

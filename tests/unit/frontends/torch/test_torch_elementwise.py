@@ -199,6 +199,15 @@ def test_polygamma(order: int) -> None:
     )
 
 
+@pytest.mark.parametrize("order", [2, 3, 5])
+def test_polygamma_between_poles(order: int) -> None:
+    """Halfway between two poles, the cotangent of the reflection is 0, and its coefficients are large."""
+    x = torch.tensor([-8.5, -8.4375, -8.5625, -0.5, -20.75])
+    torch.testing.assert_close(
+        torch.polygamma(order, x.to("dml")).cpu(), torch.polygamma(order, x.double()).float(), rtol=2e-5, atol=1e-6
+    )
+
+
 @pytest.mark.parametrize("name", ["digamma", "lgamma", "erfinv", "erfc", "expm1", "log1p"])
 def test_special_functions_are_accurate(name: str) -> None:
     x = torch.linspace(-0.999, 0.999, 101) if name == "erfinv" else torch.linspace(-0.95, 12.0, 301)
