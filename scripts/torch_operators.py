@@ -42,7 +42,8 @@ RANDOM = re.compile(
     r"rand|dropout|bernoulli|multinomial|normal|^empty|new_empty|uniform|exponential|cauchy|geometric|fractional|rrelu"
 )
 ORDERING = {"argsort", "mode", "msort", "sort", "topk"}
-"""Operators that may order or choose among equal elements in any way: samples whose elements become equal in a dtype are excluded."""
+"""Operators that may order equal elements, or choose among them, in any way: samples whose elements become equal in a
+dtype are excluded."""
 
 HOST_ARGUMENTS = {"tensor_split"}
 """Operators whose tensors other than the input are on the CPU for any device."""
