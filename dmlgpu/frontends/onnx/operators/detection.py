@@ -11,7 +11,7 @@ import numpy as np
 
 from dmlgpu.catalog.enums import AxisDirection, DataType, InterpolationMode, ReduceFunction
 from dmlgpu.catalog.operator_desc import Size2D
-from dmlgpu.compiler.sizes.arithmetic import smallest
+from dmlgpu.compiler.sizes.arithmetic import smallest, value_of
 from dmlgpu.frontends.onnx.expressions import (
     add,
     cast,
@@ -174,7 +174,7 @@ def _slots(node: OnnxNode, centered: bool, sizes: tuple[int, int]) -> Generator[
     parts = node.constant([[float(sizes[1]), float(sizes[0])]], DataType.FLOAT32)
     counts = dml.clip(dml.ceil(divide(extents, parts)), 1.0, 2.0**30)
     (exponents,) = yield from node.computed(doublings(reshaped(cast(counts, DataType.INT32), (2,))))
-    width, height = (1 << int(exponent) for exponent in exponents.reshape(-1))
+    width, height = (1 << value_of(exponent) for exponent in exponents.reshape(-1).tolist())
     if max(height, width) > _MAX_SAMPLES:
         raise node.rejection(f"regions must be at most {_MAX_SAMPLES} times the output, got {height} and {width}")
     return [height, width]
