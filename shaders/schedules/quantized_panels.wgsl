@@ -10,7 +10,7 @@
 # set all_units = tile.rows * row_units
 # set masks = bits == 4
 # set centered = has_zero or center != 0
-{% macro of_unit(name, unit) %}{% set pairs = tensors[name.rstrip("_0123456789")][0] %}{{ name }}{{ "%d[%d]" % (unit // 2, unit % 2) if pairs else unit }}{% endmacro %}
+{% macro of_unit(name, unit, word="") %}{{ name }}{{ word }}{{ "%d[%d]" % (unit // 2, unit % 2) if tensors[name][0] else unit }}{% endmacro %}
 {% macro fetch(name, unit, word=0) %}
         # set pairs = tensors[name][0]
         # set panel = "panel + %du" % (unit // 2 * panels) if unit >= 2 else "panel"
@@ -104,7 +104,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         # endfor
         # for word in range(words)
 {{ fetch("words", unit, word) }}
-        let bits{{ word }}_{{ unit }} = {{ of_unit("words%d_" % word, unit) }}{{ " ^ vec4<u32>(%su)" % signs if signs }};
+        let bits{{ word }}_{{ unit }} = {{ of_unit("words", unit, "%d_" % word) }}{{ " ^ vec4<u32>(%su)" % signs if signs }};
         # for place in range(in_word)
         # set step = word * in_word + place
         # if not masks

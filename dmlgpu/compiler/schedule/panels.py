@@ -1,8 +1,9 @@
 """Products on CPU adapters with quantized columns that the initialization lays out in panels.
 
 CPU adapters read storage buffers lane by lane, and check every index, so loads cost more than arithmetic. A lane
-therefore has ``PANEL`` adjacent columns, whose words are adjacent in memory: one index gives the words of all. Integers
-are dequantized in registers for any number of rows, and never stored as floats.
+therefore has ``PANEL`` adjacent columns, whose words are adjacent in memory: one index gives the words of all. Those of
+the other lanes of its workgroup follow, so that the workgroup reads one stream. Integers are dequantized in registers
+for any number of rows, and never stored as floats.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ class ScheduledQuantizedProduct(KernelStep):
 
 @dataclass(frozen=True)
 class QuantizedPanels:
-    """Quantized columns in panels of eight: their words are adjacent, and follow each other along the inner dimension.
+    """Quantized columns in panels of whole eights: words of a panel are adjacent, those of the next inner step follow.
 
     Attributes:
         words: over (batch.., panels, blocks, words of a block, units of four columns).
