@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlgpu import Device
+from dmlgpu import Device, profile
 from dmlgpu.compiler.target import AdapterInfo, Profile
 from dmlgpu.demo.language_model import DecoderSizes
 from dmlgpu.frontends.generation.generator import Generator
@@ -116,6 +116,24 @@ def test_caches_of_gpus_are_float16_if_the_weights_are_small(
         generator = Generator.load(folder, Device.from_backend(backend), cache_dtype=cache_dtype, context=32)
         row = SIZES.layers * 2 * SIZES.kv_heads * SIZES.head_size
         assert generator.memory.caches == 32 * row * np.dtype(expected).itemsize
+
+
+def test_a_layer_of_a_token_has_twelve_kernels_on_gpus(
+    backend: GpuBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four products with weights, two of which add residuals, and SwiGLU, which larger products compute; two norms; queries
+    and keys, rotated and cast in one kernel, and values, cast; two caches; attention."""
+    monkeypatch.setattr(backend, "target", replace(backend.target, profile=Profile.DISCRETE))
+    counts = []
+    for layers in (1, 3):
+        folder = folder_of(tmp_path, replace(SIZES, layers=layers))
+        tokens = Generator.load(folder, Device.from_backend(backend), context=32).generate_tokens(prompt_of(3))
+        for _ in range(3):
+            next(tokens)
+        with profile() as times:
+            next(tokens)
+        counts.append(len(times.kernels))
+    assert counts[1] - counts[0] == 2 * 12
 
 
 def test_caches_of_float16_change_logits_by_their_rounding(device: Device, folder: Path) -> None:

@@ -76,13 +76,13 @@ def group_query_attention(node: OnnxNode) -> Steps:
     if node.flag("do_rotary"):
         *turned, value = parts
         parts = [*_rotated(node, sizes, lengths, turned), value]
-    query, key, value = _by_part(parts, sizes)
-    own_type = query.data_type
     if node.has(12):
-        return _quantized_attention(node, sizes, lengths, (query, key, value))
+        return _quantized_attention(node, sizes, lengths, _by_part(parts, sizes))
+    own_type = parts[0].data_type
     cache_type = node.data_type(3) if node.has(3) else own_type
-    if cache_type is not own_type:
-        query, key, value = (dml.cast(part, cache_type) for part in (query, key, value))
+    if cache_type is not own_type:  # together, so that one kernel rotates and casts queries and keys
+        parts = [dml.cast(part, cache_type) for part in parts]
+    query, key, value = _by_part(parts, sizes)
     wide = (sizes.batch, sizes.rows)
     scale = node.number("scale", 0.0) or 1 / math.sqrt(sizes.size)
     flat = [reshaped(part, (*wide, part.sizes[2] * part.sizes[3])) for part in (query, key, value)]
