@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlgpu import Device, profile
+import dmlgpu
+from dmlgpu import Device
 from dmlgpu.compiler.target import AdapterInfo, Profile
 from dmlgpu.demo.language_model import DecoderSizes
 from dmlgpu.frontends.generation.generator import Generator
@@ -121,8 +122,8 @@ def test_caches_of_gpus_are_float16_if_the_weights_are_small(
 def test_a_layer_of_a_token_has_twelve_kernels_on_gpus(
     backend: GpuBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Four products with weights, two of which add residuals, and SwiGLU, which larger products compute; two norms; queries
-    and keys, rotated and cast in one kernel, and values, cast; two caches; attention."""
+    """Four products with weights, two of which add residuals, and SwiGLU, which larger products compute; two norms;
+    queries and keys, rotated and cast in one kernel, and values, cast; two caches; attention."""
     monkeypatch.setattr(backend, "target", replace(backend.target, profile=Profile.DISCRETE))
     counts = []
     for layers in (1, 3):
@@ -130,7 +131,7 @@ def test_a_layer_of_a_token_has_twelve_kernels_on_gpus(
         tokens = Generator.load(folder, Device.from_backend(backend), context=32).generate_tokens(prompt_of(3))
         for _ in range(3):
             next(tokens)
-        with profile() as times:
+        with dmlgpu.profile() as times:
             next(tokens)
         counts.append(len(times.kernels))
     assert counts[1] - counts[0] == 2 * 12
