@@ -348,6 +348,23 @@ def _owned_columns(draft: Draft) -> tuple[Tensor, ...]:
     return (f.element_wise_add(_product_by_blocks(draft, columns, kind=DataType.UINT4, owned=True), bias),)
 
 
+def _tied_columns(draft: Draft) -> tuple[Tensor, ...]:
+    """Columns of a product by 4-bit blocks that the initialization lays out are gathered, as tied embeddings are. It
+    would dequantize them if the floats were few."""
+    rows, columns = draft.sizes[2], 576
+    words = draft.input((columns, 4), DataType.UINT32, high=0xFFFFFFFF, owned=True)
+    scale = draft.input((columns, 2), owned=True)
+    numbers = draft.input((1, 3), DataType.UINT32, high=columns)
+
+    def dequantized(words: Tensor, scale: Tensor) -> Tensor:
+        codes = words.reinterpret((words.sizes[0], 32), None, DataType.UINT4)
+        return f.dequantize(codes, (scale,), quantization_type=QuantizationType.SCALE)
+
+    product = f.gemm(draft.input((rows, 32)), dequantized(words, scale), trans_b=MatrixTransform.TRANSPOSE)
+    gathered = (f.gather(x, numbers, axis=0, index_dimensions=1) for x in (words, scale))
+    return product, dequantized(*gathered)
+
+
 def _gated_owned_columns(draft: Draft) -> tuple[Tensor, ...]:
     """One half of a product by 8-bit blocks that the initialization lays out is the gate of the other."""
     columns = 72
@@ -487,6 +504,7 @@ PATTERNS: Mapping[str, tuple[Pattern, Types]] = {
     "selected_columns": (_selected_columns, FLOATS),
     "owned_columns": (_owned_columns, FLOATS),
     "gated_owned_columns": (_gated_owned_columns, FLOATS),
+    "tied_columns": (_tied_columns, FLOATS),
     "quantized_convolution": (_quantized_convolution, FLOATS),
     "cast_around": (_cast_around, FLOATS),
     "updates_in_place": (_updates_in_place, WORDS),
@@ -506,6 +524,7 @@ QUICK_PATTERNS = (
     "pattern-selected_columns-float32-plain",
     "pattern-owned_columns-float32-plain",
     "pattern-gated_owned_columns-float32-plain",
+    "pattern-tied_columns-float32-plain",
     "pattern-cast_around-float16-odd",
     "pattern-attention-float32-plain",
     "pattern-quantized_cache-float32-plain",

@@ -37,6 +37,7 @@ from dmlgpu.compiler.wgsl.library import declarations, uses
 from dmlgpu.compiler.wgsl.render import render
 from dmlgpu.compiler.wgsl.writer import native_functions
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES, case_by_name
+from dmlgpu.conformance.suites.graphs import example
 from tests.unit.compiler.schedule import test_cooperative_attention as cooperative_attention
 from tests.unit.compiler.schedule import test_cooperative_products as cooperative
 from tests.unit.compiler.schedule import test_schedule_integers as integers
@@ -350,7 +351,9 @@ def test_every_file_is_rendered_by_some_operator(texts):
     few_rows = compiler.compile_operator(attention_of_few_rows(), Target("GPU", Profile.DISCRETE))
     network = resolve(attention_of_quantized_caches(DataType.FLOAT32, 4))
     blocks = compile_network(network, Target("GPU", Profile.DISCRETE)).program
-    programs = [in_parts, general, windows, *matrix_units, few_rows, blocks, *(product.program for product in products)]
+    tied = compile_network(resolve(example("pattern-tied_columns-float32-plain").graph), quantized.CPU).program
+    graphs = [few_rows, blocks, tied, *(product.program for product in products)]
+    programs = [in_parts, general, windows, *matrix_units, *graphs]
     texts = [*texts, *texts_of_integer_products(), *(kernel.wgsl for program in programs for kernel in program.kernels)]
     rendered = set(re.findall(r"^// ---- shaders/(\S+)\.wgsl$", "\n".join(texts), re.MULTILINE))
     idle = {file for file in FILES if not file.startswith("lib/")} - rendered - included_files()
