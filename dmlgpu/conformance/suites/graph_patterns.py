@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 from dmlgpu.catalog.enums import (
@@ -351,7 +352,7 @@ def _owned_columns(draft: Draft) -> tuple[Tensor, ...]:
 def _tied_columns(draft: Draft) -> tuple[Tensor, ...]:
     """Columns of a product by 4-bit blocks that the initialization lays out are gathered, as tied embeddings are. It
     would dequantize them if the floats were few."""
-    rows, columns = draft.sizes[2], 576
+    rows, columns = math.prod(draft.sizes[:-1]), 576
     words = draft.input((columns, 4), DataType.UINT32, high=0xFFFFFFFF, owned=True)
     scale = draft.input((columns, 2), owned=True)
     numbers = draft.input((1, 3), DataType.UINT32, high=columns)
