@@ -10,14 +10,7 @@
 # set all_units = tile.rows * row_units
 # set masks = bits == 4
 # set centered = has_zero or center != 0
-{% macro of_unit(name, unit, word="") %}{{ name }}{{ word }}{{ "%d[%d]" % (unit // 2, unit % 2) if tensors[name][0] else unit }}{% endmacro %}
-{% macro fetch(name, unit, word=0) %}
-        # set pairs = tensors[name][0]
-        # set panel = "panel + %du" % (unit // 2 * panels) if unit >= 2 else "panel"
-        # if not pairs or unit % 2 == 0
-        let {{ name }}{{ "%d_" % word if name == "words" }}{{ unit // 2 if pairs else unit }} = {{ name }}_read(batch, {{ panel }}, block, {% if name == "words" %}turn_in_block * {{ words }}u + {{ word }}u{% else %}0u{% endif %}, panel_unit{{ " + 1u" if unit % 2 }});
-        # endif
-{% endmacro %}
+{% macro of_unit(name, unit) %}{% if tensors[name][0] %}{{ name }}{{ unit // 2 }}[{{ unit % 2 }}]{% else %}{{ name }}{{ unit }}{% endif %}{% endmacro %}
 {% macro broadcast(name, unit) %}{% if sharing > 1 %}subgroupBroadcast({{ name }}{{ unit // sharing * sharing }}, {{ unit % sharing }}u){% else %}{{ name }}{{ unit }}{% endif %}{% endmacro %}
 fn a_read(batch: u32, row: u32, block: u32, unit: u32) -> a_t {
     var at: a_at;
@@ -85,26 +78,24 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         # endif
         let a{{ first }} = a_own{{ first }}{{ " * a_factor%d" % first if masks }};
         # endfor
-        # for row in range(tile.rows)
-        # for unit in range(row_units)
-        let x{{ row }}_{{ unit }} = {{ broadcast("a", row * row_units + unit) }};
-        # endfor
-        # if centered
-        let x_sum{{ row }} = {% for unit in range(row_units) %}{{ " + " if unit }}{{ broadcast("a_sum", row * row_units + unit) }}{% endfor %};
-        # endif
-        # endfor
-        // What a unit of columns needs is read right before it is used: drivers keep the order of loads, and spill what waits.
-        # for unit in range(tile.units)
-        # if centered
-{{ fetch("zero", unit) if has_zero }}
-        let center{{ unit }} = {{ "vec4<f32>(%s) + " % of_unit("zero", unit) if has_zero }}vec4<f32>({{ center|f32 }});
-        # endif
-        # for row in range(tile.rows)
-        var sum{{ row }}_{{ unit }} = {% if centered %}-x_sum{{ row }} * center{{ unit }}{% else %}sum_t(){% endif %};
-        # endfor
+        # for half in range(sums)
+        # set panel_of_half = "panel" ~ (" + %du" % (half * panels) if half)
+        # for name in tensors
+        # for unit in range(1 if tensors[name][0] else 2)
+        # set number = half if tensors[name][0] else 2 * half + unit
+        # if name == "words"
         # for word in range(words)
-{{ fetch("words", unit, word) }}
-        let bits{{ word }}_{{ unit }} = {{ of_unit("words", unit, "%d_" % word) }}{{ " ^ vec4<u32>(%su)" % signs if signs }};
+        let words{{ word }}_{{ number }} = words_read(batch, {{ panel_of_half }}, block, turn_in_block * {{ words }}u + {{ word }}u, panel_unit + {{ unit }}u);
+        # endfor
+        # else
+        let {{ name }}{{ number }} = {{ name }}_read(batch, {{ panel_of_half }}, block, 0u, panel_unit + {{ unit }}u);
+        # endif
+        # endfor
+        # endfor
+        # endfor
+        # for unit in range(tile.units)
+        # for word in range(words)
+        let bits{{ word }}_{{ unit }} = {{ of_unit("words", unit)|replace("words", "words%d_" % word) }}{{ " ^ vec4<u32>(%su)" % signs if signs }};
         # for place in range(in_word)
         # set step = word * in_word + place
         # if not masks
@@ -115,13 +106,24 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         # else
         let b{{ step }}_{{ unit }} = vec4<f32>(bitcast<vec4<i32>>(bits{{ word }}_{{ unit }} & vec4<u32>({{ "0xf" ~ "0" * place }}u)));
         # endif
+        # endfor
+        # endfor
+        # if centered
+        let center{{ unit }} = {{ "vec4<f32>(%s) + " % of_unit("zero", unit) if has_zero }}vec4<f32>({{ center|f32 }});
+        # endif
+        # endfor
         # for row in range(tile.rows)
+        # for unit in range(row_units)
+        let x{{ row }}_{{ unit }} = {{ broadcast("a", row * row_units + unit) }};
+        # endfor
+        # if centered
+        let x_sum{{ row }} = {% for unit in range(row_units) %}{{ " + " if unit }}{{ broadcast("a_sum", row * row_units + unit) }}{% endfor %};
+        # endif
+        # for unit in range(tile.units)
+        var sum{{ row }}_{{ unit }} = {% if centered %}-x_sum{{ row }} * center{{ unit }}{% else %}sum_t(){% endif %};
+        # for step in range(words * in_word)
         sum{{ row }}_{{ unit }} += x{{ row }}_{{ step // 4 }}.{{ "xyzw"[step % 4] }} * b{{ step }}_{{ unit }};
         # endfor
-        # endfor
-        # endfor
-{{ fetch("scale", unit) }}
-        # for row in range(tile.rows)
         total{{ row }}_{{ unit }} += sum{{ row }}_{{ unit }} * {{ of_unit("scale", unit) }};
         # endfor
         # endfor
