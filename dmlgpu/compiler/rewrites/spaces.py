@@ -67,8 +67,7 @@ def _digits(distance: int, nested: list[tuple[int, int]], rank: int) -> tuple[in
     """Return a distance in elements as steps along nested dimensions; None if there is a remainder."""
     steps = [0] * rank
     for dimension, stride in nested:
-        # One step along a dimension, whatever the sizes: of one element, the outer dimensions have the same stride.
-        if is_symbolic(stride) == is_symbolic(distance) and stride == distance:
+        if _is_same_stride(stride, distance):  # one step along a dimension, whatever the sizes
             steps[dimension] = 1
             return tuple(steps)
     sign, rest = (1, distance) if distance >= 0 else (-1, -distance)
@@ -77,21 +76,27 @@ def _digits(distance: int, nested: list[tuple[int, int]], rank: int) -> tuple[in
     return None if rest else tuple(steps)
 
 
+def _is_same_stride(stride: int, other: int) -> bool:
+    """Return whether two strides are equal. A symbol and a number count as different, without a guard: if a dimension
+    has one element, those around it have its stride."""
+    return is_symbolic(stride) == is_symbolic(other) and stride == other
+
+
 def split(view: PlanTensor, written: PlanTensor) -> tuple[Sizes, Affine] | None:
     """Return the space of a view after splitting dimensions that span several dimensions of ``written``, and the map
     from the split coordinates to the view's own; None if no dimension needs to be split.
     """
-    extents = [(stride, size) for size, stride in zip(written.sizes, written.strides, strict=True) if size > 1]
+    extents = [(stride, size) for size, stride in zip(written.sizes, written.strides, strict=True) if is_many(size)]
 
     def extent(step: int) -> int:  # without a table of strides, which may be symbolic
-        return next((size for stride, size in reversed(extents) if stride == step), 0)
+        return next((size for stride, size in reversed(extents) if _is_same_stride(stride, step)), 0)
 
     sizes: list[int] = []
     groups: list[list[int]] = []
     for size, stride in zip(view.sizes, view.strides, strict=True):
         parts: list[int] = []  # the innermost first
         rest, step = size, stride
-        while (inner := extent(step)) and rest > inner and not rest % inner:
+        while (inner := extent(step)) and rest > inner > 1 and not rest % inner:
             parts.append(inner)
             rest, step = rest // inner, step * inner
         groups.append(list(range(len(sizes), len(sizes) + len(parts) + 1)))

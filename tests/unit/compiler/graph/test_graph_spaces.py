@@ -117,6 +117,24 @@ def test_views_of_symbolic_sizes_are_split() -> None:
     assert [replay(sizes) for sizes in ((9, 2), (3, 70), (4, 1))] == [(9, 2), (3, 70), None]
 
 
+def test_splitting_views_decides_nothing_about_sizes_of_one() -> None:
+    """One token is a prompt of length 1: strides of dimensions are not compared to those of others."""
+    recording = Recording([2, 5])
+    with recording.active():
+        batch, rows = recording.symbols
+        view = tensor((batch, rows, 576), (rows * 576, 576, 1))
+        parted = split(view, tensor((rows, batch, 9, 64), (576, rows * 576, 64, 1)))
+        assert parted is not None
+        replay = recording.replay(parted[0])
+    assert [replay(sizes) for sizes in ((3, 7), (1, 1))] == [(3, 7, 9, 64), (1, 1, 9, 64)]
+
+
+def test_dimensions_of_one_element_split_nothing() -> None:
+    recording = Recording([1])
+    with recording.active():
+        assert split(tensor((6,)), tensor((6, *recording.symbols))) is None
+
+
 @pytest.mark.parametrize("turned", [False, True])
 def test_views_of_symbolic_sizes_lead_to_their_elements_also_for_sizes_of_1(turned: bool) -> None:
     """Of one row, the stride of the batch is that of a row."""
