@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from dmlgpu.compiler.graph.passes.rewriting import (
@@ -87,7 +87,7 @@ def vanishes(rewriting: Rewriting, leaf: PlanTensor) -> bool:
 
 
 def reason_to_keep(
-    rewriting: Rewriting, writer: Map, leaf: PlanTensor, *, repeats: bool, also_read: Iterable[PlanTensor] = ()
+    rewriting: Rewriting, writer: Map, leaf: PlanTensor, *, repeats: bool, reader: int | None = None
 ) -> str | None:
     """Return why computing a value where it is read costs more than writing and reading it; None if it costs less.
 
@@ -96,7 +96,7 @@ def reason_to_keep(
         writer: The map that computes the value.
         leaf: The leaf that reads it.
         repeats: The reader needs each element several times.
-        also_read: Tensors that the reader reads anyway.
+        reader: Index of the reader, if what else it reads counts as read anyway.
     """
     cheap = is_cheap(writer.body)
     if not cheap and (repeats or math.prod(leaf.sizes) > math.prod(writer.output.sizes)):
@@ -105,7 +105,7 @@ def reason_to_keep(
         return None
     if not cheap:
         return "is expensive, and read elsewhere, too"
-    free = set(map(memory_of, also_read))
+    free = () if reader is None else rewriting.memories_read(reader)
     sources = [tensor for tensor in set(leaves(writer.body)) if memory_of(tensor) not in free]
     if sum(tensor.distinct_bytes for tensor in sources) > writer.output.distinct_bytes:
         return "is smaller than what it is computed from, and read again"
@@ -196,18 +196,18 @@ def _fuse_map(rewriting: Rewriting, index: int) -> bool:
         if match is None:
             continue
         producer, writer = match
-        fused = _fused_map(rewriting, step, leaf, writer, is_direct=leaf in direct)
+        fused = _fused_map(rewriting, index, step, leaf, writer, is_direct=leaf in direct)
         if take_in(rewriting, index, producer, fused):
             return True
     return False
 
 
 def _fused_map(
-    rewriting: Rewriting, step: Map | Reduce, leaf: PlanTensor, writer: Map, *, is_direct: bool
+    rewriting: Rewriting, index: int, step: Map | Reduce, leaf: PlanTensor, writer: Map, *, is_direct: bool
 ) -> Map | Reduce | str:
     """Return a step with the body of a map inlined, or the reason why it is not."""
     if is_direct and is_fusable(writer.body):
-        reason = reason_to_keep(rewriting, writer, leaf, repeats=False, also_read=read(step))
+        reason = reason_to_keep(rewriting, writer, leaf, repeats=False, reader=index)
         return reason or _inlined(step, leaf, writer) or "lies unevenly for"
     if not isinstance(step, Map) or is_costly(step.body) or not (is_direct or is_fusable(writer.body)):
         return "changes coordinates, as does what reads it"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -184,6 +184,10 @@ class Rewriting:
             self._writers[memory].append(index)
         for memory in self._read[index]:
             self._readers[memory].add(index)
+
+    def memories_read(self, index: int) -> Collection[Memory]:
+        """Return the resources that the step at an index reads."""
+        return self._read[index]
 
     def writers(self, memory: Memory) -> Sequence[int]:
         """Return the indices of the steps that write to a resource."""
