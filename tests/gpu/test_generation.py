@@ -12,11 +12,12 @@ import pytest
 
 import dmlgpu
 from dmlgpu import Device
+from dmlgpu.compiler.sizes.programs import PlannedNetwork
 from dmlgpu.compiler.target import AdapterInfo, Profile
 from dmlgpu.demo.language_model import DecoderSizes
 from dmlgpu.frontends.generation.generator import Generator
 from dmlgpu.frontends.generation.sampling import SamplingOptions
-from dmlgpu.frontends.onnx.recorded import StageRecording
+from dmlgpu.frontends.onnx import recorded as recorded_runs
 from dmlgpu.frontends.onnx.session import Session
 from dmlgpu.ops import memory_info
 from dmlgpu.runtime.wgpu import GpuBackend, queue
@@ -52,13 +53,18 @@ def test_prompts_of_other_lengths_and_contexts_share_translation_and_kernels(
     sizes = replace(SIZES, context=320)
     folder, device = folder_of(tmp_path, sizes), Device(adapter, specialize="auto")
     expected, recorded = Expected(folder, sizes), []
-    record = StageRecording.__init__
+    record_stage, record_plan = recorded_runs.recorded_stage, PlannedNetwork.__init__
 
-    def counted(self: StageRecording, *arguments: Any) -> None:
-        recorded.append(self)
-        record(self, *arguments)
+    def counted(*arguments: Any) -> Any:
+        recorded.append("stage")
+        return record_stage(*arguments)
 
-    monkeypatch.setattr(StageRecording, "__init__", counted)
+    def counted_plan(self: PlannedNetwork, *arguments: Any) -> None:
+        recorded.append("plan")
+        record_plan(self, *arguments)
+
+    monkeypatch.setattr(recorded_runs, "recorded_stage", counted)
+    monkeypatch.setattr(PlannedNetwork, "__init__", counted_plan)
     kernels = []
     for context in (300, 320):
         generator = Generator.load(folder, device, context=context)
@@ -67,7 +73,8 @@ def test_prompts_of_other_lengths_and_contexts_share_translation_and_kernels(
             prompt = prompt_of(length)
             assert list(generator.generate_tokens(prompt, max_tokens=3)) == expected.tokens(prompt, 3)
             kernels.append(device.pipeline_cache.info.misses - before)
-            assert len(recorded) - translated == (length == 20), length  # a token is a prompt of length 1
+            # A token is a prompt of length 1.
+            assert recorded[translated:] == (["stage", "plan"] if length == 20 else []), length
     first, *others = kernels[:4]
     assert sum(others) < first / 2, kernels
     assert sum(kernels[4:]) <= 1, kernels  # attention may split the keys of another context

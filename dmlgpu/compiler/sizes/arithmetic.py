@@ -71,18 +71,13 @@ class Recording:
         return tuple(added)
 
     @contextlib.contextmanager
-    def active(self, *, is_public: bool = False) -> Iterator[Recording]:
-        """While it lasts, ``current`` returns this recording, which continues if it had ended.
-
-        Args:
-            is_public: Whether the code is outside the package, so that strings have values.
-        """
+    def active(self) -> Iterator[Recording]:
+        """While it lasts, ``current`` returns this recording, which continues if it had ended."""
         self._is_complete = False
-        token, token_of_inside = _recording.set(self), _is_inside.set(not is_public)
+        token = _recording.set(self)
         try:
             yield self
         finally:
-            _is_inside.reset(token_of_inside)
             _recording.reset(token)
 
     def node(self, function: Callable[..., Any], *operands: Any) -> int:
@@ -162,22 +157,21 @@ class Replay:
     """
 
     def __init__(self, nodes: Sequence[Operation], guards: Mapping[int, bool], results: Any):
-        needed = set(guards) | {symbol.node for symbol in symbols_in(results)}
-        pending = [*needed]
-        while pending:
-            for operand in nodes[pending.pop()][1]:
-                if is_symbolic(operand) and operand.node not in needed:
-                    needed.add(operand.node)
-                    pending.append(operand.node)
+        read: dict[int, int] = {}  # places in the table of results, by node
+        self._results = _builder(results, read) or (lambda table: results)
+        needed = set(guards) | read.keys()
+        for node in reversed(range(len(nodes))):
+            if node in needed:
+                needed.update([operand.node for operand in nodes[node][1] if is_symbolic(operand)])
         symbols = [node for node, (function, _) in enumerate(nodes) if function is None]
         places = {node: place for place, node in enumerate(symbols)}
-        self._constants: list[Any] = []
+        constants: list[Any] = []
 
-        def place_of(value: Any) -> int:
-            if is_symbolic(value):
-                return places[value.node]
-            self._constants.append(value)
-            return -len(self._constants)
+        def place_of(operand: Any) -> int:
+            if is_symbolic(operand):
+                return places[operand.node]
+            constants.append(operand)
+            return -len(constants)  # from the end of the table
 
         # Lists instead of a tuple for each step: there are ten thousands, through which the garbage collector would go.
         self._functions: list[Callable[..., Any]] = []
@@ -190,46 +184,28 @@ class Replay:
             self._functions.append(function)
             self._operands.append(tuple([place_of(operand) for operand in operands]))
             self._outcomes.append(guards.get(node))
-        self._results = _builder(results, place_of)
-        self._constants.reverse()
+        self._constants = constants[::-1]
+        self._read = [places[node] for node in read]
+
+    def _table(self, symbols: Sequence[Any]) -> list[Any]:
+        """Return symbols, room for the result of each function, and constants."""
+        return [*symbols, *[None] * len(self._functions), *self._constants]
 
     def __call__(self, values: Sequence[int]) -> Any:
         """Return the results for values of the symbols; None if a guard does not hold."""
-        table = [*values]
-        constants = self._constants
-
-        def read(place: int) -> Any:
-            return table[place] if place >= 0 else constants[place]
-
-        for function, operands, outcome in zip(self._functions, self._operands, self._outcomes, strict=True):
-            result = function(*map(read, operands))
+        table, steps = self._table(values), zip(self._functions, self._operands, self._outcomes, strict=True)
+        for place, (function, operands, outcome) in enumerate(steps, len(values)):
+            result = table[place] = function(*[table[operand] for operand in operands])
             if outcome is not None and bool(result) is not outcome:
                 return None
-            table.append(result)
-        return self._results(read)
+        return self._results([table[place] for place in self._read])
 
     def on(self, recording: Recording) -> Any:
         """Return the results as computed from the symbols of another recording. Guards are not tested."""
-        table: list[Any] = [*recording.symbols]
-
-        def read(place: int) -> Any:
-            return table[place] if place >= 0 else self._constants[place]
-
-        for function, operands in zip(self._functions, self._operands, strict=True):
-            table.append(_of(recording, recording.node(function, *map(read, operands))))
-        return self._results(read)
-
-
-def symbols_in(part: Any) -> Iterator[Symbol]:
-    """Yield the symbols in tuples, lists and dataclasses."""
-    if isinstance(part, Symbol):
-        yield part
-    elif isinstance(part, tuple | list):
-        for item in part:
-            yield from symbols_in(item)
-    else:
-        for field in fields_of(part.__class__):
-            yield from symbols_in(getattr(part, field))
+        table, steps = self._table(recording.symbols), zip(self._functions, self._operands, strict=True)
+        for place, (function, operands) in enumerate(steps, len(recording.symbols)):
+            table[place] = _of(recording, recording.node(function, *[table[operand] for operand in operands]))
+        return self._results([table[place] for place in self._read])
 
 
 @functools.cache  # bounded by the classes
@@ -240,27 +216,38 @@ def fields_of(cls: type[Any]) -> tuple[str, ...]:
     return tuple([field.name for field in dataclasses.fields(cls)]) if dataclasses.is_dataclass(cls) else ()
 
 
-def _builder(part: Any, place_of: Callable[[Any], int]) -> Callable[[Callable[[int], Any]], Any]:
-    """Return a function that builds a part again, with what it reads from places instead of symbols."""
-    cls: Any = type(part)
-    if isinstance(part, Symbol) or next(symbols_in(part), None) is None:
-        place = place_of(part)
-        return lambda read: read(place)
-    if isinstance(part, tuple | list):
-        make = getattr(cls, "_make", cls)
-        if all(isinstance(item, Symbol | int | float) for item in part):
-            places = [place_of(item) for item in part]
-            return lambda read: make(map(read, places))
-        items = [_builder(item, place_of) for item in part]
-        return lambda read: make([build(read) for build in items])
-    fields = [(field, _builder(getattr(part, field), place_of)) for field in fields_of(cls)]
+def _builder(part: Any, read: dict[int, int]) -> Callable[[Sequence[Any]], Any] | None:
+    """Return a function that builds a part again, with numbers in place of its symbols; None if it has none.
 
-    def build(read: Callable[[int], Any]) -> Any:
-        instance = object.__new__(cls)
-        instance.__dict__.update([(name, build_field(read)) for name, build_field in fields])
-        return instance
+    Args:
+        part: A tuple, list, dataclass or symbol; other parts have no symbols.
+        read: Places of the numbers by node, to which those of the part are added.
+    """
+    cls: Any = type(part)
+    if isinstance(part, Symbol):
+        return operator.itemgetter(read.setdefault(part.node, len(read)))
+    if isinstance(part, tuple | list):
+        make, items = getattr(cls, "_make", cls), list(part)
+    else:
+        make, items = functools.partial(with_fields, cls), [getattr(part, field) for field in fields_of(cls)]
+    builders = [(place, inner) for place, item in enumerate(items) if (inner := _builder(item, read)) is not None]
+    if not builders:
+        return None
+
+    def build(table: Sequence[Any]) -> Any:
+        built = items.copy()
+        for place, build_item in builders:
+            built[place] = build_item(table)
+        return make(built)
 
     return build
+
+
+def with_fields(cls: Any, values: Sequence[Any]) -> Any:
+    """Return an instance of a dataclass or description, without checks."""
+    instance = object.__new__(cls)
+    instance.__dict__.update(zip(fields_of(cls), values, strict=True))
+    return instance
 
 
 class Symbol(Unread):
@@ -359,7 +346,7 @@ def inside() -> Iterator[None]:
 
 
 def is_inside() -> bool:
-    """Return whether code of the package runs that is marked by ``inside`` or ``Recording.active``."""
+    """Return whether code of the package runs that is marked by ``inside``."""
     return _is_inside.get()
 
 
@@ -533,10 +520,10 @@ def _arithmetic(function: Callable[[Any, Any], Any], is_reflected: bool) -> Call
             return NotImplemented
         if self.recording.is_over:
             return function(other, hint_of(self)) if is_reflected else function(hint_of(self), other)
-        other = other if is_integer else _plain(other)
+        other = _plain(other)
         left, right = (other, self) if is_reflected else (self, other)
-        if is_commutative and (is_integer or _order(right) < _order(left)):
-            left, right = (other, self) if is_integer else (right, left)
+        if is_commutative and _order(right) < _order(left):
+            left, right = right, left
         are_integers = type(self) is Size and (is_integer or type(other) in (int, Size))
         simple = simplified(left, right) if are_integers else None
         return self.result(function, left, right) if simple is None else simple
@@ -560,10 +547,10 @@ def _comparison(function: Callable[[Any, Any], bool]) -> Callable[[Any, Any], An
 
 def _plain(operand: Any) -> Any:
     """Return an operand without the class of a number that is no symbol: NumPy's, for example."""
-    if isinstance(operand, Symbol):
-        return hint_of(operand) if operand.recording.is_over else operand
     if type(operand) is int or type(operand) is float:
         return operand
+    if isinstance(operand, Symbol):
+        return hint_of(operand) if operand.recording.is_over else operand
     return int(operand) if isinstance(operand, numbers.Integral) else float(operand)
 
 

@@ -15,7 +15,7 @@ from dmlgpu.compiler.graph.description import GraphDesc, OperatorNode
 from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.program import Program
-from dmlgpu.compiler.sizes.arithmetic import Recording, Replay, Size, Symbol, fields_of, is_symbolic
+from dmlgpu.compiler.sizes.arithmetic import Recording, Replay, Size, Symbol, fields_of, is_symbolic, with_fields
 from dmlgpu.compiler.sizes.recordings import MAX_RECORDINGS, Recordings, count_failure, first_result
 from dmlgpu.compiler.target import Target
 
@@ -46,11 +46,6 @@ class RecordedNetwork:
         self.varying = [place for place, integer in enumerate(integers) if is_symbolic(integer)]
         self._replay = Replay(recording.nodes, {}, integers)
         self._plans: dict[Hashable, list[PlannedNetwork]] = {}
-
-    @classmethod
-    def of(cls, desc: GraphDesc, recording: Recording) -> RecordedNetwork:
-        """Return the network of a graph with symbols."""
-        return cls(resolve(desc), recording, desc)
 
     def program(
         self, values: Sequence[int], target: Target, disabled: Collection[str] = (), *, records: bool = True
@@ -116,6 +111,11 @@ class SizedNetwork:
             replace(node, desc=next(operators).desc) if isinstance(node, OperatorNode) else node for node in desc.nodes
         ]
         return replace(desc, nodes=tuple(nodes))
+
+
+def sized_network(desc: GraphDesc, recording: Recording) -> SizedNetwork:
+    """Return the network of a graph with symbols for the symbols, while they are recorded."""
+    return RecordedNetwork(resolve(desc), recording, desc).sized
 
 
 kinds: Final[Cache[Hashable, Recordings[RecordedNetwork]]] = Cache(CacheLimits(entries=64, size=1 << 20))
@@ -215,7 +215,5 @@ def with_integers(part: Any, integers: Iterator[Any]) -> Any:
     if cls is tuple:
         return tuple([with_integers(item, integers) for item in part])
     if names := fields_of(cls):
-        instance = object.__new__(cls)  # without checks
-        instance.__dict__.update({name: with_integers(part.__dict__[name], integers) for name in names})
-        return instance
+        return with_fields(cls, [with_integers(part.__dict__[name], integers) for name in names])
     return part

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from dmlgpu.common.cache import Cache, CacheLimits
 from dmlgpu.compiler.aliasing import share_known
@@ -18,7 +18,7 @@ from dmlgpu.compiler.graph.compiler import plan_network, schedule_named
 from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.plan import Allocation, Convolve, PlanBinding, PlanTensor, Role, Step
 from dmlgpu.compiler.program import Program
-from dmlgpu.compiler.schedule.scheduling import bytes_of, check_count, copies_of_owned, memory_layout, owned_sizes
+from dmlgpu.compiler.schedule.scheduling import check_count, copies_of_owned, memory_layout, owned_sizes
 from dmlgpu.compiler.schedule.steps.base import AnyScheduled
 from dmlgpu.compiler.sizes.arithmetic import Recording, Replay, fields_of, is_symbolic, settled
 from dmlgpu.compiler.sizes.recordings import first_result
@@ -36,33 +36,10 @@ _PLACEHOLDER: Final = Recording([2]).symbols[0]
 """Stands for a number in a step without its numbers."""
 
 
-class Group(NamedTuple):
-    """The kernels of a scheduled step, whose allocations have no place yet.
+Groups: TypeAlias = "list[list[UnplacedKernel]]"
+"""The kernels of each scheduled step."""
 
-    Attributes:
-        kernels: The kernels.
-        bound: The resources that they bind, and up to which byte.
-        varies: Whether their sizes depend on symbols of the plan.
-    """
-
-    kernels: list[UnplacedKernel]
-    bound: list[tuple[PlanBinding, int]]
-    varies: bool = False
-
-    def rebound(self, change: Callable[[PlanBinding], PlanBinding], label: Callable[[str], str] = str) -> Group:
-        """Return the kernels with other bindings and labels."""
-        kernels = [
-            replace(
-                kernel,
-                label=label(kernel.label),
-                slots=tuple([(change(binding), part) for binding, part in kernel.slots]),
-            )
-            for kernel in self.kernels
-        ]
-        return Group(kernels, [(change(binding), end) for binding, end in self.bound], self.varies)
-
-
-Kernels: TypeAlias = "tuple[int, list[Group], list[Group]]"
+Kernels: TypeAlias = "tuple[int, Groups, Groups]"
 """The count of allocations of the schedule of a step; the kernels that are executed, and those of the initialization.
 The indices of their bindings are places: among the resources of the step, which the allocations follow."""
 
@@ -104,9 +81,9 @@ def _recorded(step: Step, is_initial: bool, target: Target) -> KernelsOfSizes:
             def place(binding: PlanBinding) -> PlanBinding:
                 return replace(binding, index=places.setdefault(binding.index, len(places)))
 
-            def groups(several: Sequence[AnyScheduled]) -> list[Group]:
-                rendered = (Group([*kernels_of(each, "", sources)], [*bytes_of(each)]) for each in several)
-                return [group.rebound(place, settled) for group in rendered]
+            def groups(several: Sequence[AnyScheduled]) -> Groups:
+                rendered = (kernels_of(step, "", sources) for step in several)
+                return [[kernel.rebound(place, label=settled(kernel.label)) for kernel in group] for group in rendered]
 
             executed, initial = groups(steps.steps), groups(steps.initialization)
             return recording.replay((len(places) - known, executed, initial))
@@ -128,20 +105,30 @@ def recorded_step(step: Step, is_initial: bool, target: Target) -> tuple[Kernels
 
 
 def kernels_of_step(
-    kernels: Kernels, label: str, resources: Sequence[int | Allocation]
-) -> tuple[list[Group], list[Group]]:
-    """Return the kernels that are executed, and those of the initialization, with the label and resources of a step."""
-    count, *groups = kernels
+    kernels: Kernels, label: str, resources: Sequence[int | Allocation], *, varies: bool = False
+) -> tuple[Groups, Groups]:
+    """Return the kernels that are executed, and those of the initialization, with the label and resources of a step.
+
+    Args:
+        kernels: The kernels of the step by its sizes.
+        label: Its label.
+        resources: The resources that it binds.
+        varies: Whether its sizes depend on symbols of the plan.
+    """
+    count, executed, initial = kernels
     indices = [*resources, *(Allocation(label) for _ in range(count))]
 
     def bind(place: PlanBinding) -> PlanBinding:
         assert isinstance(place.index, int)
         return PlanBinding(place.role, indices[place.index], place.offset)
 
-    executed, initial = (
-        [group.rebound(bind, lambda text: text.replace(_LABEL, label)) for group in each] for each in groups
-    )
-    return executed, initial
+    def named(groups: Groups, varies: bool) -> Groups:
+        return [
+            [kernel.rebound(bind, label=kernel.label.replace(_LABEL, label), varies=varies) for kernel in group]
+            for group in groups
+        ]
+
+    return named(executed, varies), named(initial, False)
 
 
 class _Visit:
@@ -167,22 +154,17 @@ class _Visit:
         if cls is PlanBinding:
             return self._binding(part)
         if fields_of(cls):
-            return self._shared(part)
+            known = self._memo.get(id(part))
+            if known is not None:
+                self.key.append(("again", known[0]))
+                return known[2]
+            rebuilt = self._rebuilt(part)
+            self._memo[id(part)] = len(self._memo), part, rebuilt
+            return rebuilt
         if cls is str:
             part = settled(part)
         self.key += (cls, struct.pack("d", part) if cls is float else part)
         return part
-
-    def _shared(self, part: Any) -> Any:
-        known = self._memo.get(id(part))
-        if known is not None:
-            self.key.append(("again", known[0]))
-            return known[2]
-        number = len(self._memo)
-        self._memo[id(part)] = number, part, None
-        rebuilt = self._rebuilt(part)
-        self._memo[id(part)] = number, part, rebuilt
-        return rebuilt
 
     def _binding(self, binding: PlanBinding) -> PlanBinding:
         place = self.resources.setdefault((binding.role, binding.index), len(self.resources))
@@ -274,41 +256,42 @@ class PlannedNetwork:
         sizes = self._replay(values)
         if sizes is None:
             return None
-        executed: list[Group] = []
-        initial: list[Group] = []
+        executed: Groups = []
+        initial: Groups = []
         known: dict[Any, Any] = {}  # steps of this program that differ in labels and resources alone
         for (recorded, label, resources, varies), own in zip(self._steps, sizes, strict=True):
             key = recorded, *own
             if key not in known:
                 known[key] = recorded(own)
-            groups = kernels_of_step(known[key], label, resources)
-            executed += [group._replace(varies=varies) for group in groups[0]]
+            groups = kernels_of_step(known[key], label, resources, varies=varies)
+            executed += groups[0]
             initial += groups[1]
-        moved, copies = copies_of_owned(self._owned, (binding for group in executed for binding, _ in group.bound))
+        used = (binding for group in executed for kernel in group for binding, _ in kernel.bound)
+        moved, copies = copies_of_owned(self._owned, used)
         if copies:
-            executed = [group.rebound(moved) for group in executed]
+            executed = [[kernel.rebound(moved) for kernel in group] for group in executed]
         for copy in copies:
             recorded, resources, own = recorded_step(copy, True, self._target)
             initial += kernels_of_step(recorded(own), copy.label, resources)[1]
-        check_count(sum(len(group.kernels) for group in (*executed, *initial)))
-        memory = memory_layout([group.bound for group in executed], [group.bound for group in initial])
+        check_count(sum(map(len, (*executed, *initial))))
+        bounds = (
+            [[each for kernel in group for each in kernel.bound] for group in part] for part in (executed, initial)
+        )
+        memory = memory_layout(*bounds)
         name = self._operator.lower()
         kernels, initialization = (
-            tuple(
-                replace(kernel.placed(memory), label=name + kernel.label, varies=group.varies)
-                for group in groups
-                for kernel in group.kernels
-            )
+            tuple(replace(kernel.placed(memory), label=name + kernel.label) for group in groups for kernel in group)
             for groups in (executed, initial)
         )
-        program = Program(
-            self._operator,
-            kernels,
-            initialization,
-            memory.temporary.size,
-            memory.persistent.size,
-            self._target.has("immediates"),
-            self._constants,
-            memory.least_temporary_size,
+        return share_known(
+            Program(
+                self._operator,
+                kernels,
+                initialization,
+                memory.temporary.size,
+                memory.persistent.size,
+                self._target.has("immediates"),
+                self._constants,
+                memory.least_temporary_size,
+            )
         )
-        return share_known(program)

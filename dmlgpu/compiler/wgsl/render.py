@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.aliasing import OFFSET_ALIGNMENT
@@ -73,7 +73,7 @@ class UnplacedKernel:
 
     Attributes:
         slots: Resource of each slot, and its part.
-        label, source, grid, parameters, copy: As in ``RenderedKernel``.
+        label, source, grid, parameters, copy, varies: As in ``RenderedKernel``.
     """
 
     label: str
@@ -82,11 +82,29 @@ class UnplacedKernel:
     grid: tuple[int, int, int]
     parameters: tuple[int, ...]
     copy: Copy | None
+    varies: bool = False
+
+    @property
+    def bound(self) -> list[tuple[PlanBinding, int]]:
+        """The resources that it binds, and the end of each bound range."""
+        return [(binding, binding.offset + part.offset + part.size) for binding, part in self.slots]
+
+    def rebound(self, change: Callable[[PlanBinding], PlanBinding], **changes: Any) -> UnplacedKernel:
+        """Return the kernel with other bindings, and other changes."""
+        return replace(self, slots=tuple([(change(binding), part) for binding, part in self.slots]), **changes)
 
     def placed(self, memory: MemoryLayout) -> RenderedKernel:
         """Return the kernel with the offsets of a memory layout."""
         slots = tuple(_slot(binding, part, memory) for binding, part in self.slots)
-        return RenderedKernel(self.label, self.source, slots, self.grid, parameters=self.parameters, copy=self.copy)
+        return RenderedKernel(
+            self.label,
+            self.source,
+            slots,
+            self.grid,
+            parameters=self.parameters,
+            copy=self.copy,
+            varies=self.varies,
+        )
 
 
 def kernels_of(step: AnyScheduled, operator: str, sources: Sources) -> Iterator[UnplacedKernel]:

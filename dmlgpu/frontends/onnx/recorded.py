@@ -2,7 +2,7 @@
 
 The sizes that a model declares as symbolic are symbols (``compiler.sizes``); if it declares none, the first input
 shapes of a kind (the same ranks and types) are translated as they are, and the sizes in which later ones differ are
-symbols. A ``StageRecording`` has the graph of a run with expressions for sizes, and guards that say for which sizes it
+symbols. A ``RecordedStage`` has the graph of a run with expressions for sizes, and guards that say for which sizes it
 is right. For other input shapes of the kind, the expressions are evaluated; the stage equals that of a translation. If
 the host reads elements, the integers among them are symbols of the stages that follow, such as the number of boxes that
 were found. On devices whose kernels always have sizes in their source, no size is a symbol from the start.
@@ -19,7 +19,7 @@ import numpy as np
 
 from dmlgpu.common.cache import Cache
 from dmlgpu.compiler.sizes.arithmetic import Recording
-from dmlgpu.compiler.sizes.networks import RecordedNetwork, SizedNetwork, separated, with_integers
+from dmlgpu.compiler.sizes.networks import separated, sized_network, with_integers
 from dmlgpu.compiler.sizes.recordings import Recordings
 from dmlgpu.frontends.onnx.placement import PlannedPlacement
 from dmlgpu.frontends.onnx.segments import Outcome, RunInput, RunStage, Segment
@@ -37,58 +37,49 @@ Outcomes: TypeAlias = "tuple[Outcome, ...]"
 Translate: TypeAlias = "Callable[[Inputs], Stages]"
 """Translates a graph for the shapes of inputs."""
 
+RecordedStage: TypeAlias = "Callable[[Sequence[int]], RunStage | None]"
+"""Returns a stage for values of symbols; None if it, or an earlier one, would be translated otherwise."""
 
-class StageRecording:
-    """A stage of a run with symbols for sizes. Created while they are recorded.
 
-    Args:
-        stage: The stage.
-        recording: Recording of the sizes.
-    """
+def recorded_stage(stage: RunStage, recording: Recording) -> RecordedStage:
+    """Return a stage of a run by the symbols of a recording, while they are recorded."""
+    own, network, own_sizes = stage.segment, None, []
+    if own is not None:
+        network = sized_network(own.desc, recording)
+        own.clears  # noqa: B018 - decided once, while symbols are recorded
+        own_sizes = [output.sizes for output in own.outputs]
+    needed_nodes = [symbol.node for symbol in recording.needed]
+    replay = recording.replay((network, own_sizes, stage.outputs, stage.fills, list(recording.needed)))
+    segments: WeakValueDictionary[tuple[int, ...], Segment] = WeakValueDictionary()
 
-    def __init__(self, stage: RunStage, recording: Recording):
-        self._stage, network, sizes = stage, None, []
-        if stage.segment is not None:
-            network = RecordedNetwork.of(stage.segment.desc, recording).sized
-            stage.segment.clears  # noqa: B018 - decided once, while symbols are recorded
-            sizes = [output.sizes for output in stage.segment.outputs]
-        self._needed = [symbol.node for symbol in recording.needed]
-        self._replay = recording.replay((network, sizes, stage.outputs, stage.fills, list(recording.needed)))
-        self._segments: WeakValueDictionary[tuple[int, ...], Segment] = WeakValueDictionary()
-
-    def stage(self, values: Sequence[int]) -> RunStage | None:
-        """Return the stage for values of the symbols; None if it, or an earlier one, would be translated otherwise."""
-        results = self._replay(values)
+    def by_sizes(values: Sequence[int]) -> RunStage | None:
+        results = replay(values)
         if results is None:
             return None
         network, sizes, outputs, fills, needed = results
         segment = None
-        if network is not None:
-            # A segment may not depend on all sizes and outcomes.
-            key = tuple(network.integers)
-            segment = self._segments.get(key) or self._segment(network, sizes)
-            self._segments[key] = segment
+        if own is not None:
+            key = tuple(network.integers)  # a segment may not depend on all sizes and outcomes
+            segment = segments.get(key)
+            if segment is None:
+                renamed = [output._renamed(each) for output, each in zip(own.outputs, sizes, strict=True)]
+                segment = Segment(own.graph, renamed, own.feeds, own.weights, own.fills, own.store, network)
+                segment.clears = own.clears
+                segments[key] = segment
         return replace(
-            self._stage,
+            stage,
             segment=segment,
             outputs=outputs,
             placed=tuple(
                 replace(placed, segment=segment) if isinstance(placed, PlannedPlacement) and placed.segment else placed
-                for placed in self._stage.placed
+                for placed in stage.placed
             ),
             fills=tuple(map(replace, fills)),  # each stage draws random numbers of its own
-            sizes=dict(zip(self._needed, needed, strict=True)),
+            sizes=dict(zip(needed_nodes, needed, strict=True)),
             is_recorded=True,
         )
 
-    def _segment(self, network: SizedNetwork, sizes: Sequence[tuple[int, ...]]) -> Segment:
-        """Return the segment for a network and the sizes of its outputs."""
-        own = self._stage.segment
-        assert own is not None
-        outputs = [output._renamed(own_sizes) for output, own_sizes in zip(own.outputs, sizes, strict=True)]
-        segment = Segment(own.graph, outputs, own.feeds, own.weights, own.fills, own.store, network)
-        segment.clears = own.clears
-        return segment
+    return by_sizes
 
 
 class RunRecording:
@@ -103,7 +94,7 @@ class RunRecording:
     """
 
     def __init__(self, translated: Stages, recording: Recording):
-        self.stages: list[StageRecording] = []
+        self.stages: list[RecordedStage] = []
         self._structures: list[Hashable] = []
         self._translated, self._recording = translated, recording
 
@@ -118,7 +109,7 @@ class RunRecording:
                 self._structures.append(structure)
                 sent = with_integers(outcome, iter(recording.extend(integers)))
             with recording.active():
-                self.stages.append(StageRecording(self._translated.send(sent), recording))
+                self.stages.append(recorded_stage(self._translated.send(sent), recording))
         return self
 
     def stage(self, sizes: Sequence[int], outcomes: Outcomes) -> RunStage | None:
@@ -131,7 +122,7 @@ class RunRecording:
             if own != structure:
                 return None
             values += integers
-        return self.stages[len(outcomes)].stage(values)
+        return self.stages[len(outcomes)](values)
 
 
 RunKinds: TypeAlias = "Cache[Hashable, Recordings[RunRecording]]"

@@ -29,11 +29,6 @@ class SymbolicArray:
         self.numbers, self.dtype = numbers, np.dtype(dtype)
         self.shape, self.size, self.nbytes = numbers.shape, numbers.size, numbers.size * self.dtype.itemsize
 
-    @property
-    def key(self) -> tuple[tuple[bool, int | float], ...]:
-        """Return a key that arrays of equal expressions share."""
-        return tuple((True, number.node) if is_symbolic(number) else (False, number) for number in self.numbers.flat)
-
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """Return the elements, which become guards."""
         return self.numbers.astype(self.dtype if dtype is None else dtype)
@@ -68,13 +63,13 @@ class SymbolicArray:
 def array_of(numbers: Any, dtype: Any) -> Any:
     """Return numbers as an array; a ``SymbolicArray`` if some are symbolic and all fit the dtype."""
     objects = np.asarray(numbers, object)
-    if np.dtype(dtype).kind == "f":
-        return SymbolicArray(objects, dtype) if any(map(is_symbolic, objects.flat)) else objects.astype(dtype)
-    limits = np.iinfo(dtype)
     symbolic: list[Any] = [number for number in objects.flat if is_symbolic(number)]
-    if symbolic and (limits.bits == 64 or all(limits.min <= number <= limits.max for number in symbolic)):
+    if not symbolic:
+        return objects.astype(dtype)
+    limits = None if np.dtype(dtype).kind == "f" else np.iinfo(dtype)
+    if limits is None or limits.bits == 64 or all(limits.min <= number <= limits.max for number in symbolic):
         return SymbolicArray(objects, dtype)
-    return objects.astype(np.int64).astype(dtype) if symbolic else objects.astype(dtype)
+    return objects.astype(np.int64).astype(dtype)
 
 
 def has_symbols(array: Any) -> TypeGuard[SymbolicArray]:

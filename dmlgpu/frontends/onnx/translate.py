@@ -17,6 +17,7 @@ from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import DmlError, ModelError, NotSupported
 from dmlgpu.compiler.sizes.arithmetic import current, is_symbolic, needed
+from dmlgpu.compiler.sizes.networks import key_of
 from dmlgpu.frontends.onnx import codes, host, registry, zero_size
 from dmlgpu.frontends.onnx.containers import constructed
 from dmlgpu.frontends.onnx.loops import BodyPerRun, BodyRunner, LoopAction, NeedsBranch, NeedsLoop
@@ -474,7 +475,7 @@ class Translation:
             return expression
         slot, key = value.slot, None
         if has_symbols(value.array) and slot is None:
-            key = value.data_type, value.sizes, value.array.key
+            key = value.data_type, key_of((value.sizes, *value.array.numbers.flat))
             if key in self._sizes:  # equal layers read one tensor
                 return self._sizes[key]
             slot = self.fill(value.array.of_numbers, value.array.numbers.reshape(-1).tolist())

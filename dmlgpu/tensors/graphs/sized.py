@@ -14,7 +14,7 @@ from dmlgpu.compiler.graph.description import ConstantNode, GraphDesc
 from dmlgpu.compiler.graph.resolve import check_nodes
 from dmlgpu.compiler.sizes.arithmetic import inside
 from dmlgpu.compiler.sizes.named import NamedSizes
-from dmlgpu.compiler.sizes.networks import RecordedNetwork, SizedNetwork
+from dmlgpu.compiler.sizes.networks import SizedNetwork, sized_network
 from dmlgpu.tensors.graphs.nodes import BuiltNode, InputNode, used
 from dmlgpu.tensors.tensor import Tensor
 
@@ -77,7 +77,7 @@ def recorded(
     ]
     replay = sizes.replayed(
         (
-            RecordedNetwork.of(desc, sizes).sized,
+            sized_network(desc, sizes),
             [source.desc for source in inputs],
             [(output.sizes, output.strides, output.offset) for output in outputs],
             [number for _, _, number in numbered],

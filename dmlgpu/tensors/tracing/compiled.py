@@ -17,7 +17,7 @@ from dmlgpu.common import coercion
 from dmlgpu.common.cache import Cache, CacheInfo, CacheLimits
 from dmlgpu.common.errors import InvalidArgument, InvalidState, NotSupported, counted, shown
 from dmlgpu.compiler.graph.description import GraphDesc
-from dmlgpu.compiler.sizes.arithmetic import Recording
+from dmlgpu.compiler.sizes.arithmetic import Recording, inside
 from dmlgpu.compiler.sizes.recordings import Recordings
 from dmlgpu.runtime.adapters import target_of
 from dmlgpu.runtime.device import Device, as_device, other_device
@@ -409,10 +409,10 @@ class CompiledFunction(Generic[Parameters, Result]):
 
         def record(symbolic: list[Any], recording: Recording) -> RecordedTrace:
             arguments, integers = with_sizes(self._tensors(call), symbolic)
-            with recording.active(is_public=True):
-                trace, stand_ins, result = self._record(call, arguments, integers, watched)
             with recording.active():
-                return recorded_trace(trace, stand_ins, result, watched, recording)
+                trace, stand_ins, result = self._record(call, arguments, integers, watched)
+                with inside():
+                    return recorded_trace(trace, stand_ins, result, watched, recording)
 
         sized = kind[2].result(sizes, lambda trace, values: trace(values), record)
         if sized is None:

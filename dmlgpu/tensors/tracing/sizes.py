@@ -16,7 +16,7 @@ import numpy as np
 from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.common.errors import InvalidState
 from dmlgpu.compiler.sizes.arithmetic import Recording, is_symbolic
-from dmlgpu.compiler.sizes.networks import RecordedNetwork
+from dmlgpu.compiler.sizes.networks import sized_network
 from dmlgpu.tensors.strided import TensorBase, behind_binding
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.tracing.trace import (
@@ -96,7 +96,7 @@ def recorded_trace(
     tensors = [value for value in values if isinstance(value, TensorBase) and id(value) not in known]
     replay = recording.replay(
         (
-            RecordedNetwork.of(trace.desc(outputs), recording).sized,
+            sized_network(trace.desc(outputs), recording),
             [(tensor.sizes, tensor.strides, tensor.offset) for tensor in tensors],
             tuple(trace.feeds),
             tuple(trace.checks),

@@ -27,7 +27,6 @@ from dmlgpu.compiler.sizes.arithmetic import (
     largest,
     settled,
     smallest,
-    symbols_in,
 )
 from dmlgpu.compiler.sizes.networks import key_of
 
@@ -148,7 +147,6 @@ def test_structures_are_rebuilt() -> None:
     constant = Window("constant", (1, 2))
     results = [Window("outer", (rows, 2), Window("inner", (columns * 2,))), (constant, rows + 1), {"a": 1}]
     replay = recording.replay(results)
-    assert list(map(hint_of, symbols_in(results))) == [3, 8, 4]
     later = replay([5, 6])
     assert later == [Window("outer", (5, 2), Window("inner", (12,))), (constant, 6), {"a": 1}]
     assert later[1][0] is constant, "what depends on no size is shared"

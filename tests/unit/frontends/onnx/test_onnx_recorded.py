@@ -17,9 +17,9 @@ from onnx.reference import ReferenceEvaluator
 from dmlgpu import DataType, Device, DmlError, InvalidArgument
 from dmlgpu.compiler.sizes.arithmetic import Recording, hint_of, needed
 from dmlgpu.conformance.suites import onnx_backend
-from dmlgpu.frontends.onnx import Session, load
+from dmlgpu.frontends.onnx import Session, load, recorded
 from dmlgpu.frontends.onnx.model import read
-from dmlgpu.frontends.onnx.recorded import StageRecording, declared_symbols
+from dmlgpu.frontends.onnx.recorded import declared_symbols
 from dmlgpu.frontends.onnx.runner import Runner
 from dmlgpu.frontends.onnx.segments import RunInput, Slots
 from dmlgpu.frontends.onnx.session import runner_of
@@ -325,19 +325,29 @@ def translations(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 @pytest.mark.parametrize("mutant", ["guards", "values", "fills"])
 def test_tests_notice_mutants(mutant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without guards, with exchanged symbols, or with integers of other sizes, results differ or runs fail."""
-    stage = StageRecording.stage
+    recorded_stage = recorded.recorded_stage
     if mutant == "guards":
         monkeypatch.setattr(Recording, "decide", lambda self, function, *operands: function(*map(hint_of, operands)))
     elif mutant == "values":
-        monkeypatch.setattr(StageRecording, "stage", lambda self, values: stage(self, [*reversed(values)]))
+
+        def exchanged(*arguments: Any) -> Any:
+            by_sizes = recorded_stage(*arguments)
+            return lambda values: by_sizes([*reversed(values)])
+
+        monkeypatch.setattr(recorded, "recorded_stage", exchanged)
     else:
         stages: list[Any] = []
 
-        def filled(self: StageRecording, values: Sequence[int]) -> Any:
-            stages.append(stage(self, values))
-            return replace(stages[-1], fills=stages[0].fills)
+        def filled(*arguments: Any) -> Any:
+            by_sizes = recorded_stage(*arguments)
 
-        monkeypatch.setattr(StageRecording, "stage", filled)
+            def stage(values: Sequence[int]) -> Any:
+                stages.append(by_sizes(values))
+                return replace(stages[-1], fills=stages[0].fills)
+
+            return stage
+
+        monkeypatch.setattr(recorded, "recorded_stage", filled)
     model = clipped() if mutant == "guards" else positions()
     with pytest.raises(Exception):  # noqa: B017 - whatever the mutant leads to
         check(model, [inputs_of(model, *sizes) for sizes in SIZES], Device("numpy"))
