@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,10 @@ pytest.importorskip("gguf", reason="GGUF files need the package gguf")
 
 from gguf.constants import GGMLQuantizationType as Kind
 
+from dmlgpu.compiler.sizes.programs import PlannedNetwork
+from dmlgpu.compiler.target import AdapterInfo
 from dmlgpu.frontends.generation import gguf
+from dmlgpu.frontends.generation.generator import Generator
 from dmlgpu.frontends.onnx.model import read
 from dmlgpu.frontends.onnx.session import Session
 from dmlgpu.runtime.device import Device
@@ -38,3 +42,22 @@ def test_quantizations(backend: GpuBackend, tmp_path: Path) -> None:
     result = session.run(network_inputs(model, tokens), ["logits"])["logits"][0]
     expected = NumpyDecoder(path).logits(tokens)
     np.testing.assert_allclose(result, expected, rtol=0, atol=1e-4 * np.abs(expected).max())
+
+
+def test_one_plan_serves_prompts_and_tokens(
+    adapter: AdapterInfo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Quantized embeddings are dequantized in blocks, whose sizes are split and merged."""
+    path, plans = tmp_path / "model.gguf", []
+    write_quantized(path, "llama", dict.fromkeys(KINDS, Kind.Q4_1), layers=1, tied=True)
+    plan = PlannedNetwork.__init__
+
+    def counted(self: PlannedNetwork, *arguments: Any) -> None:
+        plans.append(self)
+        plan(self, *arguments)
+
+    monkeypatch.setattr(PlannedNetwork, "__init__", counted)
+    generator = Generator.load(path, Device(adapter, specialize="auto"))
+    for length in (20, 12, 1):
+        assert len(list(generator.generate_tokens(list(range(1, length + 1)), max_tokens=3))) == 3
+    assert len(plans) == 1
