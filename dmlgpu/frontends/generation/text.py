@@ -158,11 +158,7 @@ def conversation(
     """
     if not template:
         raise InvalidArgument(f"{label}: chat needs a chat template, which the model lacks; pass a prompt to generate")
-    messages = checked_messages(messages, label)
-    if tools is not None and not (isinstance(tools, Sequence) and all(isinstance(tool, Mapping) for tool in tools)):
-        raise InvalidArgument(
-            f'{label}: tools must be a list of {{"type": "function", "function": {{...}}}}, got {shown(tools)}'
-        )
+    messages, schemas = checked_messages(messages, label), checked_tools(tools, label)
     values = {} if switches is None else _plain(switches)
     values |= {} if enable_thinking is None else {"enable_thinking": bool(enable_thinking)}
     try:
@@ -171,8 +167,7 @@ def conversation(
         raise ModelError(label, f"its chat template is malformed: {abridged(str(error))}") from None
     try:
         plain = [_plain_message(message) for message in messages]
-        schemas = [_plain(tool) for tool in tools] if tools else None
-        values |= {"tools": schemas, "documents": None, "add_generation_prompt": True, **names}
+        values |= {"tools": schemas or None, "documents": None, "add_generation_prompt": True, **names}
         try:
             return compiled.render(values | {"messages": [_with_objects(message) for message in plain]})
         except Exception:  # a template may raise any exception, also because it expects text
@@ -192,6 +187,19 @@ def checked_messages(messages: Sequence[Message], label: str) -> Sequence[Messag
             f'{label}: messages must be a list of {{"role": "user", "content": "..."}}, got {shown(messages)}'
         )
     return messages
+
+
+def checked_tools(tools: Sequence[Mapping[str, Any]] | None, label: str) -> list[dict[str, Any]]:
+    """Return the functions that a model may call as JSON types, after checking them.
+
+    Raises:
+        InvalidArgument: If they are malformed; the text of the error begins with `label`.
+    """
+    if tools is not None and not (isinstance(tools, Sequence) and all(isinstance(tool, Mapping) for tool in tools)):
+        raise InvalidArgument(
+            f'{label}: tools must be a list of {{"type": "function", "function": {{...}}}}, got {shown(tools)}'
+        )
+    return [_plain(tool) for tool in tools or ()]
 
 
 def _is_message(message: object) -> bool:
