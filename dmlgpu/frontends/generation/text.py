@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import re
@@ -167,11 +168,14 @@ def conversation(
         raise ModelError(label, f"its chat template is malformed: {abridged(str(error))}") from None
     try:
         plain = [_plain_message(message) for message in messages]
+        texts = [_with_text(message) for message in plain]
         values |= {"tools": schemas or None, "documents": None, "add_generation_prompt": True, **names}
-        try:
-            return compiled.render(values | {"messages": [_with_objects(message) for message in plain]})
-        except Exception:  # a template may raise any exception, also because it expects text
-            return compiled.render(values | {"messages": plain})
+        for candidates in ([_with_objects(message) for message in texts], texts):
+            with contextlib.suppress(Exception):  # a template may raise any, also because it expects text, or parts
+                prompt = compiled.render(values | {"messages": candidates})
+                if texts == plain or _has_question(prompt, texts):
+                    return prompt
+        return compiled.render(values | {"messages": plain})
     except Exception as error:
         raise InvalidArgument(f"{label}: the chat template rejects the messages: {abridged(str(error))}") from None
 
@@ -298,6 +302,23 @@ def _plain(value: Any) -> Any:
         if isinstance(value, kind) and not isinstance(value, bool):
             return getattr(kind, f"__{kind.__name__}__")(value)
     return value if value is None or isinstance(value, bool) else f"<{type(value).__name__}>"
+
+
+def _with_text(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message with parts of text as one text, as most templates expect it; clients may send parts."""
+    parts = message.get("content")
+    if not isinstance(parts, list) or not parts:
+        return message
+    texts = [part.get("text") for part in parts if isinstance(part, dict) and part.get("type") == "text"]
+    if len(texts) < len(parts) or not all(isinstance(text, str) for text in texts):
+        return message
+    return {**message, "content": "\n".join(texts)}
+
+
+def _has_question(prompt: str, messages: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a prompt has the last message of the user: templates that expect parts may omit text."""
+    last = next((message["content"] for message in reversed(messages) if message.get("role") == "user"), "")
+    return not isinstance(last, str) or last.strip() in prompt
 
 
 def _with_objects(message: dict[str, Any]) -> dict[str, Any]:
