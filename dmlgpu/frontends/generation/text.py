@@ -309,7 +309,7 @@ def _with_text(message: dict[str, Any]) -> dict[str, Any]:
     parts = message.get("content")
     if not isinstance(parts, list) or not parts:
         return message
-    texts = [part.get("text") for part in parts if isinstance(part, dict) and part.get("type") == "text"]
+    texts = [part["text"] for part in parts if isinstance(part, dict) and part.get("type") == "text" and "text" in part]
     if len(texts) < len(parts) or not all(isinstance(text, str) for text in texts):
         return message
     return {**message, "content": "\n".join(texts)}

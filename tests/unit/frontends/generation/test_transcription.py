@@ -330,7 +330,7 @@ def test_wrong_requests_are_rejected(speech, tmp_path):
         else:  # tokens by their names; the vocabulary is too small for several languages
             transcriber = Transcriber(copy, Device(ADAPTER))
             assert list(transcriber.transcribe(sound(0.1), fallback=NO_FALLBACK))
-            with pytest.raises(InvalidArgument, match="language must be omitted, .* one language only, got 'de'"):
+            with pytest.raises(InvalidArgument, match=r"language must be omitted, .* one language only, got 'de'"):
                 transcriber.transcribe(sound(0.1), language="de")
 
 
