@@ -506,7 +506,11 @@ class _Conversation:
     def _length(self) -> int:
         """Return the number of tokens of the prompt."""
         questions = self._questions
-        return questions.generator.chat_length(questions.with_system(self._messages[self._start :]))
+        return questions.generator.chat_length(
+            questions.with_system(self._messages[self._start :]),
+            tools=questions.tools,
+            enable_thinking=questions.enable_thinking,
+        )
 
 
 def _lines() -> Iterator[str]:

@@ -21,7 +21,15 @@ from dmlgpu.frontends.generation.language_model import CacheFormat, LanguageMode
 from dmlgpu.frontends.generation.memory import MemoryNeed, default_context
 from dmlgpu.frontends.generation.sampling import CHAT_DEFAULTS, Sampler, SamplingOptions, TokenLogprob, read_words
 from dmlgpu.frontends.generation.scheduler import Scheduler, pooled
-from dmlgpu.frontends.generation.text import Message, TextStream, checked_stops, conversation
+from dmlgpu.frontends.generation.text import (
+    Message,
+    TextStream,
+    checked_messages,
+    checked_stops,
+    checked_tools,
+    conversation,
+)
+from dmlgpu.frontends.generation.tool_calls import reads_tools, with_tools
 from dmlgpu.runtime.buffer import Readback
 from dmlgpu.runtime.device import Device, as_device
 from dmlgpu.tensors.tensor import Tensor
@@ -366,7 +374,8 @@ class Generator:
         Args:
             messages: A question, or the messages of a conversation, each with ``role`` ("system", "user", "assistant",
                 "tool") and ``content``.
-            tools: Functions that the model may call, as JSON schemas: ``{"type": "function", "function": {...}}``.
+            tools: Functions that the model may call, as JSON schemas: ``{"type": "function", "function": {...}}``. If
+                the chat template has no place for them, the system message lists them.
             enable_thinking: Whether the model reasons before it answers, if its template has this switch; None for the
                 default of the template.
             options: As for ``generate``, with ``sampling_defaults`` for omitted ones. With ``temperature=0``, the most
@@ -604,11 +613,19 @@ class Generator:
         """
         return self._checked(self._conversation(messages, tools, enable_thinking, switches))
 
-    def chat_length(self, messages: str | Sequence[Message]) -> int:
+    def chat_length(
+        self,
+        messages: str | Sequence[Message],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        enable_thinking: bool | None = None,
+    ) -> int:
         """Return the number of tokens of a conversation, which may exceed the context.
 
         Args:
             messages: As for ``chat``.
+            tools: As for ``chat``.
+            enable_thinking: As for ``chat``.
 
         Returns:
             The number of tokens.
@@ -616,7 +633,7 @@ class Generator:
         Raises:
             InvalidArgument: As ``chat``.
         """
-        return len(self._conversation(messages))
+        return len(self._conversation(messages, tools, enable_thinking))
 
     def _conversation(
         self,
@@ -637,8 +654,12 @@ class Generator:
             if not messages.strip():
                 raise InvalidArgument(f"{self._label}: a question must have text, got {shown(messages)}")
             messages = [{"role": "user", "content": messages}]
+        template = self.model.chat_template
+        if tools and template and not reads_tools(template):
+            functions = checked_tools(tools, self._label)
+            messages, tools = with_tools(checked_messages(messages, self._label), functions), None
         text = conversation(
-            self.model.chat_template,
+            template,
             messages,
             names,
             self._label,

@@ -58,6 +58,9 @@ _SEQUENCE_LENGTHS, _TOTAL_LENGTH, _KEY_SCALE = 5, 6, 12
 _TABLES = (7, 8)
 """Inputs with cosines and sines of positions."""
 
+SMALLEST_TABLE = 4096
+"""Rows of tables of positions at least: those of the largest default context. They take 1 to 4 MiB."""
+
 _KEY_SCALE_OUTPUT = 4
 _PAST_STATE, _PRESENT_STATE = "past_state.", "present_state."
 _FLOAT = TensorProto.FLOAT
@@ -204,7 +207,7 @@ def as_step(
         config: Its sizes, which must agree with the network's.
         cache: Format of its caches; None keeps that of the network.
         weights: Initializers that are in none of its files, by name; the network reads those of BFLOAT16 by casts.
-        context: Number of positions; tables of rotary embeddings are truncated to it. None keeps them.
+        context: Number of positions; tables of rotary embeddings are truncated to ``table_rows``. None keeps them.
         has_integer_activations: Whether rows of products with quantized weights are rounded to integers.
         has_every: Whether the step has the scores after each new token, if the network allows it.
 
@@ -256,9 +259,9 @@ def _round_activations(graph: GraphProto, name: str) -> None:
 
 
 def _cut_tables(
-    graph: GraphProto, folder: Path | None, weights: Mapping[str, OnnxValue], rows: int
+    graph: GraphProto, folder: Path | None, weights: Mapping[str, OnnxValue], context: int
 ) -> dict[str, OnnxValue]:
-    """Truncate tables of cosines and sines, which have rows for the whole context; return them by name."""
+    """Truncate tables of cosines and sines, which have rows for all positions of the model; return them by name."""
     tables: set[str] = set()
     others: set[str] = set()
     for node in all_nodes(graph):
@@ -267,13 +270,21 @@ def _cut_tables(
     cut: dict[str, OnnxValue] = {}
     for tensor in graph.initializer:
         name, sizes = tensor.name, tensor.dims
-        if name not in tables - others or len(sizes) != 2 or sizes[0] <= rows:
+        if name not in tables - others or len(sizes) != 2:
+            continue
+        rows = table_rows(context, sizes[0])
+        if sizes[0] <= rows:
             continue
         value = weights.get(name) or OnnxValue.of_tensor(tensor, f"initializer {shown(name)}", folder)
         array: Any = value.array
         cut[name] = OnnxValue.of_weight(array.first(rows) if isinstance(array, DeferredArray) else array[:rows])
         tensor.CopyFrom(stand_in(name, (rows, sizes[1]), tensor.data_type))
     return cut
+
+
+def table_rows(context: int, available: int) -> int:
+    """Return the rows of tables of positions for a context: few sizes, so that contexts share plans on disk."""
+    return min(available, max(SMALLEST_TABLE, 1 << (context - 1).bit_length()))
 
 
 def cache_part(name: str) -> tuple[int, str] | None:

@@ -18,7 +18,6 @@ from dmlgpu.common.errors import DmlError, InvalidArgument, InvalidState, NotSup
 from dmlgpu.frontends.generation.generator import MAX_LOGPROBS, Generator, PromptTooLong
 from dmlgpu.frontends.generation.sampling import SamplingOptions, TokenLogprob
 from dmlgpu.frontends.generation.scheduler import AnswerPiece, QueueFull, Request
-from dmlgpu.frontends.generation.text import checked_messages
 from dmlgpu.frontends.generation.tool_calls import (
     CallForm,
     CallStream,
@@ -26,9 +25,7 @@ from dmlgpu.frontends.generation.tool_calls import (
     ToolCall,
     call_form,
     marked_tokens,
-    reads_tools,
     schemas_of,
-    with_tools,
 )
 
 if TYPE_CHECKING:
@@ -274,11 +271,7 @@ class ServedModel:
                 message = "tool_choice requires a call, and response_format other text; send one of them"
                 raise ProtocolError(message, param="tool_choice", code="invalid_value")
             common.request["grammar"] = self._calls(form, tools, choice, is_parallel)
-        if tools and not reads_tools(template):
-            messages, tools_read = with_tools(checked_messages(messages, "request"), tools), None
-        else:
-            tools_read = tools or None
-        prompt = self.generator.chat_tokens(messages, tools=tools_read, switches=switches)
+        prompt = self.generator.chat_tokens(messages, tools=tools, switches=switches)
         marks = frozenset[int]() if form is None else marked_tokens(form, self.generator.model.tokenizer)
         return GenerationRequest(
             True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import re
@@ -158,11 +159,7 @@ def conversation(
     """
     if not template:
         raise InvalidArgument(f"{label}: chat needs a chat template, which the model lacks; pass a prompt to generate")
-    messages = checked_messages(messages, label)
-    if tools is not None and not (isinstance(tools, Sequence) and all(isinstance(tool, Mapping) for tool in tools)):
-        raise InvalidArgument(
-            f'{label}: tools must be a list of {{"type": "function", "function": {{...}}}}, got {shown(tools)}'
-        )
+    messages, schemas = checked_messages(messages, label), checked_tools(tools, label)
     values = {} if switches is None else _plain(switches)
     values |= {} if enable_thinking is None else {"enable_thinking": bool(enable_thinking)}
     try:
@@ -171,12 +168,14 @@ def conversation(
         raise ModelError(label, f"its chat template is malformed: {abridged(str(error))}") from None
     try:
         plain = [_plain_message(message) for message in messages]
-        schemas = [_plain(tool) for tool in tools] if tools else None
-        values |= {"tools": schemas, "documents": None, "add_generation_prompt": True, **names}
-        try:
-            return compiled.render(values | {"messages": [_with_objects(message) for message in plain]})
-        except Exception:  # a template may raise any exception, also because it expects text
-            return compiled.render(values | {"messages": plain})
+        texts = [_with_text(message) for message in plain]
+        values |= {"tools": schemas or None, "documents": None, "add_generation_prompt": True, **names}
+        for candidates in ([_with_objects(message) for message in texts], texts):
+            with contextlib.suppress(Exception):  # a template may raise any, also because it expects text, or parts
+                prompt = compiled.render(values | {"messages": candidates})
+                if texts == plain or _has_question(prompt, texts):
+                    return prompt
+        return compiled.render(values | {"messages": plain})
     except Exception as error:
         raise InvalidArgument(f"{label}: the chat template rejects the messages: {abridged(str(error))}") from None
 
@@ -192,6 +191,19 @@ def checked_messages(messages: Sequence[Message], label: str) -> Sequence[Messag
             f'{label}: messages must be a list of {{"role": "user", "content": "..."}}, got {shown(messages)}'
         )
     return messages
+
+
+def checked_tools(tools: Sequence[Mapping[str, Any]] | None, label: str) -> list[dict[str, Any]]:
+    """Return the functions that a model may call as JSON types, after checking them.
+
+    Raises:
+        InvalidArgument: If they are malformed; the text of the error begins with `label`.
+    """
+    if tools is not None and not (isinstance(tools, Sequence) and all(isinstance(tool, Mapping) for tool in tools)):
+        raise InvalidArgument(
+            f'{label}: tools must be a list of {{"type": "function", "function": {{...}}}}, got {shown(tools)}'
+        )
+    return [_plain(tool) for tool in tools or ()]
 
 
 def _is_message(message: object) -> bool:
@@ -290,6 +302,23 @@ def _plain(value: Any) -> Any:
         if isinstance(value, kind) and not isinstance(value, bool):
             return getattr(kind, f"__{kind.__name__}__")(value)
     return value if value is None or isinstance(value, bool) else f"<{type(value).__name__}>"
+
+
+def _with_text(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message with parts of text as one text, as most templates expect it; clients may send parts."""
+    parts = message.get("content")
+    if not isinstance(parts, list) or not parts:
+        return message
+    texts = [part["text"] for part in parts if isinstance(part, dict) and part.get("type") == "text" and "text" in part]
+    if len(texts) < len(parts) or not all(isinstance(text, str) for text in texts):
+        return message
+    return {**message, "content": "\n".join(texts)}
+
+
+def _has_question(prompt: str, messages: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a prompt has the last message of the user: templates that expect parts may omit text."""
+    last = next((message["content"] for message in reversed(messages) if message.get("role") == "user"), "")
+    return not isinstance(last, str) or last.strip() in prompt
 
 
 def _with_objects(message: dict[str, Any]) -> dict[str, Any]:

@@ -252,8 +252,9 @@ class Transcriber:
         if audio.ndim != 1 or not len(audio):
             raise InvalidArgument(f"{self._label}: audio must be samples of one channel, got shape {list(audio.shape)}")
         if language is not None and language not in tokens.languages:
-            known = ", ".join(sorted(tokens.languages)) or "none: it has one language"
-            raise InvalidArgument(f"{self._label}: language must be one of {known}, got {shown(language)}")
+            known = ", ".join(sorted(tokens.languages))
+            allowed = f"one of {known}" if known else "omitted, because the model has one language only"
+            raise InvalidArgument(f"{self._label}: language must be {allowed}, got {shown(language)}")
         if task != "transcribe" and task not in tokens.tasks:
             raise InvalidArgument(
                 f"{self._label}: task must be transcribe, the model knows no other, got {shown(task)}"

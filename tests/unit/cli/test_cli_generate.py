@@ -5,6 +5,7 @@ import io
 import json
 import re
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -503,6 +504,21 @@ def test_embeddings_are_lines_of_json(folder, tmp_path):
     rows = [json.loads(line) for line in generate(folder, "--batch", batch, "--embed").stdout.splitlines()]
     np.testing.assert_allclose(rows, Generator.load(folder, ADAPTER).embed(["sea", "river"]), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-5)
+
+
+def test_conversations_with_tools_count_their_tokens(conversing, monkeypatch, tmp_path, capsys):
+    """Tools take room in the context, as part of the template or, if it has no place for them, of a system message."""
+    generator = verb.load()
+    functions = [{"type": "function", "function": {"name": "now"}}]
+    assert generator.chat_length("a", tools=functions) - generator.chat_length("a") > 100
+    template = "{% if tools %}" + "y" * 40 + "{% endif %}" + generator.model.chat_template
+    monkeypatch.setattr(generator, "model", replace(generator.model, chat_template=template))
+    tools = tmp_path / "tools.json"
+    tools.write_text(json.dumps(functions))
+    prompts = conversing(*(f"{index} {'x' * 20}" for index in range(8)), tools=tools)
+    assert len(prompts) == 8 and all("y" * 40 in prompt for prompt in prompts)
+    assert "|>0 xx" in prompts[0] and "|>0 xx" not in prompts[-1]
+    assert capsys.readouterr().err.count("note: the conversation exceeds the context") == 1
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from dmlgpu.frontends.generation.gguf.weights import (
     packed,
 )
 from dmlgpu.frontends.generation.language_model import NEW_LENGTH, PAST_LENGTH
+from dmlgpu.frontends.generation.network import table_rows
 from dmlgpu.frontends.onnx.operators import DMLGPU
 from dmlgpu.frontends.onnx.tensor_proto import ELEMENT_TYPES, DeferredArray
 from dmlgpu.frontends.onnx.values import OnnxValue
@@ -234,9 +235,13 @@ class NetworkWriter:
         normalized = self.normalized_by(by_head, weight, f"{name}.normalized")
         return self.node("Reshape", [normalized, self.integers(0, 0, heads * size)], f"{name}.output")
 
+    def table_rows(self) -> int:
+        """Return the rows of tables of positions."""
+        return table_rows(self.config.context_length, self.file.integer(f"{self.config.name}.context_length"))
+
     def tables(self, rotary: Rotary, name: str) -> list[str]:
         """Return the names of tables of cosines and sines."""
-        parts = zip(("cos", "sin"), rotary.tables(self.config.context_length, self.dtype), strict=True)
+        parts = zip(("cos", "sin"), rotary.tables(self.table_rows(), self.dtype), strict=True)
         return [self.weight(f"{part}_cache{name}", table) for part, table in parts]
 
     def attention(self, layer: int, x: str) -> str:
@@ -287,7 +292,7 @@ class NetworkWriter:
         temperature, positions = self.config.temperature, self.config.context_length
         if temperature is None or positions < temperature.length:
             return query
-        table = self.weight("temperature", temperature.table(positions).astype(self.dtype))
+        table = self.weight("temperature", temperature.table(self.table_rows()).astype(self.dtype))
         factors = self.node_once("Gather", [table, "position_ids"], "temperature.factors")
         return self.node("Mul", [query, factors], output)
 

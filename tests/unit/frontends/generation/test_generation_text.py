@@ -254,6 +254,33 @@ def test_tools_and_thinking_are_passed_to_templates(arguments):
     assert len(expected) > 2 or not arguments or arguments.get("enable_thinking")
 
 
+PARTS = [
+    {"role": "system", "content": [{"type": "text", "text": "Be brief."}]},
+    {"role": "user", "content": [{"type": "text", "text": " Hi"}, {"type": "text", "text": "you "}]},
+]
+IMAGE = [
+    {"role": "user", "content": [{"type": "text", "text": "Hi"}, {"type": "image_url", "image_url": {"url": "u"}}]}
+]
+EXPECTING_PARTS = "{% for m in messages %}{% for p in m.content %}{{ p.type }}:{{ p.text }};{% endfor %}{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("template", "messages", "text"),
+    [
+        (
+            "{% for m in messages %}{{ m.role + ':' + m.content | trim }};{% endfor %}",
+            PARTS,
+            "system:Be brief.;user:Hi\nyou;",
+        ),
+        ("{% for m in messages %}{{ m.content }}{% endfor %}", PARTS, "Be brief. Hi\nyou "),
+        (EXPECTING_PARTS, PARTS, "text:Be brief.;text: Hi;text:you ;"),
+        (EXPECTING_PARTS, IMAGE, "text:Hi;image_url:;"),
+    ],
+)
+def test_parts_of_text_are_one_text_unless_the_template_expects_parts(template, messages, text):
+    assert conversation(template, messages, {}, "m") == text
+
+
 @pytest.mark.parametrize("tools", ["add", {"type": "function"}, ["add"]])
 def test_tools_are_a_list_of_schemas(tools):
     with pytest.raises(InvalidArgument, match=r"^m: tools must be a list of \{\"type\": \"function\""):

@@ -302,6 +302,17 @@ def test_arguments(tmp_path: Path) -> None:
     assert gguf.read(path, context=16).config.context_length == 16
 
 
+def test_contexts_share_the_network(tmp_path: Path) -> None:
+    """Plans on disk are found by the network, so another context should not change it."""
+    path = tmp_path / "model.gguf"
+    write_quantized(path, "llama", {}, layers=1, context=20_000)
+    models = {context: gguf.read(path, context=context) for context in (33, 512, 4096, 4097, 8192, 8193, 20_000)}
+    rows = {context: model.weights["cos_cache"].shape[0] for context, model in models.items()}
+    assert rows == {33: 4096, 512: 4096, 4096: 4096, 4097: 8192, 8192: 8192, 8193: 16_384, 20_000: 20_000}
+    networks = [models[context].network.SerializeToString() for context in (33, 4096)]  # type: ignore[union-attr]
+    assert networks[0] == networks[1]
+
+
 def test_long_contexts_take_no_memory_unless_they_are_used(tmp_path: Path) -> None:
     sizes = []
     for trained in (4096, 1 << 24):

@@ -328,7 +328,10 @@ def test_wrong_requests_are_rejected(speech, tmp_path):
             with pytest.raises(NotSupported, match="needs a folder of Whisper with"):
                 Transcriber(copy, Device(ADAPTER))
         else:  # tokens by their names; the vocabulary is too small for several languages
-            assert list(Transcriber(copy, Device(ADAPTER)).transcribe(sound(0.1), fallback=NO_FALLBACK))
+            transcriber = Transcriber(copy, Device(ADAPTER))
+            assert list(transcriber.transcribe(sound(0.1), fallback=NO_FALLBACK))
+            with pytest.raises(InvalidArgument, match=r"language must be omitted, .* one language only, got 'de'"):
+                transcriber.transcribe(sound(0.1), language="de")
 
 
 # ---- the command line

@@ -62,6 +62,11 @@ def result_of(session: Session, inputs: Sequence[np.ndarray]) -> list[np.ndarray
         return f"{type(error).__name__}: {error}"
 
 
+def arrays_of(values: Sequence[Any]) -> list[Any]:
+    """Return the arrays among values, and those of sequences."""
+    return [array for value in values for array in (arrays_of(value) if isinstance(value, list) else [value])]
+
+
 def check(model: onnx.ModelProto, runs: Sequence[Sequence[np.ndarray]], device: Device) -> int:
     """Compare a session with one that translates for all sizes; return how many runs followed from recorded ones."""
     session, translating = load(model, device), load(model, device)
@@ -72,7 +77,8 @@ def check(model: onnx.ModelProto, runs: Sequence[Sequence[np.ndarray]], device: 
         if isinstance(expected, str) or isinstance(results, str):
             assert results == expected
             continue
-        for result, reference in zip(results, expected, strict=True):
+        assert len(results) == len(expected)
+        for result, reference in zip(arrays_of(results), arrays_of(expected), strict=True):
             assert (result.dtype, result.shape) == (reference.dtype, reference.shape)
             np.testing.assert_array_equal(result, reference)
         followed += runner_of(session).last_stages[0].is_recorded
