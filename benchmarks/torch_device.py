@@ -152,7 +152,7 @@ SERVE = "--serve"
 
 
 def serve_network(name: str, adapter: str) -> None:
-    """Run a network whenever the standard input asks for it."""
+    """Run a network as often as the standard input requests."""
     torch.manual_seed(0)
     (make,) = (make for make in NETWORKS if make.__name__ == name)
     serve(compile_network(adapter, *make()))
