@@ -68,18 +68,12 @@ def compare(other: Path, arguments: Sequence[str], *, rounds: int, calls: int) -
         arguments: A script that calls ``serve``, and its arguments.
         rounds, calls: As in ``ratio``.
     """
-    checkouts = [Checkout(root, arguments) for root in (ROOT, other.resolve())]
+    mine, theirs = (Checkout(root, arguments) for root in (ROOT, other.resolve()))
     try:
-        return ratio(
-            *(checkout.run for checkout in checkouts),
-            rounds,
-            calls=calls,
-            warm=5,
-            clock=lambda: sum(checkout.seconds for checkout in checkouts),
-        )
+        return ratio(mine.run, theirs.run, rounds, calls=calls, warm=5, clock=lambda: mine.seconds + theirs.seconds)
     finally:
-        for checkout in checkouts:
-            checkout.close()
+        mine.close()
+        theirs.close()
 
 
 def serve(call: Callable[[int], object]) -> None:

@@ -83,9 +83,9 @@ def compile_network(adapter: str, model: Any, x: Any) -> Callable[[int], Any]:
     os.environ["DMLGPU_ADAPTER"] = adapter
     fast = torch.compile(model.eval().to("dml"), backend="dmlgpu")
 
-    @torch.no_grad()
     def run(_: int) -> Any:
-        return fast(x.to("dml")).cpu()
+        with torch.no_grad():
+            return fast(x.to("dml")).cpu()
 
     return run
 
