@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from dmlgpu.bench import machine_load
 from dmlgpu.bench.ratios import Ratio
@@ -40,12 +41,25 @@ class Result:
         return f"{verdict:<6} {bound:>7}  {self.name:<58} {self.measured}"
 
 
-def main(doc: str | None, parts: Mapping[str, Part]) -> int:
-    """The command line of a script: ``[ADAPTER] [-k PART]``; prints a table; 1 when a target is missed."""
+def main(
+    doc: str | None, parts: Mapping[str, Part], against: Callable[[Path], Mapping[str, Part]] | None = None
+) -> int:
+    """The command line of a script: ``[ADAPTER] [-k PART]``; prints a table; 1 when a target is missed.
+
+    Args:
+        doc: Text of ``--help``.
+        parts: Parts by name.
+        against: Function from the root of another checkout to the parts that compare this one with it, for scripts that
+            have an option ``--against``.
+    """
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("adapter", nargs="?", default="vulkan")
     parser.add_argument("-k", dest="part", default="", help="only parts whose name contains this")
+    if against is not None:
+        parser.add_argument("--against", metavar="FOLDER", type=Path, help="compare with the checkout in this folder")
     options = parser.parse_args()
+    if against is not None and options.against is not None:
+        parts = against(options.against)
     before = machine_load.measure_load()
     met = True
     for name, part in parts.items():

@@ -1,13 +1,18 @@
 """PyTorch's device: networks of ``torch.compile`` with the same networks as ONNX models, a training step with a graph.
 
     python benchmarks/torch_device.py [ADAPTER] [-k PART]
+    python benchmarks/torch_device.py [ADAPTER] [-k PART] --against FOLDER
 
 Inputs are arrays and results are read, so that both sides upload and wait alike. Times are CPU time of the process with
 ``DMLGPU_BENCH_CLOCK=process``, for machines that are busy. Exits with 1 when a target is missed.
+
+With ``--against``, the networks of ``torch.compile`` are compared with the same networks in another checkout, in CPU
+time: at most 1.05 times.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import tempfile
@@ -18,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from checkouts import compare, serve
 from targets import Part, Result, main
 from torch import nn
 from torch.nn import functional
@@ -72,6 +78,18 @@ def transformer() -> tuple[Any, Any]:
     return nn.Sequential(Block(256, 4), Block(256, 4)), torch.randn(1, 128, 256)
 
 
+def compile_network(adapter: str, model: Any, x: Any) -> Callable[[int], Any]:
+    """Return a call that runs a network on the device."""
+    os.environ["DMLGPU_ADAPTER"] = adapter
+    fast = torch.compile(model.eval().to("dml"), backend="dmlgpu")
+
+    def run(_: int) -> Any:
+        with torch.no_grad():
+            return fast(x.to("dml")).cpu()
+
+    return run
+
+
 def compared(adapter: str, make: Callable[[], tuple[Any, Any]]) -> Iterator[Result]:
     """Inference: at most 1.1 times the same network as an ONNX model."""
     os.environ["DMLGPU_ADAPTER"] = adapter
@@ -85,10 +103,7 @@ def compared(adapter: str, make: Callable[[], tuple[Any, Any]]) -> Iterator[Resu
     name, array = session.inputs[0].name, x.numpy()
     with torch.no_grad():
         expected = model(x)
-        fast = torch.compile(model.to("dml"), backend="dmlgpu")
-
-        def compiled(_: int) -> Any:
-            return fast(x.to("dml")).cpu()
+        compiled = compile_network(adapter, model, x)
 
         def loaded(_: int) -> Any:
             return session.run({name: array})
@@ -96,6 +111,13 @@ def compared(adapter: str, make: Callable[[], tuple[Any, Any]]) -> Iterator[Resu
         assert torch.allclose(compiled(0), expected, atol=1e-3)
         measured = ratio(compiled, loaded, 31, calls=5, warm=5, clock=CLOCK)
     yield Result(f"{make.__name__}: torch.compile / ONNX", measured, at_most=1.1)
+
+
+def compared_with(other: Path, make: Callable[[], tuple[Any, Any]], adapter: str) -> Iterator[Result]:
+    """Inference: at most 1.05 times the same network in another checkout."""
+    arguments = [__file__, SERVE, make.__name__, adapter]
+    measured = compare(other, arguments, rounds=41, calls=10)
+    yield Result(f"{make.__name__}: this checkout / {other.name}", measured, at_most=1.05)
 
 
 def training(adapter: str) -> Iterator[Result]:
@@ -118,13 +140,31 @@ def training(adapter: str) -> Iterator[Result]:
     assert np.allclose(graph.losses()[:5], trainer.losses()[:5], rtol=1e-3)
 
 
+NETWORKS = (mlp, cnn, cnn_of_eight, transformer)
+
 PARTS: dict[str, Part] = {
-    **{
-        make.__name__: lambda adapter, make=make: compared(adapter, make)
-        for make in (mlp, cnn, cnn_of_eight, transformer)
-    },
+    **{make.__name__: functools.partial(compared, make=make) for make in NETWORKS},
     "training": training,
 }
 
+SERVE = "--serve"
+"""Argument of the process that ``--against`` starts in each checkout, followed by the network and the adapter."""
+
+
+def serve_network(name: str, adapter: str) -> None:
+    """Run a network as often as the standard input requests."""
+    torch.manual_seed(0)
+    (make,) = (make for make in NETWORKS if make.__name__ == name)
+    serve(compile_network(adapter, *make()))
+
+
+def against(other: Path) -> dict[str, Part]:
+    """Return the parts that compare networks with another checkout."""
+    return {make.__name__: functools.partial(compared_with, other, make) for make in NETWORKS}
+
+
 if __name__ == "__main__":
-    sys.exit(main(__doc__, PARTS))
+    if sys.argv[1:2] == [SERVE]:
+        serve_network(*sys.argv[2:])
+    else:
+        sys.exit(main(__doc__, PARTS, against))

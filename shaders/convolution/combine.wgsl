@@ -28,7 +28,7 @@
     # endfor
 {% endmacro %}
 {% macro all(rows) %}
-    return array<tile_s, {{ rows|length ** 2 }}>(
+    let transformed = array<tile_s, {{ rows|length ** 2 }}>(
     # for down in range(rows|length)
     # for row in rows
         {{ combine(row, "half" ~ down ~ "_") }},
@@ -45,7 +45,7 @@
 {% endmacro %}
 {% macro all_lanes(rows) %}
 {{ in_lanes(rows) }}
-    return array<tile_s, {{ 4 * rows|length ** 2 }}>(
+    let transformed = array<tile_s, {{ 4 * rows|length ** 2 }}>(
     # for down in range(rows|length)
     # for across in range(rows|length)
         {% for lane in "xyzw" %}number{{ down }}_{{ across }}.{{ lane }},{{ " " if not loop.last }}{% endfor +%}

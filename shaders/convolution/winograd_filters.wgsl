@@ -11,4 +11,5 @@ fn tile(at: output_at) -> array<tile_s, {{ rows|length ** 2 }}> {
     # endfor
 {{ transform.both_ways(rows, 3) }}
 {{ transform.all(rows) }}
+    return transformed;
 }

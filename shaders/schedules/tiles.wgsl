@@ -24,6 +24,32 @@ fn keep(at: output_at, product: product_t{{ ", second: product_t" if paired }}) 
     {{ buffer.store }}(output_base() + output_unit(at), output_bits(finish(at, product)));
     # endif
 }
+{% macro which_tile() %}
+    var which = first;
+    # for size in step.tile
+    # if size > 1
+    which[{{ loop.index0 }}] = {{ div("first[%d]" % loop.index0, size) }};
+    # endif
+    # endfor
+{% endmacro %}
+{% macro keep_units(count) %}
+    var at = which;
+    # for place in (step.offsets()|list)[:count]
+    # set unit = loop.index0
+    # if not paired or unit % 2 == 0
+    # for units in step.units
+    # if units > 1
+    at[{{ loop.index0 }}] = which[{{ loop.index0 }}] * {{ units }}u + {{ place[loop.index0] }}u;
+    # endif
+    # endfor
+    # if lanes == 1
+    keep(at, numbers[{{ unit }}]);
+    # else
+    keep(at{% for one in range(unit, unit + (2 if paired else 1)) %}, product_t({% for lane in range(lanes) %}numbers[{{ one * lanes + lane }}]{% if not loop.last %}, {% endif %}{% endfor %}){% endfor %});
+    # endif
+    # endif
+    # endfor
+{% endmacro %}
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     load_sizes();
@@ -45,26 +71,15 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     tile(first);
 }
 fn keep_row(first: output_at, numbers: array<tile_s, {{ step.count }}>) {
-    var at = first;
-    let which = {{ div("first[" ~ (step.row_at + 1) ~ "]", step.count) }};
-    at[{{ step.row_at + 1 }}] = which;
+{{ which_tile() }}
     # else
     let numbers = tile(first);
-    var at = which;
     # endif
-    # for place in step.offsets()
-    # set unit = loop.index0
-    # if not paired or unit % 2 == 0
-    # for units in step.units
-    # if units > 1
-    at[{{ loop.index0 }}] = {{ "which" if step.rows else "which[%d]" % loop.index0 }} * {{ units }}u + {{ place[loop.index0] }}u;
-    # endif
-    # endfor
-    # if lanes == 1
-    keep(at, numbers[{{ unit }}]);
-    # else
-    keep(at{% for one in range(unit, unit + (2 if paired else 1)) %}, product_t({% for lane in range(lanes) %}numbers[{{ one * lanes + lane }}]{% if not loop.last %}, {% endif %}{% endfor %}){% endfor %});
-    # endif
-    # endif
-    # endfor
+{{ keep_units(step.count // lanes) }}
 }
+# if step.rows and step.count > step.tile[-1]
+fn keep_start(first: output_at, numbers: array<tile_s, {{ step.tile[-1] }}>) {
+{{ which_tile() }}
+{{ keep_units(step.units[-1]) }}
+}
+# endif

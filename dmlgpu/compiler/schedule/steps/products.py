@@ -300,7 +300,7 @@ class ScheduledTiles(KernelStep):
     output and epilogue are packed. Elements beyond the edge of the output are computed and dropped.
 
     If an invocation computes a tile of each of several rows, ``tile`` returns nothing and calls ``keep_row`` with the
-    place and the numbers of each.
+    place and the numbers of each, or ``keep_start`` with the first numbers along the last dimension only.
 
     Attributes:
         body: computes the numbers of a tile.
@@ -339,12 +339,13 @@ class ScheduledTiles(KernelStep):
     @property
     def edges(self) -> tuple[tuple[int, int], ...]:
         """Dimensions that tiles may not divide evenly, and the output's size along each."""
-        sizes = enumerate(zip(self.output.sizes, self.units, strict=True))
-        row = self.row_at if self.rows else None
+        counts = list(self.units)
+        if self.rows:
+            counts[self.row_at] = self.rows
         return tuple(
             (dimension, size)
-            for dimension, (size, units) in sizes
-            if dimension == row or (units > 1 and (self.checked or size % units))
+            for dimension, (size, count) in enumerate(zip(self.output.sizes, counts, strict=True))
+            if count > 1 and (self.checked or size % count)
         )
 
     @property
