@@ -29,6 +29,7 @@ from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.rewrites.sources import identity
 from dmlgpu.compiler.schedule.convolution_choice import saved_by_channels_last
 from dmlgpu.compiler.schedule.gemm import is_pairable, multiplies_integers
+from dmlgpu.compiler.schedule.ordering import appends
 from dmlgpu.compiler.schedule.panels import panel_matrices
 from dmlgpu.compiler.schedule.quantized import reads_selections
 from dmlgpu.compiler.schedule.scheduling import as_schedule, can_bind, in_plain_steps, schedule_in_parts
@@ -236,6 +237,7 @@ def _capabilities(target: Target) -> Capabilities:
         multiplies_integers=functools.partial(multiplies_integers, target=target),
         reads_selections=functools.partial(reads_selections, target=target),
         panel_matrices=functools.partial(panel_matrices, target=target),
+        appends=functools.partial(appends, target=target),
         computes_pairs=functools.partial(is_pairable, target=target),
         saved_by_channels_last=functools.partial(saved_by_channels_last, target=target),
     )

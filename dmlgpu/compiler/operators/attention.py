@@ -428,7 +428,7 @@ class _AttentionLowering:
         new, rows = replace(source, view=View.RAW), replace(cache, view=View.RAW)
         past = per_batch(input_tensor(self.desc, "past_sequence_lengths_tensor"), new.sizes)
         along = (None, None, None, 3)
-        self.steps.append(Scatter("cache rows", CACHED, new, (("past", past),), rows, (), along, distinct=True))
+        self.steps.append(Scatter("cache rows", CACHED, new, (("past", past),), rows, (), along, distinct=True, rest=3))
         return cache
 
     # ---- scores

@@ -64,5 +64,6 @@ from dmlgpu.compiler.plan.steps import (
     Scatter,
     Sort,
     Step,
+    Together,
     record_lanes,
 )

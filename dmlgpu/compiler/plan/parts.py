@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Any, TypeVar
 
 from dmlgpu.compiler.plan.sources import Allocation, PlanBinding, PlanTensor
-from dmlgpu.compiler.plan.steps import Repeat, Step
+from dmlgpu.compiler.plan.steps import Repeat, Step, Together
 
 AnyValue = TypeVar("AnyValue")
 AnyPart = TypeVar("AnyPart")
@@ -98,14 +98,14 @@ def signature(value: Any) -> tuple[Hashable | None, tuple[PlanBinding, ...]]:
 
 def written(step: Step) -> tuple[PlanTensor, ...]:
     """Return the tensors that a step writes."""
-    if isinstance(step, Repeat):
+    if isinstance(step, Repeat | Together):
         return tuple(tensor for inner in step.steps for tensor in written(inner))
     return tuple(tensors(tuple([getattr(step, name, None) for name in reversed(_WRITTEN)])))
 
 
 def read(step: Step) -> tuple[PlanTensor, ...]:
     """Return the tensors that a step reads."""
-    if isinstance(step, Repeat):
+    if isinstance(step, Repeat | Together):
         return tuple(tensor for inner in step.steps for tensor in read(inner))
     names = (name for name in _fields(type(step)) if name not in _WRITTEN)
     return tuple(tensors(tuple(getattr(step, name) for name in names)))

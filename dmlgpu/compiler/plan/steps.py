@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.compiler.plan.sources import Body, Constants, PlanBinding, PlanTensor, constants
+from dmlgpu.compiler.plan.sources import Body, Constants, PlanBinding, PlanTensor, Source, constants
 
 
 @dataclass(frozen=True)
@@ -122,21 +122,36 @@ class Scatter(Step):
 
     Attributes:
         file: the shader; ``constants`` are its values.
-        source, output: moved as raw bits.
+        source: a tensor, which is moved as raw bits, or an elementwise tree if the graph compiler fuses a map.
+        output: its elements have a word or more if the source is a tree.
         inputs: the tensors from which positions are computed, by name.
         follows: for each dimension of the source, the dimension of the output with the same coordinate for all inputs,
             or None.
         distinct: no two elements go to one place. If they do, any of them wins; on a deterministic device the last one
             in row-major order wins.
+        rest: the first of the last dimensions, along which source and output have equal coordinates and the shader
+            names none, so that they may be split; None if there are none.
     """
 
     file: str
-    source: PlanTensor
+    source: Source
     inputs: tuple[tuple[str, PlanTensor], ...]
     output: PlanTensor
     constants: Constants
     follows: tuple[int | None, ...]
     distinct: bool = False
+    rest: int | None = None
+
+
+@dataclass(frozen=True)
+class Together(Step):
+    """Maps and scatters that one kernel may compute: none reads or writes what another one writes.
+
+    Attributes:
+        steps: of which a schedule may nevertheless compute each by kernels of its own.
+    """
+
+    steps: tuple[Map | Scatter, ...]
 
 
 @dataclass(frozen=True)

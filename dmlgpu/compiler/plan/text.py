@@ -30,7 +30,7 @@ from dmlgpu.compiler.plan.products import (
 )
 from dmlgpu.compiler.plan.reductions import Compact, Reduce, Rows, Scan
 from dmlgpu.compiler.plan.sources import AffineView, Body, PlanTensor, RegisterValue, Sizes, Source, Virtual
-from dmlgpu.compiler.plan.steps import Map, Plan, RegionGradient, Repeat, Scatter, Sort, Step
+from dmlgpu.compiler.plan.steps import Map, Plan, RegionGradient, Repeat, Scatter, Sort, Step, Together
 
 
 def describe(plan: Plan) -> str:
@@ -137,6 +137,11 @@ def _map(step: Map) -> list[str]:
 def _repeat(step: Repeat) -> list[str]:
     inner = [f"  {line}" for inner_step in step.steps for line in equations(inner_step)]
     return [f"{step.turns} times, moving {', '.join(str(binding) for binding, _ in step.advances)}:", *inner]
+
+
+@equations.register
+def _together(step: Together) -> list[str]:
+    return [line for inner in step.steps for line in equations(inner)]
 
 
 @equations.register
@@ -281,4 +286,6 @@ def _sort(step: Sort) -> list[str]:
 @equations.register
 def _scatter(step: Scatter) -> list[str]:
     where = ", ".join(str(tensor.binding) for _, tensor in step.inputs)
-    return [f"{step.output.binding} = {step.source.binding} at {_stem(step.file)}({where})"]
+    expressions = _Equations(step.source)
+    moved = expressions.of(step.source)
+    return [*expressions.lines, f"{step.output.binding} = {moved} at {_stem(step.file)}({where})"]

@@ -17,11 +17,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.catalog.tensor_desc import packed_strides
+from dmlgpu.catalog.tensor_desc import WORD_BITS, packed_strides
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.plan import Element, Map, PlanTensor, Scatter, Sort, View, record_lanes
 from dmlgpu.compiler.rewrites.collapse import merge_dimensions
-from dmlgpu.compiler.rewrites.packing import WIDEST_UNIT_BITS, pack_tensor, packs_tensor
+from dmlgpu.compiler.rewrites.packing import (
+    UNIT,
+    WIDEST_UNIT_BITS,
+    pack_source,
+    pack_tensor,
+    packs_source,
+    packs_tensor,
+)
 from dmlgpu.compiler.schedule.launch import (
     NARROWEST,
     Launch,
@@ -392,13 +399,38 @@ SCATTER_SCHEDULES: tuple[Schedule[StepProblem[Scatter], ScheduledSteps], ...] = 
 
 @schedule_step.register
 def _scatter(step: Scatter, target: Target) -> ScheduledSteps:
-    return choose(SCATTER_SCHEDULES, StepProblem(_packed_scatter(step), target))
+    return schedule_scatter(_packed_scatter(step), target)
+
+
+def schedule_scatter(step: Scatter, target: Target) -> ScheduledSteps:
+    """Return the kernels of a scatter in the units that it has."""
+    return choose(SCATTER_SCHEDULES, StepProblem(step, target))
+
+
+def appends(step: Scatter, target: Target) -> bool:
+    """Return whether one kernel computes the elements of a source and scatters them: it stores whole words."""
+    is_narrow = step.source.data_type.bits <= WORD_BITS
+    stores = step.distinct or not target.policies.deterministic
+    packed = _packed_scatter(step)
+    return stores and is_narrow and packed.output.unit_bits * _in_word(packed) >= WORD_BITS
+
+
+def _in_word(step: Scatter) -> int:
+    """Return the number of adjacent elements of a computed source that lie in one word of the output; 1 if these may
+    lie in several words."""
+    last, lanes = len(step.source.sizes) - 1, WORD_BITS // step.output.unit_bits
+    if lanes <= 1 or last < 0 or isinstance(step.source, PlanTensor) or step.source.sizes[last] % lanes:
+        return 1
+    followed = step.follows[last]
+    return lanes if followed is not None and packs_tensor(step.output, followed, lanes) else 1
 
 
 def _scatter_kernel(step: Scatter, label: str, schedule: ScatterSchedule, target: Target) -> ScheduledSteps:
-    launch = _scatter_launch(math.prod(step.source.sizes), target)
-    updates, run = (step.output, step.file, step.source, step.inputs), _followed_run(step, launch.items_per_invocation)
-    return ScheduledSteps((ScheduledScatter(label, launch, *updates, schedule, step.constants, run),))
+    words = _in_word(step)
+    launch = _scatter_launch(math.prod(step.source.sizes) // words, target)
+    updates = (step.output, step.file, step.source, step.inputs)
+    run = None if words > 1 else _followed_run(step, launch.items_per_invocation)
+    return ScheduledSteps((ScheduledScatter(label, launch, *updates, schedule, step.constants, run, words),))
 
 
 def _scatter_launch(total: int, target: Target) -> Launch:
@@ -423,9 +455,11 @@ def _packed_scatter(step: Scatter) -> Scatter:
     """Return the scatter in the widest units that source and output have along a common dimension."""
     for dimension, followed in enumerate(step.follows):
         lanes = WIDEST_UNIT_BITS // step.output.data_type.bits
+        if not isinstance(step.source, PlanTensor):
+            lanes = min(lanes, UNIT)
         while followed is not None and step.output.sizes[followed] > 1 and lanes > 1:
-            if packs_tensor(step.source, dimension, lanes) and packs_tensor(step.output, followed, lanes):
-                source, output = pack_tensor(step.source, dimension, lanes), pack_tensor(step.output, followed, lanes)
+            if packs_source(step.source, dimension, lanes) and packs_tensor(step.output, followed, lanes):
+                source, output = pack_source(step.source, dimension, lanes), pack_tensor(step.output, followed, lanes)
                 return replace(step, source=source, output=output)
             lanes //= 2
     return step

@@ -21,7 +21,9 @@ from dmlgpu.compiler.plan import (
     Repeat,
     Role,
     Rows,
+    Scatter,
     Step,
+    Together,
     View,
 )
 from dmlgpu.compiler.plan.parts import read, replace_parts, tensors, written
@@ -157,7 +159,9 @@ def can_bind(step: Step, target: Target) -> bool:
     """Return whether a step's kernels can bind all tensors that it reads and writes; some schedules need other buffers
     as well: that of rows which binds results of stages binds no statistics, Winograd's binds products and marks."""
     bound = {tensor.binding for tensor in (*read(step), *written(step))}
-    has_spare = isinstance(step, Map) or (isinstance(step, Rows) and len(step.stages) <= len(step.statistics))
+    has_spare = isinstance(step, Map | Scatter | Together) or (
+        isinstance(step, Rows) and len(step.stages) <= len(step.statistics)
+    )
     spare = 2 if isinstance(step, Convolve) else 0 if has_spare else 1
     return len(bound) + spare <= target.slots
 

@@ -29,6 +29,7 @@ from dmlgpu.compiler.plan import (
     Sizes,
     Source,
     Step,
+    Together,
 )
 from dmlgpu.compiler.plan.parts import replace_parts, tensors, written
 from dmlgpu.compiler.rewrites.sources import fold_views, identity, leaves
@@ -72,6 +73,8 @@ def in_parts(step: Step, target: Target) -> tuple[Step, ...]:
     limit = target.max_binding_size
     if isinstance(step, Loop) or not exceeds_binding(step, target):
         return (step,)
+    if isinstance(step, Together):
+        return tuple(part for inner in step.steps for part in in_parts(inner, target))
 
     def fits_slots(part: Step) -> bool:
         ranges = _ranges(part)

@@ -49,6 +49,7 @@ PARAMETERS: Final[Mapping[str, frozenset[str]]] = {
         "ScheduledRecurrence": "groups tiles",
         "ScheduledScan": "length",
         "ScheduledTiles": "rows",
+        "ScheduledTogether": "starts",
         "Space": "batch rows columns inner",
         "Stencil": "size",
         "TileDigit": "count scale",

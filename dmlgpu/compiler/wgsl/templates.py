@@ -98,6 +98,9 @@ DECLARATION = re.compile(r"(?:^|%\})(?:fn|alias|const|struct|var(?:<\w+>)?)\s+(\
 """A declaration at module level; an expression may end its name."""
 
 _ACCESSOR = re.compile(r"\w+_(?:load|at|s|t|unit|base|index|bits|words\d*|doubles|of)")
+_OF_BODIES = frozenset(["element", "place"])
+"""Functions that other files declare for those in ``schedules/``."""
+
 _IDENTIFIER = re.compile(r"//[^\n]*|(?<![\w.])[A-Za-z_]\w*")
 NOTED = frozenset(["for", "while", "loop", "workgroup", "workgroupBarrier", "storageBarrier", "f16"])
 """Identifiers of WGSL of which the linker has to know that a text uses them."""
@@ -165,6 +168,7 @@ def _names_of(file: str) -> _Declared:
     """Return the names that a file and its family declare."""
     matches = [match for each in _family(file) for match in DECLARATION.findall(original(each))]
     names = frozenset(name for name, is_open in matches if not is_open)
+    names |= _OF_BODIES if file.startswith("schedules/") else frozenset()
     return _Declared(names, tuple({name for name, is_open in matches if is_open}))
 
 

@@ -26,6 +26,7 @@ from dmlgpu.compiler.plan import (
 )
 from dmlgpu.compiler.rewrites.packing import is_paired
 from dmlgpu.compiler.schedule.steps.base import KernelStep
+from dmlgpu.compiler.schedule.steps.together import ScheduledTogether
 from dmlgpu.compiler.sizes.arithmetic import is_many
 from dmlgpu.compiler.target import Division, Float16Conversions, Float16Encoding, Target
 from dmlgpu.compiler.wgsl import library, matrices, templates
@@ -456,12 +457,23 @@ def render_step(step: KernelStep, writer: ShaderWriter) -> str:
     Raises:
         NotSupported: when the adapter lacks a feature that it needs.
     """
+    if isinstance(step, ScheduledTogether):
+        parts = []
+        for index, part in enumerate(step.parts):
+            with writer.names.within(f"part{index}_"):
+                parts.append(_rendered(part, writer, is_part=True))
+        return "".join(parts) + templates.render(step.template, step=step)
+    return _rendered(step, writer, is_part=False)
+
+
+def _rendered(step: KernelStep, writer: ShaderWriter, *, is_part: bool) -> str:
+    """Return the text of a kernel, or of a part of one, which has a function "run" instead of an entry point."""
     if step.wide:
         text, values = writer.wide_store(step.output)
     else:
         tree = getattr(step, "epilogue", None) or getattr(step, "body", None)
         text, values = writer.store(step.output, step.portable if tree is None else tree.portable, step.atomic)
-    values["step"] = step
+    values |= {"step": step, "is_part": is_part}
     for name, path in step.reads:
         part = attrgetter(path)(step)
         if name == "element":

@@ -70,6 +70,9 @@ MOVES = frozenset(
 )
 """Operators that return their inputs unchanged or negated."""
 
+_STORING = ("MULTIHEAD_ATTENTION1",)
+"""Operators whose outputs after the first one are inputs, unchanged."""
+
 
 # ---- what each node may add ------------------------------------------------------------------------------------------
 
@@ -84,9 +87,9 @@ def _own_errors(desc: OperatorDesc, arrays: Arrays, results: Sequence[Array], *,
     """
     return [
         np.zeros(result.shape)
-        if result.dtype.kind != "f" or desc.operator in MOVES
+        if result.dtype.kind != "f" or desc.operator in MOVES or (desc.operator in _STORING and index)
         else _error_of_float(desc, arrays, result, exact)
-        for result in results
+        for index, result in enumerate(results)
     ]
 
 

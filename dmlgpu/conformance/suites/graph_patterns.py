@@ -79,6 +79,39 @@ def _quantized_cache(draft: Draft) -> tuple[Tensor, ...]:
     return (result.output,)
 
 
+def _updated_cache(draft: Draft) -> tuple[Tensor, ...]:
+    """New keys are rotated, and values computed, where caches get them, next to the rotation of the queries."""
+    batch, heads, rows, size = draft.sizes
+    halves = (batch, rows, heads, size // 2, 2)
+    flat = (batch, rows, heads * size)
+    query, key, value = f.split(draft.input((batch, rows, 3 * heads * size)), axis=2, output_sizes=[flat] * 3)
+    factor = draft.input((batch, rows, 1, size // 2, 1)).broadcast_to(halves)
+
+    def rotated(part: Tensor) -> Tensor:
+        x = f.element_wise_identity(part).reinterpret(halves)
+        exchanged = f.slice1(
+            x, input_window_offsets=(0,) * 5, input_window_sizes=halves, input_window_strides=(1, 1, 1, 1, -1)
+        )
+        return f.element_wise_subtract(x, f.element_wise_multiply(exchanged, factor)).reinterpret(flat)
+
+    cache = (batch, heads, rows + 4, size)
+    result = f.multihead_attention1(
+        rotated(query),
+        rotated(key),
+        f.activation_relu(value),
+        past_key=draft.input(cache),
+        past_value=draft.input(cache),
+        past_sequence_lengths=draft.input((batch,), DataType.INT32, low=0, high=6),
+        scale=0.25,
+        mask_filter_value=-100.0,
+        query_head_count=heads,
+        key_value_head_count=heads,
+        output_present_key=True,
+        output_present_value=True,
+    )
+    return (result.output,)
+
+
 def _attention_with_scores(draft: Draft) -> tuple[Tensor, ...]:
     """The weights are an output, too, and must be stored."""
     query, key, value = (draft.input() for _ in range(3))
@@ -477,6 +510,7 @@ PATTERNS: Mapping[str, tuple[Pattern, Types]] = {
     "transposed_attention": (_transposed_attention, FLOATS),
     "attention_with_scores": (_attention_with_scores, FLOATS),
     "quantized_cache": (_quantized_cache, FLOATS),
+    "updated_cache": (_updated_cache, FLOATS),
     "gathered_heads": (_gathered_heads, FLOATS),
     "normalized_scores": (_normalized_scores, FLOATS),
     "perceptron": (_perceptron, FLOATS),
@@ -529,6 +563,8 @@ QUICK_PATTERNS = (
     "pattern-cast_around-float16-odd",
     "pattern-attention-float32-plain",
     "pattern-quantized_cache-float32-plain",
+    "pattern-updated_cache-float32-plain",
+    "pattern-updated_cache-float16-plain",
     "pattern-convolution_normalization_relu-float32-plain",
     "pattern-quantized_and_back-float16-plain",
     "pattern-updates_in_place-int32-odd",

@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from dmlgpu.common.errors import InvalidArgument, shown
 from dmlgpu.compiler.graph.passes import (
+    appends,
     attention,
     convolutions,
     epilogues,
@@ -36,6 +37,7 @@ STEP_PASSES = (
     epilogues.EPILOGUES,
     inlining.PROLOGUES,
     layouts.VIEWS,
+    appends.APPENDS,
     numbers.NUMBERS,
     integers.OWNED,
     integers.INTEGERS,
@@ -43,6 +45,7 @@ STEP_PASSES = (
     layouts.LAYOUTS,
     gathers.SELECTIONS,
     gathers.PANELS,
+    appends.TOGETHER,
 )
 """Passes over the steps of its plan, after them."""
 

@@ -19,6 +19,7 @@ from dmlgpu.compiler.plan import (
     Map,
     PlanTensor,
     Role,
+    Scatter,
     Sizes,
     Source,
     Step,
@@ -93,6 +94,7 @@ class Capabilities:
         reads_selections: Returns whether a kernel of a product reads the matrices that lookups in its columns select
             where they are.
         panel_matrices: Returns the matrices that the initialization moves to panels for a product.
+        appends: Returns whether a kernel computes the source of a scatter, a tree, as well.
         computes_pairs: Returns whether a kernel computes two columns of a product for each element.
         saved_by_channels_last: Returns the time that a convolution saves if one side has channels innermost, in
             multiplications; negative for a loss.
@@ -102,6 +104,7 @@ class Capabilities:
     multiplies_integers: Callable[[Contract], bool]
     reads_selections: Callable[[Contract], bool]
     panel_matrices: Callable[[Contract], Sequence[PlanTensor]]
+    appends: Callable[[Scatter], bool]
     computes_pairs: Callable[[Contract], bool]
     saved_by_channels_last: Callable[[Convolve], float]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.compiler.plan import PlanBinding, PlanTensor, Role
@@ -88,6 +89,11 @@ class KernelStep:
         for tensor in (self.output, *tensors(self)):
             sizes[tensor.binding] = largest(sizes.get(tensor.binding, 0), tensor.reach)
         return sizes
+
+    @property
+    def unlabeled(self) -> Self:
+        """The step without its label and reason, as a part of another one."""
+        return replace(self, label="", reason="")
 
     @property
     def copied(self) -> PlanTensor | None:

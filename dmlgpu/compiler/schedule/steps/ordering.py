@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from dmlgpu.compiler.plan import Constants, PlanTensor
+from dmlgpu.compiler.plan import Constants, PlanTensor, Source
 from dmlgpu.compiler.schedule.launch import Walk
 from dmlgpu.compiler.schedule.steps.base import KernelStep
 
@@ -104,14 +104,16 @@ class ScheduledScatter(KernelStep):
     Attributes:
         run: the dimensions of source and output along which all units of an invocation lie, so that one position is
             looked up for all of them; None if each is looked up.
+        in_word: elements along the last dimension that an invocation computes and stores as one word.
     """
 
     file: str
-    source: PlanTensor
+    source: Source
     inputs: tuple[tuple[str, PlanTensor], ...]
     schedule: ScatterSchedule
     constants: Constants = ()
     run: tuple[int, int] | None = None
+    in_word: int = 1
 
     reads = (("source", "source"),)
 
@@ -122,7 +124,12 @@ class ScheduledScatter(KernelStep):
 
     @property
     def atomic(self) -> bool:
-        return self.schedule is ScatterSchedule.MARK or super().atomic
+        return self.schedule is ScatterSchedule.MARK or (super().atomic and self.in_word == 1)
+
+    @property
+    def computes(self) -> bool:
+        """Whether the source is computed, not moved as raw bits."""
+        return not isinstance(self.source, PlanTensor)
 
     @property
     def lanes(self) -> int:

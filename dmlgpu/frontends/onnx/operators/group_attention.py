@@ -73,6 +73,8 @@ def group_query_attention(node: OnnxNode) -> Steps:
     if node.has(14):
         query, key, value = _by_part(parts, sizes)
         parts = [_normalized(node, query, 14), _normalized(node, key, 15), value]
+    if not node.has(12):  # so that the kernel that writes keys to their cache rotates and casts them
+        parts = list(_by_part(parts, sizes))
     if node.flag("do_rotary"):
         *turned, value = parts
         parts = [*_rotated(node, sizes, lengths, turned), value]
@@ -80,7 +82,7 @@ def group_query_attention(node: OnnxNode) -> Steps:
         return _quantized_attention(node, sizes, lengths, _by_part(parts, sizes))
     own_type = parts[0].data_type
     cache_type = node.data_type(3) if node.has(3) else own_type
-    if cache_type is not own_type:  # together, so that one kernel rotates and casts queries and keys
+    if cache_type is not own_type:
         parts = [dml.cast(part, cache_type) for part in parts]
     query, key, value = _by_part(parts, sizes)
     wide = (sizes.batch, sizes.rows)

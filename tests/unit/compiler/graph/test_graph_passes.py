@@ -306,6 +306,62 @@ def test_gathers_of_the_columns_of_a_product_read_its_panels() -> None:
     assert len(filled_parts(program)) == 2  # GPUs read rows where they are
 
 
+def updated_caches(
+    kind: DataType = DataType.FLOAT32, *, is_read_again: bool = False, separate: bool = False
+) -> GraphDesc:
+    """Attention with caches, whose queries and keys are products of elements and whose values are a square."""
+    graph, flat, cache = Graph(), (1, 3, 16), (1, 2, 9, 8)
+    x = graph.input(flat, kind)
+    factors = [graph.input(flat, kind) for _ in range(3 if separate else 1)]
+    query, key = (functions.element_wise_multiply(x, factor) for factor in (factors[0], factors[-1]))
+    if separate:
+        query = functions.element_wise_add(query, factors[1])
+    else:
+        key = functions.element_wise_add(key, x)
+    result = functions.multihead_attention1(
+        query,
+        key,
+        functions.element_wise_multiply(x, x),
+        past_key=graph.input(cache, kind),
+        past_value=graph.input(cache, kind),
+        past_sequence_lengths=graph.input((1,), DataType.INT32),
+        scale=0.25,
+        mask_filter_value=-100.0,
+        query_head_count=2,
+        key_value_head_count=2,
+        output_present_key=True,
+        output_present_value=True,
+    )
+    again = [functions.element_wise_negate(key)] if is_read_again else []
+    return graph.desc([result.output, result.output_present_key, result.output_present_value, *again])
+
+
+@pytest.mark.parametrize("kind", [DataType.FLOAT32, DataType.FLOAT16])
+def test_both_caches_and_queries_are_one_kernel(kind: DataType, target: Target) -> None:
+    """After two copies of former rows, which are none if a caller updates caches in place; attention is the last."""
+    graph = updated_caches(kind)
+    compiled = compile_network(resolve(graph), target)
+    (joined,) = (label for label in labels(compiled) if label.endswith("2 more"))
+    assert labels(compiled).index(joined) == len(compiled.program.kernels) - 2
+    assert [note.pass_name for note in compiled.notes].count("appends") == 2
+    assert kernels(graph, target) == 4
+    assert kernels(graph, target, "together") == 6
+    assert kernels(graph, target, "appends") == 7
+    assert kernels(graph, target, "appends", "together") == 8
+
+
+def test_keys_that_are_read_again_are_stored_before_they_are_copied(target: Target) -> None:
+    compiled = compile_network(resolve(updated_caches(is_read_again=True)), target)
+    assert sum(note.pass_name == "appends" for note in compiled.notes) == 1
+
+
+def test_a_kernel_of_caches_binds_no_more_than_the_adapter_allows() -> None:
+    few = Target("GPU", Profile.DISCRETE, max_storage_buffers=6)
+    compiled = compile_network(resolve(updated_caches(separate=True)), few)
+    assert any(label.endswith("1 more") for label in labels(compiled))
+    assert all(len(set(kernel.slots)) <= few.slots for kernel in compiled.program.kernels)
+
+
 def test_pieces_of_a_join_are_written_in_place(target: Target) -> None:
     wide = TensorDesc(DataType.FLOAT32, (1, 4, 4, 4))
     join = descs.Join(input_tensors=(FLOATS, FLOATS), output_tensor=wide, axis=1)

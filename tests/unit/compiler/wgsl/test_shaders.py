@@ -352,7 +352,8 @@ def test_every_file_is_rendered_by_some_operator(texts):
     network = resolve(attention_of_quantized_caches(DataType.FLOAT32, 4))
     blocks = compile_network(network, Target("GPU", Profile.DISCRETE)).program
     tied = compile_network(resolve(example("pattern-tied_columns-float32-plain").graph), quantized.CPU).program
-    graphs = [few_rows, blocks, tied, *(product.program for product in products)]
+    caches = compile_network(resolve(example("pattern-updated_cache-float32-plain").graph), quantized.CPU).program
+    graphs = [few_rows, blocks, tied, caches, *(product.program for product in products)]
     programs = [in_parts, general, windows, *matrix_units, *graphs]
     texts = [*texts, *texts_of_integer_products(), *(kernel.wgsl for program in programs for kernel in program.kernels)]
     rendered = set(re.findall(r"^// ---- shaders/(\S+)\.wgsl$", "\n".join(texts), re.MULTILINE))
