@@ -92,7 +92,7 @@ _SLOTS, _SLOT_BYTES = 16, 256
 """States in memory, which one write brings there, and the distance at which every adapter binds them."""
 
 _RECORDED_DRAWS = 4
-"""Draws of a call for which there is room behind the first while it is recorded."""
+"""Minimum number of rows from the first draw of a call to the end of the table, while the call is recorded."""
 
 
 class _StateTable:
