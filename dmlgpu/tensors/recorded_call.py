@@ -140,6 +140,12 @@ def recording(is_active: bool = True) -> Iterator[list[ExecutedStep | None]]:
         _log.reset(token)
 
 
+def steps_of_recording() -> list[ExecutedStep | None]:
+    """Return the log of the innermost recording of this thread; an empty list if there is none."""
+    log = _log.get()
+    return [] if log is None else log
+
+
 def refuse_repetition() -> None:
     """Mark the work that runs now as not repeatable: its operators alone would not have the same effects or results."""
     log = _log.get()
@@ -282,7 +288,7 @@ class RecordedCall:
         except _NotRepeatable:
             return None
         outputs = recorded.outputs
-        if not log or recorded.fixed > max_fixed or any(_identity(tensor) in outputs for tensor in unchanged):
+        if recorded.fixed > max_fixed or any(_identity(tensor) in outputs for tensor in unchanged):
             return None
         return cls(
             session,
@@ -334,6 +340,8 @@ class RecordedCall:
             NotSupported: If the adapter cannot bind so much at once.
             DeviceRemoved: If the device is removed.
         """
+        if not self.steps:  # results have no elements
+            return []
         pool, reserved = session.pool, self._reserved
         if self._in_place:
             places: Any = self._placed(arguments)

@@ -2,15 +2,15 @@
 
 The first call of a function with arguments of some dtypes, shapes, strides and numbers records which of DirectML's
 operators it executes, on which memory. Later calls repeat these on the memory of their arguments. A call that draws
-random numbers reads its states from memory that each call writes before. Functions that read elements are called each
-time, and so are those whose results are not new memory.
+random numbers reads the states of its draws from a table, which is written for several draws at once. Functions that
+read elements are called each time, and so are those whose results are not new memory.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import isnan
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -20,7 +20,7 @@ from dmlgpu.compiler.sizes.recordings import count_failure
 from dmlgpu.frontends.torch import adapters
 from dmlgpu.frontends.torch.complex_numbers import ComplexPairs
 from dmlgpu.frontends.torch.dtypes import PARTS, data_type_of
-from dmlgpu.frontends.torch.generators import DRAWING, counting_draws, write_state
+from dmlgpu.frontends.torch.generators import DRAWING, counting_draws, take_states
 from dmlgpu.frontends.torch.layouts import TorchLayout
 from dmlgpu.frontends.torch.notice import notice
 from dmlgpu.frontends.torch.storage import (
@@ -42,6 +42,9 @@ _MAX_FIXED = 1 << 20
 """Maximum bytes of constants that a recorded call keeps."""
 
 _PLAIN = frozenset({int, bool, str, type(None), torch.dtype, torch.layout, torch.memory_format, torch.device})
+
+_INTEGERS = {int}
+"""Types of sizes, of axes and the like, which are the same if they are equal."""
 
 function_ids = itertools.count()
 """Ids of operators and graphs, for the keys of calls."""
@@ -103,10 +106,12 @@ class CallArguments:
                 if not self._add_tensor(parts, value):
                     return False
             elif kind is float:
-                parts.append(repr(value))
+                parts += (kind, value) if value and not isnan(value) else (repr(value),)
             elif kind is list or kind is tuple:
                 parts.append(len(value))
-                if not self._add(parts, value):
+                if {*map(type, value)} == _INTEGERS:
+                    parts += value
+                elif not self._add(parts, value):
                     return False
             elif isinstance(value, torch.Generator):
                 self.generator = value
@@ -258,19 +263,14 @@ class TorchCall:
 
     def repeat(self, session: EagerSession, device: Device, arguments: CallArguments, label: str) -> Any:
         """Run the call on other memory, and return its results as tensors."""
-        with self._drawing(device, arguments) if self._draws else nullcontext():
-            return self._recorded.repeat(session, device, arguments.places, label)
+        return self._run(self._recorded.repeat, session, device, arguments, label)
 
     def repeat_in_torch(self, session: EagerSession, device: Device, arguments: CallArguments, label: str) -> Any:
         """Run the call on other memory, and return its results as torch tensors."""
         recorded, results = self._recorded, self._results
         if results is None:
             return wrapped(self.repeat(session, device, arguments, label), self._index)
-        if self._draws:
-            with self._drawing(device, arguments):
-                buffers = recorded.run(session, device, arguments.places, label)
-        else:
-            buffers = recorded.run(session, device, arguments.places, label)
+        buffers = self._run(recorded.run, session, device, arguments, label)
         values = [_new_result(layout, output, buffers) for layout, output in results]
         return tuple(values) if type(recorded.results) is tuple else values[0]
 
@@ -294,20 +294,21 @@ class TorchCall:
             )
         if not self._fits or self._results is None:
             return None
-        with self._drawing(device, arguments) if self._draws else nullcontext():
-            buffers = self._recorded.run(session, device, arguments.places, label)
+        buffers = self._run(self._recorded.run, session, device, arguments, label)
         for target, (_, output) in zip(targets, self._results[-len(targets) :], strict=True):
             assert output is not None  # since the result is like the tensor
             take_buffer(target, buffers[output])
         return tuple([_new_result(*result, buffers) for result in self._results[: -len(targets)]])
 
-    @contextmanager
-    def _drawing(self, device: Device, arguments: CallArguments) -> Iterator[None]:
-        """Write the states that the call reads, and keep other threads from it inside the block."""
+    def _run(
+        self, run: Callable[..., Any], session: EagerSession, device: Device, arguments: CallArguments, label: str
+    ) -> Any:
+        """Call a method of the recorded call on the memory of arguments, and on states for its draws."""
+        if not self._draws:
+            return run(session, device, arguments.places, label)
         with DRAWING:
-            for number in range(self._draws):
-                write_state(device, number, arguments.generator)
-            yield
+            states = take_states(device, arguments.generator, self._draws)
+            return run(session, device, [*arguments.places, states], label)
 
 
 class NumberedCall:
@@ -505,7 +506,7 @@ def _record(
     """Call a function; return the recorded call, False if it cannot be repeated, and the result."""
     with notice.compiling(adapters.device_of(arguments.index or 0)), recording() as log, counting_draws() as draws:
         result, index = compute()
-    recorded = RecordedCall.of(session, log, arguments.places, result, max_fixed=_MAX_FIXED)
+    recorded = RecordedCall.of(session, log, [*arguments.places, *draws.places], result, max_fixed=_MAX_FIXED)
     return False if recorded is None else TorchCall(recorded, index, draws.count), result, index
 
 

@@ -61,6 +61,7 @@ from dmlgpu.frontends.torch.storage import (
 from dmlgpu.runtime.device import device as default_of_block
 from dmlgpu.tensors.array_like import refuses_float64
 from dmlgpu.tensors.calls import widened
+from dmlgpu.tensors.recorded_call import steps_of_recording
 from dmlgpu.tensors.tensor import Tensor
 from dmlgpu.tensors.tracing import compiled
 
@@ -80,6 +81,9 @@ _NUMBER_TYPES = frozenset({"float", "number", "Optional[float]", "Optional[numbe
 """Types of schemas that are numbers, and no sizes or axes."""
 
 _COMPUTED_FLOATS = frozenset({torch.float32, torch.float16, torch.bfloat16})
+
+_MAX_CONSTANTS = 4
+"""Maximum sets of numbers for which an operator that is not marked as fused is compiled."""
 
 _SCALAR_OPERANDS = frozenset({"self", "other", "exponent"})
 
@@ -170,7 +174,9 @@ class Caller:
         self._number_id = next(function_ids)
         self.entry, self.schema, self.label = entry, schema, entry.name
         self._function, self._rule = entry.function, entry.promotes
-        self._compute_result = compiled.compile(self._result) if entry.fused else self._result
+        self._fused_result = compiled.compile(self._result)
+        can_draw = torch.Tag.nondeterministic_seeded in overload_of(entry.name).tags
+        self._is_fused = entry.fused or (False if can_draw else None)  # None until a call executes several operators
         self._names = [argument.name for argument in schema.arguments]
         self.takes_device = "device" in self._names
         self._operands = frozenset(
@@ -184,9 +190,11 @@ class Caller:
             )
         )
         self._places = tuple(index for index, name in enumerate(self._names) if name in self._operands)
-        self._numbers = frozenset(
-            argument.name for argument in schema.arguments if entry.fused and str(argument.type) in _NUMBER_TYPES
-        )
+        self._number_names = frozenset(
+            argument.name for argument in schema.arguments if str(argument.type) in _NUMBER_TYPES
+        )  # fmt: skip
+        self._numbers = self._number_names if entry.fused else frozenset[str]()
+        self._constants: set[tuple[str, ...]] = set()
         self._uploads = NumberUploads(self.label)
         is_elementwise = torch.Tag.pointwise in overload_of(entry.name).tags
         is_rounding = entry.promotes is Promotion.ALWAYS_BOOL or entry.name in _ROUNDING_NUMBERS
@@ -372,13 +380,59 @@ class Caller:
     def result(self, values: Sequence[Any], keywords: dict[str, Any]) -> Any:
         """Call the entry's function; float64 is moved and cast, but never computed in float32 instead."""
         token = refuses_float64.set(True)
-        # a compiled function of no tensors runs on the default device
-        is_placed = self.entry.fused and "device" in keywords
         try:
-            with default_of_block(keywords["device"]) if is_placed else nullcontext():
-                return self._compute_result(values, keywords)
+            if not self._is_fused:
+                return self._measured_result(values, keywords)
+            if not self.entry.fused and not self._has_constants(values, keywords):
+                return self._result(values, keywords)
+            try:
+                return self._fused(values, keywords)
+            except Exception as error:  # of functions that read elements for these arguments; others raise it again
+                if self.entry.fused or isinstance(error, OutOfMemory | DeviceRemoved):
+                    raise
+                return self._result(values, keywords)
         finally:
             refuses_float64.reset(token)
+
+    def _fused(self, values: Sequence[Any], keywords: dict[str, Any]) -> Any:
+        """Call the entry's function as a compiled graph; one of no tensors runs on the default device."""
+        with default_of_block(keywords["device"]) if "device" in keywords else nullcontext():
+            return self._fused_result(values, keywords)
+
+    def _has_constants(self, values: Sequence[Any], keywords: dict[str, Any]) -> bool:
+        """Return whether numbers among the arguments may be constants of a graph: those of the first calls, because
+        others compile one each time."""
+        numbers = tuple([
+            repr(value)
+            for name, value in self._named(values, keywords)
+            if name in self._number_names and type(value) in {int, float}
+        ])  # fmt: skip
+        if numbers and len(self._constants) < _MAX_CONSTANTS:
+            self._constants.add(numbers)
+        return not numbers or numbers in self._constants
+
+    def _measured_result(self, values: Sequence[Any], keywords: dict[str, Any]) -> Any:
+        """Call the entry's function; if it executes several operators, compile it as a graph, and do so from now on.
+
+        Functions that read elements or can draw random numbers are not compiled: both would happen in the first call
+        only.
+        """
+        log = steps_of_recording()
+        start = len(log)
+        result = self._result(values, keywords)
+        steps = log[start:]
+        if len(steps) < 2 or None in steps or self._is_fused is False:
+            return result
+        del log[start:]
+        try:
+            result = self._fused(values, keywords)
+            self._is_fused = self._has_constants(values, keywords)
+        except (OutOfMemory, DeviceRemoved):
+            raise
+        except Exception:  # such as that of complex results
+            log[start:] = steps
+            self._is_fused = False
+        return result
 
     def _result(self, values: Sequence[Any], keywords: dict[str, Any]) -> Any:
         operands = (*values, *keywords.values())

@@ -20,6 +20,7 @@ import torch
 from dmlgpu.frontends.torch import adapters
 from dmlgpu.frontends.torch.internals import generator_address
 from dmlgpu.runtime.device import Device
+from dmlgpu.tensors.recorded_call import Place, refuse_repetition
 from dmlgpu.tensors.tensor import Tensor
 
 _MASK = (1 << 64) - 1
@@ -48,35 +49,103 @@ def next_seed(device: Device, generator: torch.Generator | None = None) -> int:
     Raises:
         RuntimeError: If the generator is of another device.
     """
-    ours = None if generator is None else _generators.get(generator_address(generator))
-    if ours is not None:
-        return ours._next_seed(adapters.index_of(device))
+    position = _advanced(device, generator, 1)
+    return _cpu_seed(generator) if position is None else _mixed(*position)
+
+
+def _advanced(device: Device, generator: torch.Generator | None, count: int) -> tuple[int, int] | None:
+    """Return seed and offset of the next draws of a device or a generator, and count these; None for generators of the
+    CPU. Raises as ``next_seed``."""
     if generator is not None:
-        return int(torch.randint(0, 1 << 62, (), generator=generator))
+        ours = _generators.get(generator_address(generator))
+        return None if ours is None else ours._advanced(adapters.index_of(device), count)
     index = adapters.index_of(device)
     with _LOCK:
         seed, offset = _STATES.by_index.get(index, (_STATES.seed, 0))
-        _STATES.by_index[index] = seed, offset + 1
-    return _mixed(seed, offset)
+        _STATES.by_index[index] = seed, offset + count
+    return seed, offset
+
+
+def _cpu_seed(generator: torch.Generator | None) -> int:
+    return int(torch.randint(0, 1 << 62, (), generator=generator))
 
 
 class Draws:
-    """Counter of the draws of a call while it is recorded.
+    """The draws of a call while it is recorded.
 
     Attributes:
-        count: The number.
+        count: Their number.
+        places: Memory of the states, and the first byte of the first one; empty without draws.
     """
 
     def __init__(self) -> None:
         self.count = 0
+        self.places: list[Place] = []
 
 
 _current: ContextVar[Draws | None] = ContextVar("dmlgpu_torch_draws", default=None)
 
 DRAWING = threading.RLock()
-"""Held from the moment that states are written until the work that reads them is enqueued."""
+"""Held from the moment that states are taken until the work that reads them is enqueued."""
 
-_memory: dict[tuple[Device, int], Tensor] = {}  # bounded by the devices and by the draws of an operator
+_SLOTS, _SLOT_BYTES = 16, 256
+"""States in memory, which one write brings there, and the distance at which every adapter binds them."""
+
+_RECORDED_DRAWS = 4
+"""Minimum number of rows from the first draw of a call to the end of the table, while the call is recorded."""
+
+
+class _StateTable:
+    """Memory of the states of the next draws from one seed.
+
+    Args:
+        device: The device.
+
+    Attributes:
+        tensor: The memory; a row has a state as RANDOM_GENERATOR reads it.
+    """
+
+    def __init__(self, device: Device):
+        self._words = np.zeros((_SLOTS, _SLOT_BYTES // 8), np.uint64)
+        self.tensor = Tensor(self._words.view(np.uint32), device=device)
+        self._seed: int | None = None
+        self._first = 0  # offset of the draw of the first row
+
+    def take(self, generator: torch.Generator | None, count: int, room: int) -> int:
+        """Return the row of the state of the next draw, which those of the others follow, and write them if they are
+        not there.
+
+        Args:
+            generator: As of ``next_seed``.
+            count: Number of draws.
+            room: Minimum number of states from this row on.
+        """
+        device = self.tensor.device
+        position = _advanced(device, generator, count)
+        if position is None:
+            self._seed = None
+            self._write([_cpu_seed(generator) for _ in range(count)])
+            return 0
+        seed, offset = position
+        row = offset - self._first
+        if seed != self._seed or not 0 <= row <= _SLOTS - room:
+            self._write([_mixed(seed, offset + number) for number in range(_SLOTS)])
+            self._seed, self._first, row = seed, offset, 0
+        return row
+
+    def _write(self, seeds: list[int]) -> None:
+        """Write states from the first row on: a counter of 0 and a seed."""
+        self._words[: len(seeds), 2] = seeds
+        state, written = self.tensor.device._state, self._words[: len(seeds)].reshape(-1).view(np.uint8)
+        state.call(state.backend.write, self.tensor.buffer._memory, 0, written)
+
+
+_tables: dict[Device, _StateTable] = {}  # bounded by the devices
+
+
+def _table_of(device: Device) -> _StateTable:
+    table = _tables.get(device)
+    return _tables.setdefault(device, _StateTable(device)) if table is None else table
 
 
 @contextmanager
@@ -92,25 +161,25 @@ def counting_draws() -> Iterator[Draws]:
 def next_state(device: Device, generator: torch.Generator | None) -> Tensor:
     """Return the state of the next draw as RANDOM_GENERATOR reads it. Call with ``DRAWING`` held.
 
-    It lies in memory that later draws write again: that of the first draw of a call, or of the second and so on, so
-    that a recorded call reads the state that was written before it.
+    Later draws write its memory again. A recorded call reads the states of its draws from rows that follow each other.
     """
-    draws = _current.get()
-    number = 0 if draws is None else draws.count
-    write_state(device, number, generator)
+    draws, table = _current.get(), _table_of(device)
+    is_first = draws is not None and not draws.count
+    row = table.take(generator, 1, _RECORDED_DRAWS if is_first else 1)
     if draws is not None:
+        place = table.tensor.buffer._memory, row * _SLOT_BYTES
+        if is_first:
+            draws.places = [place]
+        elif place[1] != draws.places[0][1] + draws.count * _SLOT_BYTES:
+            refuse_repetition()
         draws.count += 1
-    return _memory[device, number]
+    return table.tensor._view((6,), (1,), row * _SLOT_BYTES // 4)
 
 
-def write_state(device: Device, number: int, generator: torch.Generator | None) -> None:
-    """Write the state of a draw of a call, by its number: a counter of 0 and the next seed."""
-    words = np.array([0, 0, next_seed(device, generator)], np.uint64).view(np.uint32)
-    tensor = _memory.get((device, number))
-    if tensor is None:
-        _memory[device, number] = Tensor(words, device=device)
-    else:
-        device._state.call(device._state.backend.write, tensor.buffer._memory, 0, words.view(np.uint8))
+def take_states(device: Device, generator: torch.Generator | None, count: int) -> Place:
+    """Return the memory of the states of the draws of a recorded call. Call with ``DRAWING`` held."""
+    table = _table_of(device)
+    return table.tensor.buffer._memory, table.take(generator, count, count) * _SLOT_BYTES
 
 
 def _mixed(seed: int, offset: int) -> int:
@@ -255,12 +324,13 @@ class Generator(_Original, metaclass=_GeneratorClass):
 
     __setstate__ = set_state
 
-    def _next_seed(self, index: int) -> int:
+    def _advanced(self, index: int, count: int) -> tuple[int, int]:
+        """Return seed and offset of the next draws, and count these."""
         if index != self._device.index:
             raise RuntimeError(f"Expected a 'dml:{index}' generator device but found '{self._device}'")
         with _LOCK:
-            self._offset += 1
-        return _mixed(self._seed, self._offset - 1)
+            offset, self._offset = self._offset, self._offset + count
+        return self._seed, offset
 
 
 _generators: weakref.WeakValueDictionary[int, Generator] = weakref.WeakValueDictionary()

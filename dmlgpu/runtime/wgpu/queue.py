@@ -70,7 +70,7 @@ recorded."""
 STAGED_BYTES = 1 << 16
 """Bytes of the buffer through which enqueued writes reach others: at most those of the writes of one submission."""
 
-MAX_STAGED = 1 << 10
+MAX_STAGED = 1 << 12
 """Maximum bytes of a write that is enqueued instead of submitting what is enqueued before it."""
 
 

@@ -23,8 +23,8 @@ _IF = directml.element_wise_if
 
 _LINEAR = (
     "_unsafe_index.Tensor", "_unsafe_index_put", "_index_put_impl", "add.Scalar", "add.Tensor", "cat",
-    "channel_shuffle", "col2im", "cumsum", "embedding", "flip", "gather", "im2col", "index.Tensor", "index_add",
-    "index_copy", "index_put", "index_select", "masked_scatter", "masked_select", "neg", "pixel_shuffle",
+    "channel_shuffle", "col2im", "cumsum", "diag_embed", "embedding", "flip", "gather", "im2col", "index.Tensor",
+    "index_add", "index_copy", "index_put", "index_select", "masked_scatter", "masked_select", "neg", "pixel_shuffle",
     "pixel_unshuffle", "put", "repeat", "roll", "rsub.Scalar", "rsub.Tensor", "scatter.src", "scatter_add",
     "select_backward", "slice_backward", "stack", "sub.Scalar", "sub.Tensor", "take", "trace", "tril", "triu",
     "unfold_backward", "where.self",

@@ -21,9 +21,7 @@ from dmlgpu.tensors.tensor import Tensor
 _NONE, _MEAN, _SUM = range(3)
 """PyTorch's values of reductions."""
 
-decomposes(
-    "binary_cross_entropy_backward", "multi_margin_loss", "soft_margin_loss", "soft_margin_loss_backward",
-)  # fmt: skip
+decomposes("binary_cross_entropy_backward", "soft_margin_loss_backward")
 
 
 def _with_empty(name: str) -> Callable[..., Any]:
@@ -101,6 +99,12 @@ def binary_cross_entropy(x: Tensor, target: Tensor, weight: Tensor | None = None
     return _reduce(losses if weight is None else losses * weight, reduction)
 
 
+@aten("soft_margin_loss", promotes=Promotion.DEFAULT, wide=True, fused=True)
+def soft_margin_loss(x: Tensor, target: Tensor, reduction: int = _MEAN) -> Tensor:
+    """Return the logistic losses of classes of 1 and -1, or their mean or sum."""
+    return _reduce(log1p(directml.element_wise_exp(-x * target)), reduction)
+
+
 # ---- margins ---------------------------------------------------------------------------------------------------------
 
 
@@ -108,6 +112,28 @@ def _spread(gradient: Tensor, count: int, reduction: int) -> Tensor:
     """Return the gradient of each row's loss {rows, 1}."""
     shares = gradient * (1.0 / count) if reduction == _MEAN else gradient
     return shares.reshape(-1, 1)
+
+
+@aten("multi_margin_loss", wide=True, fused=True)
+def multi_margin_loss(
+    x: Tensor,
+    target: Tensor,
+    p: int = 1,
+    margin: float = 1,
+    weight: Tensor | None = None,
+    reduction: int = _MEAN,
+) -> Tensor:
+    """Return the margin losses of rows, or their mean or sum."""
+    rows, classes = x.reshape(-1, x.sizes[-1] if x.ndim else 1), target.reshape(-1, 1)
+    width = rows.sizes[1]
+    of_class: Tensor = directml.gather_elements(rows, classes, axis=1)
+    excess: Tensor = directml.element_wise_max(rows - of_class + margin, 0.0)
+    excess = excess * excess if p == 2 else excess
+    if weight is not None:
+        excess = excess * weight._taken(classes.reshape(-1), 0, "multi_margin_loss").expand_dims(1)
+    marks = classes == sequence(width, 0, 1, DataType.INT64, x.device).expand_dims(0)
+    losses = reduced((excess * (1.0 / width))._chosen(~marks, 0.0), ReduceFunction.SUM, 1, False)
+    return _reduce(losses if target.ndim else losses.reshape(()), reduction)
 
 
 @aten("multi_margin_loss_backward", wide=True)

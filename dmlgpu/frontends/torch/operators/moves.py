@@ -9,9 +9,10 @@ from dmlgpu import ops
 from dmlgpu.catalog.enums import PaddingMode
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS
 from dmlgpu.frontends.torch.operators.reductions import axes_of, zeros_of
-from dmlgpu.frontends.torch.operators.registry import Promotion, aten, decomposes
+from dmlgpu.frontends.torch.operators.registry import Promotion, aten
 from dmlgpu.frontends.torch.operators.scattering import combined
 from dmlgpu.ops import directml
+from dmlgpu.ops.creation import diagonals
 from dmlgpu.ops.shape import joined, tiled
 from dmlgpu.tensors.gradients.moving import into_slice
 
@@ -277,4 +278,20 @@ def col2im(
     return images if is_batch else images.reshape(images.sizes[1:])
 
 
-decomposes("diag_embed")
+@aten("diag_embed", fused=True)
+def diag_embed(x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
+    """Return matrices in two axes, with the elements of the last axis of `x` on a diagonal, and zeros elsewhere."""
+    rank, length, skipped = x.ndim + 1, x.sizes[-1], abs(offset)
+    row, column = dim1 % rank, dim2 % rank
+    size = length + skipped
+    sizes = (*x.sizes[:-1], size, size)
+    if not length:
+        matrices = zeros_of(x, sizes)
+    else:
+        gaps = zeros_of(x, (*x.sizes[:-1], skipped))
+        rows = cat((x, gaps) if offset > 0 else (gaps, x), -1) if skipped else x
+        mask = diagonals((size, size), x.device) == offset
+        matrices = directml.element_wise_if(
+            mask.broadcast_to(sizes), rows.expand_dims(-1).broadcast_to(sizes), False if x.is_boolean else 0
+        )
+    return ops.moveaxis(matrices, (-2, -1), (row, column))

@@ -19,7 +19,7 @@ A function is written for both eager calls and graphs of ``torch.compile``:
 - With ``promotes``, operands have been converted to the common dtype, and the result is converted to the dtype that
   PyTorch's rule says. Otherwise the function returns tensors of the right dtype: ``dtypes.cast`` converts.
 - With ``wide``, it computes tensors of float16 and bfloat16 in float32.
-- With ``fused``, an eager call of it is compiled as a graph.
+- With ``fused``, an eager call of it is compiled as a graph; without, once a call has run several operators.
 - It reads no elements, unless the sizes of its results depend on these (``reads=True``): such entries are never part
   of a graph.
 - Unsupported cases raise ``Unsupported`` with the reason. Errors in arguments need no check: if the function fails, the

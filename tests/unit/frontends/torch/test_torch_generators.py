@@ -68,10 +68,30 @@ def test_repeated_draws(name: str) -> None:
         expected: list[Any] = []
         for _ in range(2):
             torch.manual_seed(7) if source is None else source.manual_seed(7)
-            drawn = [draw(source).cpu() for _ in range(4)]
+            drawn = [draw(source).cpu() for _ in range(20)]  # more than a table of states has
             expected = expected or drawn
             assert all(torch.equal(result, first) for result, first in zip(drawn, expected, strict=True))
         assert not any(torch.equal(drawn[0], other) for other in drawn[1:])
+
+
+def test_streams_do_not_mix() -> None:
+    """Generators that alternate draw what they draw on their own, although their states share memory."""
+
+    def draw(source: Any) -> Any:
+        return torch.rand(5, device="dml", generator=source)
+
+    sources = [torch.Generator("dml").manual_seed(1), torch.Generator("dml").manual_seed(2), torch.Generator()]
+    alone = [[draw(source.manual_seed(9 + index)).cpu(), *(draw(source).cpu() for _ in range(19))]
+             for index, source in enumerate(sources)]  # fmt: skip
+    for index, source in enumerate(sources):
+        source.manual_seed(9 + index)
+    mixed = [[draw(source) for source in sources] for _ in range(20)]
+    state = sources[0].get_state()
+    for index, draws in enumerate(zip(*mixed, strict=True)):
+        assert all(torch.equal(x.cpu(), y) for x, y in zip(draws, alone[index], strict=True))
+    following = draw(sources[0]).cpu()
+    draw(sources[0])
+    assert torch.equal(draw(sources[0].set_state(state)).cpu(), following), "back in the table"
 
 
 def test_draws_are_repeated(monkeypatch: pytest.MonkeyPatch) -> None:

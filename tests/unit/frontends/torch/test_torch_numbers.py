@@ -35,7 +35,7 @@ TOLERANCES = {torch.float32: 2e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
 
 def compiled_graphs(name: str) -> int:
     """Return how many graphs an operator has been compiled to."""
-    misses: int = CALLERS[name]._compute_result.cache_info().misses  # type: ignore[attr-defined]
+    misses: int = CALLERS[name]._fused_result.cache_info().misses  # type: ignore[attr-defined]
     return misses
 
 
