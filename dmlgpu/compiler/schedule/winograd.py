@@ -286,8 +286,8 @@ def _patches(
 ) -> ScheduledSteps:
     """Return the kernel that transforms patches, and marks outputs.
 
-    On CPU adapters, an invocation that marks the outputs of a tile transforms all channels of its patch as well: reading
-    them twice took 1.2 to 1.5 times as long. On GPUs, other invocations transform each channel.
+    On CPU adapters, an invocation that marks the outputs of a tile transforms all channels of its patch as well:
+    reading them twice took 1.2 to 1.5 times as long. On GPUs, other invocations transform each channel.
     """
     vertical, horizontal = convolution.windows
     side_by_side = _side_by_side(sides, target)
