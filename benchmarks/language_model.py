@@ -2,6 +2,7 @@
 
     python benchmarks/language_model.py --hidden 512 --layers 4 --adapter llvmpipe
     python benchmarks/language_model.py --hidden 1024 --layers 8 --clock cpu
+    python benchmarks/language_model.py --adapter llvmpipe --against FOLDER
 
 The model is the decoder with random weights of dmlgpu/demo/language_model.py. Prompts and single tokens are timed,
 interleaved, including the choice of the most likely token. Caches stay on the device. The decoder computes the logits
@@ -9,11 +10,14 @@ of the last token of a prompt only, which dmlgpu would do by itself.
 
 Two more lines say where the time of a token goes: how much the weights that it reads would take at the rate of a copy,
 and how much CPU time the main thread takes, which is Python's and that of recording and submitting work.
+
+With ``--against``, prompts and tokens are compared with those of another checkout instead, in CPU time.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -22,6 +26,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnxruntime  # type: ignore[import-untyped]
+from checkouts import compare, serve
 from onnx import helper, numpy_helper
 
 import dmlgpu
@@ -32,6 +37,10 @@ from dmlgpu.frontends.generation.generator import Generator
 from dmlgpu.tensors.tensor import Tensor
 
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
+
+SERVE = "--serve"
+"""Argument of the process that ``--against`` starts in each checkout, followed by the folder of the decoder, the
+adapter, the context, and the length of prompts, or 0 for tokens."""
 
 
 def write_decoder(folder: Path, sizes: DecoderSizes) -> None:
@@ -118,6 +127,26 @@ def prompt_of(length: int, number: int) -> list[int]:
     return [5 + number % 50, *((7 * place + 3) % 500 + 60 for place in range(length - 1))]
 
 
+def serve_decoder(folder: str, adapter: str, context: int, length: int) -> None:
+    """Run prompts of a length, or the next token of one if it is 0, as often as the standard input requests."""
+    generator = Generator.load(folder, adapter or None, context=context, chunk=max(256, length))
+    tokens = generator.generate_tokens(prompt_of(8, 0))
+
+    def run(number: int) -> int:
+        return next(generator.generate_tokens(prompt_of(length, number), max_tokens=1) if length else tokens)
+
+    serve(run)
+
+
+def print_ratios(folder: str, options: argparse.Namespace, context: int) -> None:
+    """Compare prompts and tokens with those of another checkout."""
+    for length in (*options.prompts, 0):
+        arguments = [__file__, SERVE, folder, options.adapter or "", str(context), str(length)]
+        times = compare(options.against, arguments, rounds=options.rounds, calls=1 if length else 5)
+        work = f"prompt of {length} tokens" if length else "token"
+        print(f"{work}: this checkout / {options.against.name} {times}", flush=True)
+
+
 def main() -> None:
     """Measure the model of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -127,12 +156,16 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--adapter", default=None)
     parser.add_argument("--clock", choices=CLOCKS, default="wall", help="cpu: for CPU adapters on a busy machine")
+    parser.add_argument("--against", metavar="FOLDER", type=Path, help="compare with the checkout in this folder")
     options = parser.parse_args()
     wide = -(-options.hidden * 11 // 4 // 32) * 32
     sizes = DecoderSizes(options.layers, options.hidden // 64, feed_forward=wide)
     rows, clock = max(256, *(2 * length for length in options.prompts)), CLOCKS[options.clock]
     with tempfile.TemporaryDirectory(prefix="dmlgpu-") as name:
         write_decoder(Path(name), sizes)
+        if options.against is not None:
+            print_ratios(name, options, rows)
+            return
         generator = Generator.load(name, options.adapter, context=rows, chunk=max(256, *options.prompts))
         provider = Provider(Path(name), sizes, rows)
         for length in options.prompts:
@@ -155,4 +188,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == [SERVE]:
+        serve_decoder(sys.argv[2], sys.argv[3], *map(int, sys.argv[4:]))
+    else:
+        main()
