@@ -30,8 +30,8 @@ from dmlgpu import CacheLimits, DataType, Device, TensorDesc, descs, ops
 from dmlgpu.common.cache import Cache
 from dmlgpu.compiler import stages as compiler
 from dmlgpu.compiler.program_cache import without_files
+from dmlgpu.compiler.sizes.networks import RecordedNetwork
 from dmlgpu.compiler.sizes.programs import PlannedNetwork
-from dmlgpu.frontends.onnx.recorded import StageRecording
 from dmlgpu.frontends.onnx.session import runner_of
 from dmlgpu.runtime.specialization import Specialize
 from dmlgpu.tensors.session import session_of
@@ -121,7 +121,7 @@ def model(count: int, adapter: str | None, limits: CacheLimits | None) -> Iterat
         yield runner_of(session).stages.info.evictions > 0
     print("pipelines", device.pipeline_cache.info)
     print("stages", runner_of(session).stages.info)
-    print("plans", sum(isinstance(known, PlannedNetwork | StageRecording) for known in gc.get_objects()))
+    print("plans", sum(isinstance(known, PlannedNetwork | RecordedNetwork) for known in gc.get_objects()))
 
 
 def operators(count: int, adapter: str | None, _: CacheLimits | None) -> Iterator[bool]:
