@@ -467,7 +467,7 @@ def render_step(step: KernelStep, writer: ShaderWriter) -> str:
 
 
 def _rendered(step: KernelStep, writer: ShaderWriter, *, is_part: bool) -> str:
-    """Return the text of a kernel, or of a part of one, which has a function "run" instead of an entry point."""
+    """Return the WGSL of a kernel, or of a part of one, which has a function ``run`` instead of an entry point."""
     if step.wide:
         text, values = writer.wide_store(step.output)
     else:

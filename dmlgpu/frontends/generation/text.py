@@ -197,7 +197,7 @@ def checked_tools(tools: Sequence[Mapping[str, Any]] | None, label: str) -> list
     """Return the functions that a model may call as JSON types, after checking them.
 
     Raises:
-        InvalidArgument: If they are malformed; the text of the error begins with `label`.
+        InvalidArgument: If they are malformed; the message begins with `label`.
     """
     if tools is not None and not (isinstance(tools, Sequence) and all(isinstance(tool, Mapping) for tool in tools)):
         raise InvalidArgument(
