@@ -10,7 +10,7 @@
 # set all_units = tile.rows * row_units
 # set masks = bits == 4
 # set centered = has_zero or center != 0
-{% macro of_unit(name, unit) %}{% if tensors[name][0] %}{{ name }}{{ unit // 2 }}[{{ unit % 2 }}]{% else %}{{ name }}{{ unit }}{% endif %}{% endmacro %}
+{% macro of_unit(name, stem, unit) %}{% if pieces[name] == 4 %}vec4({{ stem }}{{ 2 * unit }}, {{ stem }}{{ 2 * unit + 1 }}){% else %}{{ stem }}{{ unit }}{% endif %}{% endmacro %}
 {% macro broadcast(name, unit) %}{% if sharing > 1 %}subgroupBroadcast({{ name }}{{ unit // sharing * sharing }}, {{ unit % sharing }}u){% else %}{{ name }}{{ unit }}{% endif %}{% endmacro %}
 fn a_read(batch: u32, row: u32, block: u32, unit: u32) -> a_t {
     var at: a_at;
@@ -21,9 +21,9 @@ fn a_read(batch: u32, row: u32, block: u32, unit: u32) -> a_t {
     at[{{ a_inner + 1 }}] = unit;
     return a_load(at);
 }
-# for name in tensors
+# for name in pieces
 # set lead = batch_digits|length
-fn {{ name }}_read(batch: u32, panel: u32, block: u32, word: u32, unit: u32) -> {{ type_of(name ~ ("_pair_t" if tensors[name][0] else "_t")) }} {
+fn {{ name }}_read(batch: u32, panel: u32, block: u32, word: u32, piece: u32, lane: u32) -> {{ type_of(name ~ "_t") }} {
     var at: {{ type_of(name ~ "_at") }};
     # for digit in batch_digits
     at[{{ loop.index0 }}] = {{ digit }};
@@ -32,10 +32,10 @@ fn {{ name }}_read(batch: u32, panel: u32, block: u32, word: u32, unit: u32) -> 
     at[{{ lead + 1 }}] = block;
     # if name == "words"
     at[{{ lead + 2 }}] = word;
-    at[{{ lead + 3 }}] = unit;
-    # else
-    at[{{ lead + 2 }}] = unit;
     # endif
+    # set last = lead + (3 if name == "words" else 2)
+    at[{{ last }}] = piece;
+    at[{{ last + 1 }}] = lane;
     return {{ name }}_load(at);
 }
 # endfor
@@ -50,12 +50,12 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let batch = {{ div("rest", row_tiles) }};
     let row = {{ mod("rest", row_tiles) }} * {{ tile.rows }}u;
     let own_panel = {{ mod("number", column_tiles) }} * {{ tile.across }}u + me;
-    # if across_panel > 1
-    let panel = min(own_panel / {{ across_panel }}u, {{ panels - 1 }}u);
-    let panel_unit = own_panel % {{ across_panel }}u * 2u;
+    # if lanes_of_panel > 1
+    let panel = min(own_panel / {{ lanes_of_panel }}u, {{ panels - 1 }}u);
+    let panel_lane = own_panel % {{ lanes_of_panel }}u;
     # else
     let panel = min(own_panel, {{ panels - 1 }}u);
-    let panel_unit = 0u;
+    let panel_lane = 0u;
     # endif
     let column = own_panel * 2u;
     # for first in range(0, all_units, sharing)
@@ -80,22 +80,17 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         # endfor
         # for half in range(sums)
         # set panel_of_half = "panel" ~ (" + %du" % (half * panels) if half)
-        # for name in tensors
-        # for unit in range(1 if tensors[name][0] else 2)
-        # set number = half if tensors[name][0] else 2 * half + unit
-        # if name == "words"
-        # for word in range(words)
-        let words{{ word }}_{{ number }} = words_read(batch, {{ panel_of_half }}, block, turn_in_block * {{ words }}u + {{ word }}u, panel_unit + {{ unit }}u);
+        # for name in pieces
+        # for word in range(words if name == "words" else 1)
+        # for piece in range(pieces[name])
+        let {{ name }}{{ "%d_" % word if name == "words" }}{{ half * pieces[name] + piece }} = {{ name }}_read(batch, {{ panel_of_half }}, block, {{ "turn_in_block * %du + %du" % (words, word) if name == "words" else "0u" }}, {{ piece }}u, panel_lane);
         # endfor
-        # else
-        let {{ name }}{{ number }} = {{ name }}_read(batch, {{ panel_of_half }}, block, 0u, panel_unit + {{ unit }}u);
-        # endif
         # endfor
         # endfor
         # endfor
         # for unit in range(tile.units)
         # for word in range(words)
-        let bits{{ word }}_{{ unit }} = {{ of_unit("words", unit)|replace("words", "words%d_" % word) }}{{ " ^ vec4<u32>(%su)" % signs if signs }};
+        let bits{{ word }}_{{ unit }} = {{ of_unit("words", "words%d_" % word, unit) }}{{ " ^ vec4<u32>(%su)" % signs if signs }};
         # for place in range(in_word)
         # set step = word * in_word + place
         # if not masks
@@ -109,7 +104,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         # endfor
         # endfor
         # if centered
-        let center{{ unit }} = {{ "vec4<f32>(%s) + " % of_unit("zero", unit) if has_zero }}vec4<f32>({{ center|f32 }});
+        let center{{ unit }} = {{ "vec4<f32>(%s) + " % of_unit("zero", "zero", unit) if has_zero }}vec4<f32>({{ center|f32 }});
         # endif
         # endfor
         # for row in range(tile.rows)
@@ -124,7 +119,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         # for step in range(words * in_word)
         sum{{ row }}_{{ unit }} += x{{ row }}_{{ step // 4 }}.{{ "xyzw"[step % 4] }} * b{{ step }}_{{ unit }};
         # endfor
-        total{{ row }}_{{ unit }} += sum{{ row }}_{{ unit }} * {{ of_unit("scale", unit) }};
+        total{{ row }}_{{ unit }} += sum{{ row }}_{{ unit }} * {{ of_unit("scale", "scale", unit) }};
         # endfor
         # endfor
     }

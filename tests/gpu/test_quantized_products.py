@@ -263,10 +263,20 @@ def test_wrong_kernels_are_noticed(device: Device, file: str, right: str, wrong:
         pytest.param("5.9604644775390625e-8, 5.9", "3.7252902984619140625e-9, 5.9", id="the factor of another place"),
         pytest.param("{{ rows - 1 }}u", "{{ rows - 2 }}u", id="the last row is another"),
         pytest.param("{{ panels - 1 }}u", "{{ panels - 2 }}u", id="the last panel is another"),
-        pytest.param("turn_in_block * {{ words }}u +", "0u +", id="the first words of a block again"),
+        pytest.param("at[{{ lead + 2 }}] = word;", "", id="the first words of a block again"),
+        pytest.param("at[{{ last }}] = piece;", "at[{{ last }}] = 0u;", id="the first unit of a lane again"),
     ],
 )
 def test_wrong_panels_are_noticed(cpu_device: Device, right: str, wrong: str, columns: int) -> None:
+    notice_panels(cpu_device, right, wrong, columns)
+
+
+def test_panels_of_a_wrong_lane_are_noticed(cpu_device: Device) -> None:
+    notice_panels(cpu_device, "at[{{ last + 1 }}] = lane;", "", 128)
+
+
+def notice_panels(cpu_device: Device, right: str, wrong: str, columns: int) -> None:
+    """Check that a product in panels with another text of its kernel is wrong."""
     text = templates.source("schedules/quantized_panels")
     assert right in text
     with templates.replaced("schedules/quantized_panels", text.replace(right, wrong)), pytest.raises(AssertionError):

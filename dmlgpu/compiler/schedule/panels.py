@@ -1,9 +1,10 @@
 """Products on CPU adapters with quantized columns that the initialization lays out in panels.
 
 CPU adapters read storage buffers lane by lane, and check every index, so loads cost more than arithmetic. A lane
-therefore has ``PANEL`` adjacent columns, whose words are adjacent in memory: one index gives the words of all. Those of
-the other lanes of its workgroup follow, so that the workgroup reads one stream. Integers are dequantized in registers
-for any number of rows, and never stored as floats.
+therefore has ``PANEL`` adjacent columns, which it reads in the widest units that a load moves. Units that the lanes of
+a workgroup read at once are adjacent, so that the first lane is the first to touch every cache line: drivers for
+AVX-512 load most other lanes by masked instructions, which do not train the prefetcher. Integers are dequantized in
+registers for any number of rows, and never stored as floats.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.catalog.tensor_desc import packed_strides
+from dmlgpu.catalog.tensor_desc import WORD_BITS, packed_strides
 from dmlgpu.compiler.plan import (
     Body,
     Contract,
@@ -41,7 +42,7 @@ from dmlgpu.compiler.schedule.steps.quantized import QuantizedColumns, Quantized
 from dmlgpu.compiler.target import Target
 
 PANEL = 8
-"""Number of columns of an invocation: two units of four, which ``shader-int64`` reads at once."""
+"""Number of columns of an invocation."""
 
 WIDE = PANEL * LANES
 """Columns of a panel, if they fill such panels: those of a workgroup, which reads memory in one stream then."""
@@ -147,10 +148,13 @@ def _gather_columns(step: GatherColumns, target: Target) -> ScheduledSteps:
     for matrix in step.matrices:
         room, laid_out = _in_panels("columns", matrix, 0, _width(matrix.sizes[-1]), target)
         steps += laid_out.as_initialization
-        count, *_, width = room.sizes
-        elements = math.prod(room.sizes[1:-1])
-        by_column = (count, width, elements), (elements * width, 1, width)
-        panels[matrix.binding] = replace(room, sizes=by_column[0], strides=by_column[1])
+        count, *inner, pieces, lanes, unit = room.sizes
+        elements, width = math.prod(inner), pieces * lanes * unit
+        panels[matrix.binding] = replace(
+            room,
+            sizes=(count, lanes, pieces, unit, elements),
+            strides=(elements * width, unit, lanes * unit, 1, width),
+        )
 
     def in_panels(node: Source) -> Source:
         if not isinstance(node, Lookup) or not isinstance(data := node.children[0], PlanTensor):
@@ -159,7 +163,7 @@ def _gather_columns(step: GatherColumns, target: Target) -> ScheduledSteps:
             return node
         columns = replace(panels[data.binding], view=data.view)
         values = constants(lead=dict(node.constants)["lead"])
-        follows = ((*(None,) * (node.rank - 1), 2), node.follows[1])
+        follows = ((*(None,) * (node.rank - 1), columns.rank - 1), node.follows[1])
         inputs = (("input", columns), node.inputs[1])
         return replace(node, file=GATHER_PANELS, inputs=inputs, constants=values, follows=follows)
 
@@ -194,7 +198,8 @@ def _width(columns: int) -> int:
 def _in_panels(
     label: str, matrix: PlanTensor, lead: int, width: int, target: Target
 ) -> tuple[PlanTensor, ScheduledSteps]:
-    """Return a matrix over (batch.., panels, .., columns of a panel), and the step that lays it out.
+    """Return a matrix over (batch.., panels, .., units of a lane, lanes, columns of a unit), and the step that lays it
+    out.
 
     Args:
         label: Name of the matrix.
@@ -207,8 +212,10 @@ def _in_panels(
     sizes = tuple(matrix.sizes[place] for place in order)
     strides = tuple(matrix.strides[place] for place in order)
     distinct = tuple(size if stride else 1 for size, stride in zip(sizes[:lead], strides[:lead], strict=True))
-    split = (*distinct, sizes[lead] // width, *sizes[lead + 1 :], width)
-    across = (*strides[:lead], strides[lead] * width, *strides[lead + 1 :], strides[lead])
+    unit = UNIT // 2 if matrix.data_type.bits == WORD_BITS and target.moves_doubles else UNIT
+    column = strides[lead]
+    split = (*distinct, sizes[lead] // width, *sizes[lead + 1 :], PANEL // unit, width // PANEL, unit)
+    across = (*strides[:lead], column * width, *strides[lead + 1 :], column * unit, column * PANEL, column)
     data_type = _WIDENED.get(matrix.data_type, matrix.data_type)
     room = PlanTensor.persistent(f"{label} in panels", data_type, split)
     read: Source = replace(matrix, sizes=split, strides=across)
@@ -236,8 +243,7 @@ def _laid_out(
         nonlocal steps
         room, own = _in_panels(label, matrix, lead, width, target)
         steps += own
-        tensor = pack_tensor(room, room.rank - 1, UNIT)
-        return in_pairs(tensor) if target.moves_doubles else tensor
+        return pack_tensor(room, room.rank - 1, room.sizes[-1])
 
     words, scale, zero = _matrices(columns, lead)
     result = QuantizedPanels(

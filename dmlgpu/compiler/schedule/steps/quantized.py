@@ -139,13 +139,14 @@ class ScheduledQuantizedProduct(KernelStep):
 
 @dataclass(frozen=True)
 class QuantizedPanels:
-    """Quantized columns in panels of whole eights: words of a panel are adjacent, those of the next inner step follow.
+    """Quantized columns in panels, which belong to an invocation or a workgroup: words of a panel are adjacent, those
+    of the next inner step follow.
 
     Attributes:
-        words: over (batch.., panels, blocks, words of a block, units of four columns).
+        words: over (batch.., panels, blocks, words of a block, units of a lane, lanes, 1), in units of columns.
         bits: of an integer.
-        scale: over (batch.., panels, blocks, units of four columns).
-        zero_point: likewise; None if it is the same for all columns.
+        scale: likewise, without the dimension of words.
+        zero_point: like scales; None if it is the same for all columns.
         signs: bits of a word to invert, so that integers of 4 bits have no sign and those of 8 bits have one.
         center: number subtracted from integers, in addition to the zero point, once these bits are inverted.
     """

@@ -54,7 +54,7 @@ def _panels(step: ScheduledPanels, writer: ShaderWriter, values: dict[str, Any])
     values |= coordinates(space)
     values |= {
         "digits": [*values["batch_digits"], *values["row_digits"], *spread("column", (columns // output.lanes,))],
-        "tensors": {name: (is_paired(tensor), "word, " if name == "words" else "") for name, tensor in tensors.items()},
+        "pieces": {name: tile.units * UNIT // step.sums // tensor.lanes for name, tensor in tensors.items()},
         "bits": b.bits,
         "in_word": b.in_word,
         "signs": hex(b.signs) if b.signs else "",
@@ -63,7 +63,7 @@ def _panels(step: ScheduledPanels, writer: ShaderWriter, values: dict[str, Any])
         "blocks": space.inner[0],
         "turns": space.inner[1] // (step.words * b.in_word),
         "panels": b.words.sizes[len(space.batch)] // step.sums,
-        "across_panel": b.words.sizes[-1] // 2,
+        "lanes_of_panel": b.words.sizes[-2],
         "column_tiles": -(-columns * step.sums // (tile.units * UNIT * tile.across)),
         "row_tiles": -(-rows // tile.rows),
         "rows": rows,

@@ -75,14 +75,24 @@ def test_cpu_adapters_repack_owned_columns(rows, own, words):
     schedule = compiled(CPU, rows, columns=128, owned=True).schedule
     (kernel,) = schedule.steps
     assert isinstance(kernel, ScheduledPanels) and (kernel.tile.rows, kernel.words) == (own, words)
-    assert (kernel.b.words.sizes, kernel.b.scale.sizes) == ((2, 8, 4, 16), (2, 8, 16))
+    assert (kernel.b.words.sizes, kernel.b.scale.sizes) == ((2, 8, 4, 4, 8, 1), (2, 8, 4, 8, 1))
     assert [step.output.distinct_bytes for step in schedule.initialization] == [128 * 256 // 2, 128 * 8 * 4]
     assert schedule.memory.persistent.size == 128 * (256 // 2 + 8 * 4)
 
 
 def test_columns_that_do_not_fill_panels_of_a_workgroup_have_narrow_ones():
     (kernel,) = compiled(CPU, 1, columns=72, owned=True).schedule.steps
-    assert (kernel.b.words.sizes, kernel.b.scale.sizes) == ((9, 8, 4, 2), (9, 8, 2))
+    assert (kernel.b.words.sizes, kernel.b.scale.sizes) == ((9, 8, 4, 4, 1, 1), (9, 8, 4, 1, 1))
+
+
+@pytest.mark.parametrize(("features", "columns"), [(CPU.features, 2), (frozenset(), 4)], ids=["int64", "no int64"])
+def test_lanes_read_adjacent_units_at_once(features, columns):
+    """The first lane touches every cache line first: drivers load the others by instructions without prefetching."""
+    target = dataclasses.replace(CPU, features=features)
+    (kernel,) = compiled(target, 1, columns=128, owned=True).schedule.steps
+    for tensor in (kernel.b.words, kernel.b.scale):
+        *_, of_lane, across, _ = tensor.strides
+        assert (tensor.lanes, of_lane, across) == (columns, 8, 1)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +107,6 @@ def test_other_adapters_and_columns_have_no_panels(target, options):
 def test_without_subgroups_panels_have_fewer_rows():
     (kernel,) = compiled(dataclasses.replace(CPU, features=frozenset()), 64, columns=128, owned=True).schedule.steps
     assert (kernel.sharing, kernel.tile.rows, kernel.words) == (1, 8, 1)
-    assert not kernel.b.words.paired
 
 
 @pytest.mark.parametrize(("kind", "block", "words"), [(U4, 32, 4), (U4, 16, 2), (I4, 8, 1), (U8, 16, 4), (U8, 4, 1)])
