@@ -39,6 +39,7 @@ SQUARE = 8
 """Tiles along each side of the square of tiles that adjacent invocations handle."""
 
 _LANES = {8: 4, 16: 4, 32: 4, 64: 2}
+"""Largest unit by the bits of an element."""
 
 NO_COPY = no("it is no plain copy of a tensor")
 NOT_TRANSPOSED = no("both sides are contiguous along the same dimension, or along none")
@@ -55,12 +56,16 @@ def find_transpose(
     """
     if not is_identity(body) or not isinstance(source := body.inputs[0][1], PlanTensor) or source.view is not View.RAW:
         return NO_COPY
-    lanes = _LANES.get(output.data_type.bits)
+    widest = _LANES.get(bits := output.data_type.bits)
     inner, outer = running_dimension(output), running_dimension(source)
-    if lanes is None or inner is None or outer is None or inner == outer:
+    if widest is None or inner is None or outer is None or inner == outer:
         return NOT_TRANSPOSED
-    if not packs_tensor(source, outer, lanes) or not packs_tensor(output, inner, lanes):
-        return no("rows are no whole units of {} elements", lanes)
+    units = [lanes for lanes in (widest, 2) if lanes * bits >= WORD_BITS]
+    whole = (lanes for lanes in units if packs_tensor(source, outer, lanes) and packs_tensor(output, inner, lanes))
+    if (lanes := next(whole, None)) is None:
+        return no("rows are no whole units of {} elements", units[-1])
+    if lanes < widest and not isinstance(find_interleave(label, body, output, target), Condition):
+        return no("planes and groups of few elements are copied in larger units")
     tiles = {d: size // lanes if d in (inner, outer) else size for d, size in enumerate(output.sizes)}
     launch = item_launch(math.prod(tiles.values()), target)
     packed = replace(pack_tensor(output, inner, lanes), view=View.RAW)

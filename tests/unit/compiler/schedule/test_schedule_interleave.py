@@ -94,3 +94,8 @@ def test_pixels_become_planes_unit_by_unit():
 def test_squares_of_units_stay_transposes():
     step, _ = kernel(TensorDesc(F32, (1, 4, 4, 8), (128, 1, 32, 4)), TensorDesc(F32, (1, 4, 4, 8)))
     assert step.kind == "transpose"
+
+
+def test_pairs_of_planes_are_no_squares_of_smaller_units():
+    step, _ = kernel(TensorDesc(F32, (1, 2, 4, 8), (64, 1, 16, 2)), TensorDesc(F32, (1, 2, 4, 8)))
+    assert step.kind == "interleave"

@@ -34,9 +34,26 @@ def problem(sizes, source_strides, strides, data_type=F32):
 )
 @pytest.mark.parametrize("data_type", [U8, F32, F64], ids=lambda t: t.name)
 def test_tiles_cover_every_element_once(sizes, source_strides, strides, data_type):
+    check_tiles(sizes, source_strides, strides, data_type, 2 if data_type is F64 else 4)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "source_strides", "strides"),
+    [
+        pytest.param((10, 16), (1, 10), (16, 1), id="even columns"),
+        pytest.param((16, 10), (1, 16), (10, 1), id="even rows"),
+        pytest.param((16, 16), (1, 18), (16, 1), id="rows of the source at even places"),
+    ],
+)
+@pytest.mark.parametrize("data_type", [DataType.FLOAT16, F32], ids=lambda t: t.name)
+def test_even_sides_have_smaller_tiles(sizes, source_strides, strides, data_type):
+    check_tiles(sizes, source_strides, strides, data_type, 2)
+
+
+def check_tiles(sizes, source_strides, strides, data_type, lanes):
+    """Check that tiles of `lanes` by `lanes` elements cover every element of a transposed copy once."""
     transpose = find_transpose("copy", *problem(sizes, source_strides, strides, data_type), CPU)
-    lanes = transpose.output.lanes
-    assert lanes == (2 if data_type is F64 else 4)
+    assert transpose.output.lanes == lanes
     assert transpose.launch.total == math.prod(sizes) // lanes**2
     tiles = set()
     for index in range(transpose.launch.total):
@@ -56,8 +73,8 @@ def test_tiles_cover_every_element_once(sizes, source_strides, strides, data_typ
     ("sizes", "source_strides", "strides"),
     [
         pytest.param((8, 8), (8, 1), (8, 1), id="the same order"),
-        pytest.param((6, 8), (1, 6), (8, 1), id="columns that do not divide"),
-        pytest.param((8, 6), (1, 8), (6, 1), id="rows that do not divide"),
+        pytest.param((7, 8), (1, 7), (8, 1), id="odd columns"),
+        pytest.param((8, 7), (1, 8), (7, 1), id="odd rows"),
         pytest.param((8, 8), (1, 9), (8, 1), id="unaligned rows of the source"),
         pytest.param((8, 8), (1, 8), (9, 1), id="unaligned rows of the output"),
         pytest.param((8, 8), (2, 16), (8, 1), id="gaps in the source"),
@@ -66,6 +83,10 @@ def test_tiles_cover_every_element_once(sizes, source_strides, strides, data_typ
 )
 def test_other_copies_are_not_tiled(sizes, source_strides, strides):
     assert isinstance(find_transpose("copy", *problem(sizes, source_strides, strides), CPU), Condition)
+
+
+def test_bytes_have_tiles_of_whole_words():
+    assert isinstance(find_transpose("copy", *problem((8, 6), (1, 8), (6, 1), U8), CPU), Condition)
 
 
 def test_only_plain_copies_are_tiled():
