@@ -178,7 +178,7 @@ def frontend() -> Any:
     """
     try:
         from dmlgpu.frontends import onnx  # noqa: PLC0415  an extra
-        from dmlgpu.frontends.onnx import checking, watching  # noqa: F401, PLC0415
+        from dmlgpu.frontends.onnx import watching  # noqa: F401, PLC0415
     except ImportError as error:
         raise InvalidArgument(f"models in ONNX need the extra `dmlgpu[onnx]`: {error}") from None
     return onnx

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
-from onnx.reference import ReferenceEvaluator
 
 from dmlgpu.common.errors import DmlError
 from dmlgpu.frontends.onnx.model import Source, parsed
@@ -229,6 +228,8 @@ def other_implementation() -> tuple[str, Callable[[ModelProto, Mapping[str, Any]
 
 def compute_by_onnx(model: ModelProto, inputs: Mapping[str, Any]) -> dict[str, Array]:
     """Return the outputs of a model by ONNX's reference."""
+    from onnx.reference import ReferenceEvaluator  # noqa: PLC0415 - slow to import, and takes 12 MiB
+
     evaluator = ReferenceEvaluator(model)
     return dict(zip(evaluator.output_names, evaluator.run(None, dict(inputs)), strict=True))
 

@@ -14,6 +14,7 @@ import torch
 
 from dmlgpu.catalog.enums import BFLOAT16, DataType
 from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidState, OutOfMemory
+from dmlgpu.compiler.sizes.recordings import count_failure
 from dmlgpu.frontends.torch import adapters, indices, operators, storage
 from dmlgpu.frontends.torch.calls import (
     CallArguments,
@@ -390,6 +391,7 @@ class Caller:
             except Exception as error:  # of functions that read elements for these arguments; others raise it again
                 if self.entry.fused or isinstance(error, OutOfMemory | DeviceRemoved):
                     raise
+                count_failure(error)
                 return self._result(values, keywords)
         finally:
             refuses_float64.reset(token)
@@ -429,7 +431,8 @@ class Caller:
             self._is_fused = self._has_constants(values, keywords)
         except (OutOfMemory, DeviceRemoved):
             raise
-        except Exception:  # such as that of complex results
+        except Exception as error:  # such as that of complex results
+            count_failure(error)
             log[start:] = steps
             self._is_fused = False
         return result

@@ -47,6 +47,7 @@ assert sys.modules["dmlgpu.onnx"] is dmlgpu.onnx is dmlgpu.frontends.onnx
 assert dmlgpu.onnxruntime is dmlgpu.frontends.onnxruntime and checking is home
 assert dmlgpu.load is load and dmlgpu.DmlError is DmlError and dmlgpu.errors.DmlError is DmlError
 assert dmlgpu.onnx.__spec__.name == dmlgpu.onnx.__name__ == "dmlgpu.frontends.onnx"
+assert "onnx.reference" not in sys.modules  # it takes memory, and few need it
 import onnx
 assert onnx.__name__ == "onnx"
 for name in ("dmlgpu.nothing", "dmlgpu.onnx.nothing"):

@@ -5,10 +5,8 @@ from __future__ import annotations
 import torch
 
 from dmlgpu.catalog.enums import DataType
-from dmlgpu.frontends.torch import adapters
 from dmlgpu.frontends.torch.operators.matrix import check_square
 from dmlgpu.frontends.torch.operators.registry import Unsupported, aten
-from dmlgpu.frontends.torch.storage import torch_of
 from dmlgpu.ops import directml
 from dmlgpu.ops.diagonals import diagonal_of
 from dmlgpu.ops.linalg import factorizations
@@ -33,7 +31,7 @@ def check_float32(a: Tensor, name: str) -> None:
 def check_info(info: Tensor, name: str, is_matrix: bool) -> None:
     """Raise PyTorch's error if a factorization failed; reads the indices of failed columns."""
     refuse_repetition()
-    torch.ops.aten._linalg_check_errors(torch_of(info, adapters.index_of(info.device)), name, is_matrix=is_matrix)
+    torch.ops.aten._linalg_check_errors(torch.from_numpy(info.numpy()), name, is_matrix=is_matrix)
 
 
 @aten("linalg_cholesky_ex")

@@ -11,6 +11,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch, which the device is for, is not installed")
 pytest.importorskip("dmlgpu.torch", reason="the installed PyTorch is older than 2.13")
 
+from dmlgpu.common.errors import NotSupported  # noqa: E402 - torch may be missing
+from dmlgpu.compiler.sizes import recordings  # noqa: E402 - likewise
 from dmlgpu.frontends.torch import dispatch  # noqa: E402 - imports torch
 from dmlgpu.tensors.recorded_call import RecordedCall  # noqa: E402 - imports torch
 
@@ -52,6 +54,32 @@ def test_several_operators_are_one_graph(name: str, operators: list[int]) -> Non
     executed = set(operators)
     assert torch.equal(first.cpu(), expected) and torch.equal(again.cpu(), expected)
     assert executed == {1}
+
+
+def test_graphs_that_fail_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    caller, x = dispatch.CALLERS["addcmul"], torch.ones(3, 11, device="dml")
+    monkeypatch.setattr(caller, "_is_fused", None)
+
+    def fail(_values: Any, _keywords: Any) -> Any:
+        raise NotSupported("no graphs today")
+
+    monkeypatch.setattr(caller, "_fused", fail)
+    before = recordings.failures.copy()
+    assert torch.equal(torch.addcmul(x, x, x).cpu(), torch.full((3, 11), 2.0))
+    assert recordings.failures - before == {"NotSupported: no graphs today": 1}
+    assert caller._is_fused is False
+
+
+def test_graphs_of_functions_that_read_for_some_arguments_are_counted() -> None:
+    matrix = 2 * torch.eye(3)
+    on_device = matrix.to("dml")
+    for _ in range(2):
+        torch.linalg.cholesky_ex(on_device)
+    assert dispatch.CALLERS["linalg_cholesky_ex"]._is_fused
+    before = recordings.failures.copy()
+    factor, _ = torch.linalg.cholesky_ex(on_device, check_errors=True)
+    torch.testing.assert_close(factor.cpu(), torch.linalg.cholesky(matrix))
+    assert (recordings.failures - before).total() == 1
 
 
 def test_many_numbers_compile_few_graphs() -> None:
