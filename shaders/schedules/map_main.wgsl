@@ -1,20 +1,27 @@
-// The walk over work items: {{ launch.items_per_invocation }} adjacent ones per invocation.
+// The walk over work items: {{ launch.items_per_invocation }} per invocation, adjacent ones{{ " by %d invocations" % launch.lockstep if launch.lockstep and not is_part }}.
+{% import "schedules/invocation" as invocation with context %}
+# set step = launch.lockstep if launch.lockstep and not is_part else 1
+# set items = launch.items_per_invocation
 {% if is_part %}
-fn run(invocation: u32) {
-    let first = invocation * {{ launch.items_per_invocation }}u;
+fn run(number: u32) {
 {% else %}
 @compute @workgroup_size({{ launch.workgroup }})
-fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+fn main({{ invocation.parameters() }}) {
     load_sizes();
-    let first = (id.x + id.y * {{ launch.grid[0] * launch.workgroup }}u) * {{ launch.items_per_invocation }}u;
+{{ invocation.numbered() }}
 {% endif %}
-    # if launch.in_loop
-    let last = min(first + {{ launch.items_per_invocation }}u, {{ launch.total }}u) + opaque_zero(); // the driver does not unroll
-    for (var number = first; number < last; number++) { handle(number); }
+    # if step > 1 and items > 1
+    let first = number / {{ step }}u * {{ step * items }}u + number % {{ step }}u;
     # else
-    # for place in range(launch.items_per_invocation)
-    if (first + {{ place }}u >= {{ launch.total }}u) { return; }
-    handle(first + {{ place }}u);
+    let first = number * {{ items }}u;
+    # endif
+    # if launch.in_loop
+    let last = min(first + {{ step * items }}u, {{ launch.total }}u) + opaque_zero(); // the driver does not unroll
+    for (var item = first; item < last; item += {{ step }}u) { handle(item); }
+    # else
+    # for item in range(items)
+    if (first + {{ item * step }}u >= {{ launch.total }}u) { return; }
+    handle(first + {{ item * step }}u);
     # endfor
     # endif
 }

@@ -20,13 +20,16 @@ class Launch:
 
     Attributes:
         workgroup: invocations of a workgroup.
-        items_per_invocation: work items of one invocation: consecutive ones, or a workgroup apart if ``strided``.
+        items_per_invocation: work items of one invocation: consecutive ones, ``lockstep`` items apart, or a workgroup
+            apart if ``strided``.
         grid: workgroups along x, y, z; the index of a workgroup is x + y * grid[0].
         total: number of work items; indices from there on do nothing.
         subgroup: the minimum subgroup size, if the invocations of a workgroup exchange values by subgroup operations; 0
             if they only do so through workgroup memory.
         strided: whether invocations side by side take items side by side, several times.
-        in_loop: whether an invocation takes consecutive items in a loop, which compiles faster than one by one.
+        in_loop: whether an invocation takes its items in a loop, which compiles faster than one by one.
+        lockstep: invocations of a CPU adapter that are numbered by subgroup and lane and take adjacent items, several
+            times; 0 if each takes consecutive items.
     """
 
     workgroup: int
@@ -36,6 +39,7 @@ class Launch:
     subgroup: int = 0
     strided: bool = False
     in_loop: bool = False
+    lockstep: int = 0
 
     @property
     def is_full(self) -> bool:
@@ -77,11 +81,19 @@ _SIZES = by_profile(cpu=LaunchSizes(4, 64, 8, 32), gpus=LaunchSizes(1, 256, 64, 
 def _in_workgroups(workgroup: int, total: int, target: Target, items: int = 1, strided: bool = False) -> Launch:
     """Return one invocation per some items, in workgroups of a size, or the largest that the adapter has."""
     workgroup = min(workgroup, target.max_workgroup_invocations)
-    return Launch(workgroup, items, fold(-(-total // (workgroup * items)), target), total, strided=strided)
+    grid = fold(-(-total // (workgroup * items)), target)
+    has_lanes = target.has("subgroup") and target.subgroup_lanes >= LOCKSTEP and workgroup % LOCKSTEP == 0
+    lockstep = LOCKSTEP if target.moves_doubles and has_lanes else 0
+    return Launch(workgroup, items, grid, total, strided=strided, lockstep=lockstep)
+
+
+LOCKSTEP = 8
+"""Invocations that llvmpipe runs in lockstep. SwiftShader has four, and additions in this order take 1.1 times as long
+there."""
 
 
 def map_launch(total: int, target: Target) -> Launch:
-    """Return one invocation per few items: several adjacent ones on CPU adapters, one on GPUs."""
+    """Return one invocation per few items: several on CPU adapters, one on GPUs."""
     return _in_workgroups(256, total, target, _SIZES[target.profile].adjacent)
 
 

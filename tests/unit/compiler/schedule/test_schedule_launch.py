@@ -19,6 +19,7 @@ from dmlgpu.compiler.target import Profile, Target
 
 CPU, GPU = Target("any", Profile.CPU), Target("any", Profile.DISCRETE)
 SUBGROUPS = Target("any", Profile.DISCRETE, frozenset({"subgroup"}), subgroup_lanes=8)
+DOUBLES = Target("any", Profile.CPU, frozenset({"subgroup", "shader-int64"}), subgroup_lanes=8)
 LAUNCHES = (map_launch, item_launch, loop_launch)
 
 
@@ -48,6 +49,21 @@ def test_too_many_workgroups_for_two_axes_are_rejected():
     with pytest.raises(NotSupported) as caught:
         fold(101, Target("Tiny GPU", max_workgroups_per_dimension=10))
     assert str(caught.value) == "101 workgroups exceed what 'Tiny GPU' dispatches at once (10 x 10)"
+
+
+@pytest.mark.parametrize("launch", LAUNCHES, ids=lambda launch: launch.__name__)
+def test_invocations_take_items_in_lockstep_if_drivers_load_doubles_lane_by_lane(launch):
+    assert launch(1 << 20, DOUBLES).lockstep == 8
+    for other in (
+        CPU,
+        SUBGROUPS,
+        replace(DOUBLES, profile=Profile.DISCRETE),
+        replace(DOUBLES, features=frozenset({"subgroup"})),
+        replace(DOUBLES, features=frozenset({"shader-int64"})),
+        replace(DOUBLES, subgroup_lanes=4),
+        replace(DOUBLES, max_workgroup_invocations=4),
+    ):
+        assert launch(1 << 20, other).lockstep == 0
 
 
 @pytest.mark.parametrize("target", [CPU, GPU], ids=lambda target: target.profile)
