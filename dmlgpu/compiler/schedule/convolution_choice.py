@@ -82,7 +82,7 @@ def _multiplies_less(problem: ConvolutionProblem) -> Condition:
         product = as_product(step, target)
         if fits_matrix_units(product, target) and fills_matrices(product, target):
             return no("matrix units multiply float16 faster")
-    return pays_winograd(step.convolution, 4, varies=target.policies.varying)
+    return pays_winograd(step.convolution, 4, target)
 
 
 CONVOLUTION_SCHEDULES: tuple[Schedule[ConvolutionProblem, ScheduledSteps], ...] = register(

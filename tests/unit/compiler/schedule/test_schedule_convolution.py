@@ -19,7 +19,7 @@ from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.rewrites.packing import is_paired
 from dmlgpu.compiler.schedule.convolution import depthwise_steps, fits_depthwise
 from dmlgpu.compiler.schedule.convolution_choice import CONVOLUTION_SCHEDULES
-from dmlgpu.compiler.schedule.registry import pick
+from dmlgpu.compiler.schedule.registry import Condition, pick
 from dmlgpu.compiler.schedule.scheduling import StepProblem, as_schedule, schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.products import OperandLayout, Patch, ScheduledContract, ScheduledTiles
@@ -291,10 +291,35 @@ def test_winograd_is_for_dense_windows_of_3_x_3() -> None:
 
 
 def test_winograd_pays_for_long_sums() -> None:
-    assert pays_winograd(convolution((56, 56), (3, 3), lead=(1, 1, 64), outputs=64), 4)
-    assert not pays_winograd(convolution((56, 56), (3, 3), lead=(1, 1, 2), outputs=64), 4)
-    few = pays_winograd(convolution((4, 4), (3, 3), lead=(1, 1, 64), outputs=64), 4)
+    assert pays_winograd(convolution((56, 56), (3, 3), lead=(1, 1, 64), outputs=64), 4, CPU)
+    assert not pays_winograd(convolution((56, 56), (3, 3), lead=(1, 1, 2), outputs=64), 4, CPU)
+    few = pays_winograd(convolution((4, 4), (3, 3), lead=(1, 1, 64), outputs=64), 4, CPU)
     assert str(few) == "64 tiles times channels or outputs, at least 320"
+
+
+@pytest.mark.parametrize(
+    ("target", "width", "channels", "outputs"),
+    [
+        (CPU, 56, 3, 3),
+        (GPU, 56, 3, 3),
+        (LLVMPIPE, 56, 20, 20),
+        (LLVMPIPE, 57, 10, 10),
+        (LLVMPIPE.with_policies(varying=True), 56, 10, 10),
+    ],
+)
+def test_winograd_pays_if_elements_of_tiles_are_used_often(
+    target: Target, width: int, channels: int, outputs: int
+) -> None:
+    def pays(channels: int, outputs: int) -> Condition:
+        problem = convolution((width, width), (3, 3), lead=(1, 1, channels), outputs=outputs)
+        return pays_winograd(problem, 4, target)
+
+    assert pays(channels, outputs) and not pays(channels - 1, outputs) and not pays(channels, outputs - 1)
+
+
+def test_the_reason_against_winograd_is_products() -> None:
+    problem = convolution((56, 56), (3, 3), lead=(1, 1, 3), outputs=64)
+    assert str(pays_winograd(problem, 4, LLVMPIPE)) == "192 products of a tile, at least 670"
 
 
 @pytest.mark.parametrize("owned", [False, True])
@@ -371,6 +396,8 @@ def test_the_products_of_winograd_waste_least(side: int, outputs: int, expected:
     (product,) = (step for step in steps.steps if isinstance(step, ScheduledContract))
     rows, columns = product.output.sizes[-2], product.output.sizes[-1] * product.output.lanes
     assert (rows, columns) == expected
+    elements, _, row, _ = product.output.strides
+    assert (elements, row) == (columns // product.output.lanes, 36 * columns // product.output.lanes)
 
 
 @pytest.mark.parametrize(("tile", "columns"), [(2, 8), (4, 4)])
