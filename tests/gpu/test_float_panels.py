@@ -10,6 +10,9 @@ import pytest
 
 from dmlgpu import DataType, Device, Graph, Tensor
 from dmlgpu.catalog.enums import MatrixTransform
+from dmlgpu.compiler.graph.compiler import compile_network
+from dmlgpu.compiler.graph.resolve import resolve
+from dmlgpu.compiler.persistent_parts import filled_parts
 from dmlgpu.compiler.target import Profile
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.ops import directml as dml
@@ -72,6 +75,26 @@ def test_few_rows_read_panels(cpu_device: Device, sizes: tuple[int, int, int], o
 def test_many_rows_read_the_same_panels(cpu_device: Device, rows: int) -> None:
     labels = agree(cpu_device, *product(rows, 24, 192))
     assert not any(LABEL in label for label in labels)
+
+
+@pytest.mark.parametrize("real", [F32, F16])
+def test_embeddings_read_the_panels_of_a_product(cpu_device: Device, real: DataType) -> None:
+    """Both have the same layout, which models have in memory once."""
+    graph, random = Graph(), np.random.default_rng(1)
+    table = graph.input((128, 12), real, name="table", owned=True)
+    tokens = graph.input((1, 3), DataType.INT32, name="tokens")
+    rows = dml.gather(table, tokens, axis=0, index_dimensions=1)
+    output = dml.gemm(rows + rows, table, trans_b=MatrixTransform.TRANSPOSE)
+    arrays = {
+        "table": random.standard_normal((128, 12)).astype(real.numpy),
+        "tokens": np.array([[5, 127, 64]], np.int32),
+    }
+    tolerance = 2e-2 if real is F16 else 2e-5
+    labels = agree(cpu_device, graph, output, arrays, tolerance=tolerance)
+    assert any(LABEL in label for label in labels)
+    program = compile_network(resolve(graph.desc([output])), cpu_device.backend.target).program
+    layouts = {filled.key(program, ["table", "tokens"]) for filled in filled_parts(program)}
+    assert len(program.initialization) == 2 and len(layouts) == 1
 
 
 @pytest.mark.parametrize(

@@ -66,17 +66,24 @@ def _is_shared(product: Product) -> bool:
     return all(size == 1 or stride == 0 for size, stride in zip(product.space.batch, b.strides, strict=False))
 
 
+def shared_columns(product: Product, target: Target) -> PlanTensor | None:
+    """Return the columns of a product as a matrix, if all that reads them can read whole panels; else None."""
+    b = product.b
+    if not fits_float_panels(product, target) or product.space.columns[0] % WIDTH:
+        return None
+    assert isinstance(b, PlanTensor)
+    return replace(b, sizes=b.sizes[-2:], strides=b.strides[-2:], view=View.RAW)
+
+
 def columns_in_panels(product: Product, target: Target) -> tuple[PlanTensor, ScheduledSteps] | None:
     """Return the columns of a product of many rows over its dimensions, the last of which is split, in the panels of
     products of few rows, so that models have them in memory once; None if it does not have such columns."""
-    space, b = product.space, product.b
-    if not target.runs_in_lockstep or b.data_type is not DataType.FLOAT32 or space.columns[-1] % WIDTH:
+    columns = shared_columns(product, target) if target.runs_in_lockstep else None
+    if columns is None or columns.data_type is not DataType.FLOAT32:
         return None
-    if not fits_float_panels(product, target):
-        return None
-    panels, laid_out = lay_out_columns(b, target)
-    (count, inner, width), (apart, down, _) = panels.sizes, panels.strides
-    sizes, strides = (*space.batch, inner, count, width), (*(0 for _ in space.batch), down, apart, 1)
+    panels, laid_out = lay_out_columns(columns, target)
+    batch, (count, inner, width), (apart, down, _) = product.space.batch, panels.sizes, panels.strides
+    sizes, strides = (*batch, inner, count, width), (*(0 for _ in batch), down, apart, 1)
     return replace(panels, sizes=sizes, strides=strides), laid_out.as_initialization
 
 
