@@ -2,8 +2,8 @@
 
 Such a product waits for its columns. Rows of a matrix are far apart in memory, so that a workgroup that reads a few
 columns of each touches a page per step. In panels, a workgroup reads one stream instead, and its units are a
-workgroup's width apart: the first lane touches every cache line first. (lavapipe reads lane by lane, and prefetchers of
-processors do not see the masked loads of later lanes.)
+workgroup's width apart: the first lane touches every cache line first. (lavapipe reads lane by lane, and
+hardware prefetchers do not see the masked loads of later lanes.)
 """
 
 from __future__ import annotations
@@ -50,13 +50,16 @@ def fits_float_panels(product: Product, target: Target) -> Condition:
         and only_if(len(space.columns) == len(space.inner) == 1, "its columns are no matrix")
         and only_if(_is_shared(product), "its products have columns of their own")
         and only_if(packs_source(product.a, last, UNIT), "its rows have no units of {}", UNIT)
-        and only_if(
-            space.columns[0] % WIDTH == 0 or space.columns[0] >= MIN_PADDED,
-            "its columns do not fill panels of {}",
-            WIDTH,
-        )
+        and only_if(_fills_panels(b), "its columns do not fill panels of {}", WIDTH)
         and at_most(space.inner[0] // UNIT, min(MAX_TURNS, longest(target)), "units of a column")
     )
+
+
+def _fills_panels(b: Source) -> bool:
+    """Return whether columns fill panels, or many columns all but the last one; not those of a table of embeddings,
+    whose rows a gather might read: it reads whole panels, else they would be in memory twice."""
+    assert isinstance(b, PlanTensor)
+    return b.sizes[-1] % WIDTH == 0 or (b.sizes[-1] >= MIN_PADDED and b.strides[-1] == 1)
 
 
 def _is_shared(product: Product) -> bool:

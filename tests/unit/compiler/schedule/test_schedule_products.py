@@ -162,3 +162,13 @@ def test_few_and_many_rows_share_columns_in_panels(sizes: tuple[int, int], trans
         labels.append([kernel.label for kernel in program.kernels])
     assert len(set(layouts)) == 1 and {part.size for part in filled.parts} == {4 * sizes[0] * sizes[1]}
     assert ["panels" in label for (label, *_) in labels] == [True, True, False, False, False]
+
+
+@pytest.mark.parametrize(("columns", "transposed", "fits"), [(576, True, True), (580, False, True), (580, True, False)])
+def test_tables_of_embeddings_have_whole_panels(columns: int, transposed: bool, fits: bool) -> None:
+    graph = Graph()
+    b = graph.input((columns, 8) if transposed else (8, columns), owned=True)
+    transform = MatrixTransform.TRANSPOSE if transposed else MatrixTransform.NONE
+    output = functions.gemm(graph.input((1, 8)), b, trans_b=transform)
+    program = compile_network(resolve(graph.desc([output])), INT64_CPU).program
+    assert ("panels" in program.kernels[0].label) is fits
