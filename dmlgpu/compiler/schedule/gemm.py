@@ -1,8 +1,8 @@
 """Scheduling of matrix products: schedule, units and kernels.
 
 1. ``PRODUCT_SCHEDULES`` are tried in order: those of quantized columns (``quantized``, ``panels``), of matrix units
-   (``cooperative``), and of tiles. Schedule, tile and parts of the latter are one choice (``gemm_choice``), from the
-   sizes and the target alone.
+   (``cooperative``), of few rows by floats known at initialization (``float_panels``), and of tiles. Schedule, tile and
+   parts of the latter are one choice (``gemm_choice``), from the sizes and the target alone.
 2. Rows and columns are exchanged if memory is contiguous along rows (element-wise sources only), and columns that lie
    contiguously become one dimension.
 3. Each operand gets an ``OperandLayout``: read in units of four along its own dimension (ACROSS), along the inner one
@@ -43,6 +43,7 @@ from dmlgpu.compiler.rewrites.packing import UNIT, in_pairs, running_dimension
 from dmlgpu.compiler.rewrites.sources import AnySource, is_plain, leaves, permuted
 from dmlgpu.compiler.schedule import gemm_choice
 from dmlgpu.compiler.schedule.cooperative import cooperative_steps, exchanged, fills_matrices, fits_matrix_units
+from dmlgpu.compiler.schedule.float_panels import fits_float_panels, float_panel_steps, has_few_float_rows
 from dmlgpu.compiler.schedule.gemm_choice import CHUNK, FEW_ROWS, SPLIT, TILED, ProductChoice, Shape, ShapeProblem
 from dmlgpu.compiler.schedule.launch import Launch, choose_walk, fold, loop_launch
 from dmlgpu.compiler.schedule.operands import (
@@ -554,6 +555,15 @@ PRODUCT_SCHEDULES: tuple[ProductEntry, ...] = register(
         lambda problem: fits_matrix_units(problem.oriented, problem.target),
         lambda problem: fills_matrices(problem.oriented, problem.target),
         profiles=GPUS,
+    ),
+    Schedule(
+        "product",
+        "float-panels",
+        lambda problem: float_panel_steps(problem.oriented, problem.target),
+        "few rows: a workgroup reads its columns as one stream",
+        lambda problem: fits_float_panels(problem.oriented.product, problem.target),
+        lambda problem: has_few_float_rows(problem.oriented),
+        profiles=CPU,
     ),
     *(_in_tiles(tiled, suffix) for tiled in TILED for suffix in ("", SPLIT)),
 )

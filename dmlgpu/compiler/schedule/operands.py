@@ -25,6 +25,7 @@ from dmlgpu.compiler.rewrites.collapse import merge_tree, mergeable
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_source, pack_tensor, packs_source, packs_tensor
 from dmlgpu.compiler.rewrites.sources import MERGE, as_type, cast, is_elementwise, is_plain, leaves, rewrite, split
 from dmlgpu.compiler.rewrites.windows import seen_by
+from dmlgpu.compiler.schedule.float_panels import columns_in_panels
 from dmlgpu.compiler.schedule.gemm_choice import ProductChoice, Shape
 from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
@@ -143,7 +144,21 @@ class ProductOperands:
     def b(self) -> Operand:
         """Return the columns."""
         windowed = self._window() or self._seen()
-        return windowed or self._operand(self.product.b, self.space.columns, False, self.product.b_owned)
+        return (
+            windowed or self._shared() or self._operand(self.product.b, self.space.columns, False, self.product.b_owned)
+        )
+
+    def _shared(self) -> Operand | None:
+        """Return the columns in the panels of products of few rows, if these could have the same ones."""
+        if self.choice.schedule is not ProductSchedule.REGISTER:
+            return None
+        shared = columns_in_panels(self.product, self.target)
+        if shared is None:
+            return None
+        source, laid_out = shared
+        self.initialization += laid_out
+        operand = Operand(source, OperandLayout.SINGLE, self.space.batch, source.sizes[-2:], own_first=False)
+        return packed(operand, OperandLayout.ACROSS)
 
     def _window(self) -> Operand | None:
         """Return the columns as windows that are read row by row, if they are windows, on CPU adapters, which would

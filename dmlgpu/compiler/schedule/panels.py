@@ -30,6 +30,7 @@ from dmlgpu.compiler.plan import (
 )
 from dmlgpu.compiler.rewrites.packing import UNIT, PackedTensor, in_pairs, pack_source, pack_tensor, packs_source
 from dmlgpu.compiler.rewrites.sources import CONVERT, identity, leaves, nodes, rewrite
+from dmlgpu.compiler.schedule.float_panels import lay_out_columns, shared_columns
 from dmlgpu.compiler.schedule.gemm_choice import longest
 from dmlgpu.compiler.schedule.launch import Launch, fold
 from dmlgpu.compiler.schedule.operands import pack_output
@@ -133,8 +134,12 @@ def _without_operands(step: Contract) -> tuple[Contract, Map] | None:
 def panel_matrices(step: Contract, target: Target) -> Sequence[PlanTensor]:
     """Return the matrices, over (.., columns), that the initialization only moves to panels for a product without
     batches."""
+    if target.profile not in CPU:
+        return ()
+    if (columns := shared_columns(step.product, target)) is not None:
+        return (columns,)
     problem = QuantizedProduct.of(step, 1, target)
-    if problem is None or step.product.space.batch or target.profile not in CPU or not fits_panels(problem):
+    if problem is None or step.product.space.batch or not fits_panels(problem):
         return ()
     matrices = _matrices(problem.columns, 0)
     return tuple(matrix for matrix in matrices if matrix is not None and matrix.view is View.RAW)
@@ -145,8 +150,12 @@ def _gather_columns(step: GatherColumns, target: Target) -> ScheduledSteps:
     """Read columns from panels, which equal those of a product: models have equal ones in memory once."""
     steps = ScheduledSteps()
     panels = {}
+    is_float = all(matrix.data_type.is_float for matrix in step.matrices)  # not only scales
     for matrix in step.matrices:
-        room, laid_out = _in_panels("columns", matrix, 0, _width(matrix.sizes[-1]), target)
+        if is_float:
+            room, laid_out = lay_out_columns(matrix, target)
+        else:
+            room, laid_out = _in_panels("columns", matrix, 0, _width(matrix.sizes[-1]), target)
         steps += laid_out.as_initialization
         count, *inner, pieces, lanes, unit = room.sizes
         elements, width = math.prod(inner), pieces * lanes * unit

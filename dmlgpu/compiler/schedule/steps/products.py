@@ -292,6 +292,28 @@ class ScheduledContract(KernelStep):
 
 
 @dataclass(frozen=True)
+class ScheduledFloatPanels(KernelStep):
+    """A product of few rows with columns in panels, for CPU adapters: a workgroup has a panel.
+
+    Attributes:
+        space: in elements, with one inner dimension.
+        a: the rows, in units of four along the inner dimension.
+        b: the columns, over (panels, inner, units of columns).
+        epilogue: as in ``plan.Contract``; packed in units like those of ``b``, as the output is, or not at all.
+        tile: rows of an invocation, the last of which may lie past the edge, and its columns in units of four.
+    """
+
+    space: Space
+    a: Source
+    b: PlanTensor
+    epilogue: Body
+    tile: ProductTile
+
+    template = "schedules/gemm_panels"
+    reads = (("finish", "epilogue"), ("a", "a"), ("b", "b"))
+
+
+@dataclass(frozen=True)
 class ScheduledTiles(KernelStep):
     """The output tile by tile: an invocation computes several adjacent elements from operands that it reads only once.
 

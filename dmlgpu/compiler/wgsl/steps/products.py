@@ -18,6 +18,7 @@ from dmlgpu.compiler.schedule.steps.products import (
     ProductSchedule,
     ScheduledAttend,
     ScheduledContract,
+    ScheduledFloatPanels,
     ScheduledRecurrence,
 )
 from dmlgpu.compiler.wgsl import templates
@@ -178,6 +179,26 @@ def _contract(step: ScheduledContract, writer: ShaderWriter, values: dict[str, A
     text += operand(writer, "a", step.a, tile.width, product_kind, transposes=transposes)
     text += operand(writer, "b", step.b, UNIT, product_kind, transposes=transposes, apart=step.apart)
     return text + keep(step.output, values, step.apart)
+
+
+@special.register
+def _float_panels(step: ScheduledFloatPanels, writer: ShaderWriter, values: dict[str, Any]) -> str:
+    output, space, b = step.output, step.space, step.b
+    row_digits = spread("row", (*space.batch, *space.rows))
+    (columns,) = space.columns
+    values |= {
+        "row_digits": row_digits,
+        "digits": [*row_digits, *spread("column", (columns // output.lanes,))],
+        "sum_t": vector(Scalar.F32, b.lanes),
+        "lanes": b.lanes,
+        "lanes_stored": output.lanes,
+        "units": step.tile.units * UNIT // b.lanes,
+        "turns": space.inner[0] // UNIT,
+        "panels": b.sizes[0],
+        "rows": math.prod(space.batch) * math.prod(space.rows),
+        "columns": columns,
+    }
+    return ""
 
 
 def coordinates(space: Space) -> dict[str, Any]:

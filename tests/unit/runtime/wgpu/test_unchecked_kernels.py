@@ -165,6 +165,7 @@ IN_BOUNDS: dict[str, dict[str, str]] = {
         "tops[slice]": "the slice of an invocation, of which the array has as many",
         "results[place]": _OF_OUTPUT,
     },
+    "schedules/gemm_panels": {"results[place]": _OF_OUTPUT},
     "schedules/gemm_register": {"results[place]": _OF_OUTPUT},
     "schedules/gemm_shared": _SLABS,
     "schedules/gemm_streamed": {
