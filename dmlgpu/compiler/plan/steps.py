@@ -42,9 +42,11 @@ class GatherColumns(Map):
 
     Attributes:
         matrices: over (.., columns), of which lookups read the same bytes: equal ones of steps are laid out alike.
+        are_quantized: whether the columns of these products are quantized, whose panels have another order.
     """
 
     matrices: tuple[PlanTensor, ...] = ()
+    are_quantized: bool = False
 
 
 MAX_KERNELS = 1 << 13

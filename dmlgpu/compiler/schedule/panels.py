@@ -150,15 +150,16 @@ def _gather_columns(step: GatherColumns, target: Target) -> ScheduledSteps:
     """Read columns from panels, which equal those of a product: models have equal ones in memory once."""
     steps = ScheduledSteps()
     panels = {}
-    is_float = all(matrix.data_type.is_float for matrix in step.matrices)  # not only scales
     for matrix in step.matrices:
-        if is_float:
-            room, laid_out = lay_out_columns(matrix, target)
-        else:
+        if step.are_quantized:
             room, laid_out = _in_panels("columns", matrix, 0, _width(matrix.sizes[-1]), target)
+            count, *inner, pieces, lanes, unit = room.sizes
+            elements = math.prod(inner)
+        else:
+            room, laid_out = lay_out_columns(matrix, target)
+            (count, elements, unit), pieces, lanes = room.sizes, 1, 1
         steps += laid_out.as_initialization
-        count, *inner, pieces, lanes, unit = room.sizes
-        elements, width = math.prod(inner), pieces * lanes * unit
+        width = pieces * lanes * unit
         panels[matrix.binding] = replace(
             room,
             sizes=(count, lanes, pieces, unit, elements),

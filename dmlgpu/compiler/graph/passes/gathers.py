@@ -131,16 +131,22 @@ _OF_MATRICES = {"batch": 0, "tuple": 1, "lead": 1}
 
 
 def share_panels(rewriting: Rewriting) -> None:
-    """Gather rows of quantized matrices, such as embeddings, from the panels of products with them, so that the device
-    has no second layout."""
+    """Gather rows of matrices, such as embeddings, from the panels of products with them, so that the device has no
+    second layout."""
     products = [step for _, step in rewriting.indexed() if isinstance(step, Contract)]
-    matrices = {
-        memory_of(matrix): matrix for step in products for matrix in rewriting.capabilities.panel_matrices(step)
+    columns = [rewriting.capabilities.panel_matrices(product) for product in products]
+    matrices = {memory_of(matrix): matrix for of_product in columns for matrix in of_product}
+    quantized = {
+        memory_of(matrix)
+        for of_product in columns
+        if not all(matrix.data_type.is_float for matrix in of_product)
+        for matrix in of_product
     }
     for index, step in rewriting.indexed() if matrices else ():
         read = _read_columns(step, matrices) if isinstance(step, Map) else ()
         if read:
-            rewriting.replace(index, GatherColumns(**vars(step), matrices=read))
+            are_quantized = any(memory_of(matrix) in quantized for matrix in read)
+            rewriting.replace(index, GatherColumns(**vars(step), matrices=read, are_quantized=are_quantized))
             rewriting.note(step.label, "reads the panels of a product")
 
 
