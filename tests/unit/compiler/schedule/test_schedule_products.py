@@ -10,13 +10,14 @@ from dmlgpu import Graph, TensorDesc, descs
 from dmlgpu.catalog.enums import DataType, MatrixTransform
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler import operators
-from dmlgpu.compiler.graph.compiler import compile_network
+from dmlgpu.compiler.graph.compiler import CompiledGraph, compile_network
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.persistent_parts import filled_parts
 from dmlgpu.compiler.plan import Contract
 from dmlgpu.compiler.schedule import schedule
 from dmlgpu.compiler.schedule.gemm import PRODUCT_SCHEDULES, ProductProblem
 from dmlgpu.compiler.schedule.registry import observed_choices, pick
+from dmlgpu.compiler.schedule.steps.products import ScheduledFloatPanels
 from dmlgpu.compiler.sizes.arithmetic import Recording
 from dmlgpu.compiler.target import Matrices, Profile, Target, Tuned
 from dmlgpu.ops import directml as functions
@@ -146,29 +147,30 @@ def test_the_list_adds_one_guard_on_symbolic_sizes(target: Target) -> None:
         assert len(recording.guards) <= before + 1 + (target.matrices is not None)
 
 
+def product_of_owned_columns(rows: int, inner: int, columns: int, *, transposed: bool = False) -> CompiledGraph:
+    """Return a compiled product on a CPU adapter, by floats that are known at initialization."""
+    graph = Graph()
+    b = graph.input((columns, inner) if transposed else (inner, columns), owned=True)
+    transform = MatrixTransform.TRANSPOSE if transposed else MatrixTransform.NONE
+    output = functions.gemm(graph.input((rows, inner)), b, trans_b=transform)
+    return compile_network(resolve(graph.desc([output])), INT64_CPU)
+
+
 @pytest.mark.parametrize("sizes", [pytest.param((12, 192), id="rows of memory"), (20, 64)])
 @pytest.mark.parametrize("transposed", [False, True])
 def test_few_and_many_rows_share_columns_in_panels(sizes: tuple[int, int], transposed: bool) -> None:
     """Else the weights of a language model would be in memory twice, for prompts and for tokens."""
-    layouts, labels = [], []
+    layouts, are_panels = [], []
     for rows in (1, 16, 17, 128, 1024):
-        graph = Graph()
-        b = graph.input(sizes[::-1] if transposed else sizes, owned=True)
-        transform = MatrixTransform.TRANSPOSE if transposed else MatrixTransform.NONE
-        output = functions.gemm(graph.input((rows, sizes[0])), b, trans_b=transform)
-        program = compile_network(resolve(graph.desc([output])), INT64_CPU).program
-        (filled,) = filled_parts(program)
-        layouts.append(filled.key(program, ["columns", "rows"]))
-        labels.append([kernel.label for kernel in program.kernels])
+        product = product_of_owned_columns(rows, *sizes, transposed=transposed)
+        (filled,) = filled_parts(product.program)
+        layouts.append(filled.key(product.program, ["columns", "rows"]))
+        are_panels.append(isinstance(product.schedule.steps[0], ScheduledFloatPanels))
     assert len(set(layouts)) == 1 and {part.size for part in filled.parts} == {4 * sizes[0] * sizes[1]}
-    assert ["panels" in label for (label, *_) in labels] == [True, True, False, False, False]
+    assert are_panels == [True, True, False, False, False]
 
 
 @pytest.mark.parametrize(("columns", "transposed", "fits"), [(576, True, True), (580, False, True), (580, True, False)])
 def test_tables_of_embeddings_have_whole_panels(columns: int, transposed: bool, fits: bool) -> None:
-    graph = Graph()
-    b = graph.input((columns, 8) if transposed else (8, columns), owned=True)
-    transform = MatrixTransform.TRANSPOSE if transposed else MatrixTransform.NONE
-    output = functions.gemm(graph.input((1, 8)), b, trans_b=transform)
-    program = compile_network(resolve(graph.desc([output])), INT64_CPU).program
-    assert ("panels" in program.kernels[0].label) is fits
+    (step,) = product_of_owned_columns(1, 8, columns, transposed=transposed).schedule.steps
+    assert isinstance(step, ScheduledFloatPanels) is fits

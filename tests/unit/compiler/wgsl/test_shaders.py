@@ -42,6 +42,7 @@ from tests.unit.compiler.schedule import test_cooperative_attention as cooperati
 from tests.unit.compiler.schedule import test_cooperative_products as cooperative
 from tests.unit.compiler.schedule import test_schedule_integers as integers
 from tests.unit.compiler.schedule import test_schedule_quantized as quantized
+from tests.unit.compiler.schedule.test_schedule_products import product_of_owned_columns
 from tests.unit.graph_examples import attention_of_quantized_caches
 from tests.unit.runtime.wgpu.test_unchecked_kernels import attention_of_few_rows
 
@@ -340,7 +341,7 @@ def test_every_file_is_rendered_by_some_operator(texts):
         convolution, Target("GPU", Profile.DISCRETE, overrides=Overrides(schedule="shared"))
     )
     products = [quantized.compiled(target, rows) for target in (quantized.CPU, quantized.GPU) for rows in (1, 64)]
-    products += [quantized.compiled(quantized.CPU, columns=128, owned=True)]
+    products += [quantized.compiled(quantized.CPU, columns=128, owned=True), product_of_owned_columns(1, 12, 192)]
     multiplied = (
         cooperative.gemm(128, 32, 128),
         cooperative.convolution(64, 64),
