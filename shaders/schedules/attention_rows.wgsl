@@ -3,7 +3,8 @@
 {% set in_step = tile.alone == 1 %}
 # if in_step
 // Adjacent invocations take rows of the same head. Each reads some units of a key and of its values, and broadcasts them to its whole
-// subgroup: eight of them, or four in small subgroups, have all.
+// subgroup: {{ tile.sharing }} have all. The first two lanes read units half of them apart, so that they read each cache line first, as in maps
+// (schedules/invocation).
 # else
 // Adjacent invocations take different heads, or parts of the keys.
 # endif
@@ -25,11 +26,12 @@ fn value_along(batch: u32, key: u32, unit: u32) -> sum_t {
 }
 {% macro units_along(name, what, count) %}
         # if in_step
-        # for load in range((count + 3) // 4)
-        let own_{{ name }}{{ load }} = {{ what }}_along(batch, key, min({{ load }}u * hands + hand, {{ count - 1 }}u));
+        # for load in range((count + tile.sharing - 1) // tile.sharing)
+        let own_{{ name }}{{ load }} = {{ what }}_along(batch, key, min({{ load * tile.sharing }}u + hand, {{ count - 1 }}u));
         # endfor
         # for unit in range(count)
-        let {{ name }}{{ unit }} = select(subgroupBroadcast(own_{{ name }}{{ unit // 4 }}, {{ unit % 4 }}u), subgroupBroadcast(own_{{ name }}{{ unit // 8 }}, {{ unit % 8 }}u), hands == 8u);
+        # set half = tile.sharing // 2
+        let {{ name }}{{ unit }} = subgroupBroadcast(own_{{ name }}{{ unit // tile.sharing }}, {{ unit % half * 2 + unit % tile.sharing // half }}u);
         # endfor
         # else
         # for unit in range(count)
@@ -38,7 +40,7 @@ fn value_along(batch: u32, key: u32, unit: u32) -> sum_t {
         # endif
 {% endmacro %}
 @compute @workgroup_size({{ launch.workgroup }})
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) me: u32{{ ", @builtin(subgroup_invocation_id) lane: u32, @builtin(subgroup_size) lanes: u32" if in_step }}) {
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) me: u32{{ ", @builtin(subgroup_invocation_id) lane: u32" if in_step }}) {
     load_sizes();
     let number = group.x + group.y * {{ launch.grid[0] }}u;
     if (number >= {{ launch.total }}u) { return; }
@@ -46,8 +48,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let row_tile = {{ mod("number", down) }};
     let row = (row_tile * {{ tile.down }}u + me) * {{ tile.rows }}u;
     let rest = {{ div("number", down) }};
-    let hands = select(4u, 8u, lanes >= 8u);
-    let hand = lane % hands;
+    let hand = lane % 2u * {{ tile.sharing // 2 }}u + lane % {{ tile.sharing }}u / 2u;
     # else
     let row = 0u;
     let rest = number * {{ launch.workgroup }}u + me;

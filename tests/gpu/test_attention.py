@@ -124,14 +124,15 @@ def test_one_query_takes_its_keys_in_parts(profile: Profile) -> None:
 
 
 def test_cpus_take_rows_one_by_one_if_they_hold_a_head() -> None:
-    def tile(name: str, *features: str) -> AttentionTile:
-        steps = steps_of(attention(*SHAPES[name]), Target("any", Profile.CPU, features=frozenset(features)))
+    def tile(name: str, *features: str, lanes: int = 4) -> AttentionTile:
+        target = Target("any", Profile.CPU, features=frozenset(features), subgroup_lanes=lanes)
+        steps = steps_of(attention(*SHAPES[name]), target)
         return next(step.tile for step in steps if isinstance(step, ScheduledAttend))
 
-    assert tile("whole tiles", "subgroup") == AttentionTile(4, 1, 16, 1, 8, 16)
-    assert tile("few rows", "subgroup") == AttentionTile(2, 1, 8, 1, 8, 8)
-    assert tile("four rows of shared heads", "subgroup") == AttentionTile(1, 1, 24, 1, 8, 24)
-    assert tile("little work", "subgroup") == AttentionTile(1, 1, 4, 1, 8, 4)
+    assert tile("whole tiles", "subgroup") == AttentionTile(4, 1, 16, 1, 8, 16, sharing=4)
+    assert tile("few rows", "subgroup", lanes=8) == AttentionTile(2, 1, 8, 1, 8, 8, sharing=8)
+    assert tile("four rows of shared heads", "subgroup", lanes=16) == AttentionTile(1, 1, 24, 1, 8, 24, sharing=8)
+    assert tile("little work", "subgroup") == AttentionTile(1, 1, 4, 1, 8, 4, sharing=4)
     assert not tile("little work of wide heads", "subgroup").by_rows  # whose text would be long
     assert tile("one query of shared heads") == AttentionTile(1, 1, 16, 1, 1, 16, alone=8)
     assert not tile("whole tiles").by_rows  # nothing can be passed on

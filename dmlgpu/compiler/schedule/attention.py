@@ -130,7 +130,7 @@ def _tile_by_rows(problem: AttentionProblem) -> AttentionTile | Condition:
     if target.policies.varying and attention.rows > ALONE:
         fitting = [rows for rows in fitting if rows <= SHARED_ROWS][:1] or fitting
     rows = fitting[0] if len(fitting) == 1 else min(fitting, key=cost)
-    return AttentionTile(rows, 1, units, 1, ALONE, head // UNIT)
+    return AttentionTile(rows, 1, units, 1, ALONE, head // UNIT, sharing=min(ALONE, target.subgroup_lanes))
 
 
 def _is_little(attention: Attend, units: int) -> bool:

@@ -394,6 +394,8 @@ class AttentionTile:
         dots: units of four of queries and keys that an invocation multiplies for each key of a block, if invocations
             of a row share heads instead of keys; else 0.
         alone: invocations that each take their own heads or part of the keys, if a head has one row; else 1.
+        sharing: invocations of a subgroup that broadcast units of keys and values to each other, if they take rows of
+            the same head; else 1.
         depth: elements of a head that slabs of queries and keys in workgroup memory hold; 0 if there are none.
         written_out: what is done with each step of a slab is written out, not in loops: faster, but text that takes
             long to compile.
@@ -414,6 +416,7 @@ class AttentionTile:
     down: int
     dots: int = 0
     alone: int = 1
+    sharing: int = 1
     depth: int = 0
     written_out: bool = False
     lanes: int = 0
