@@ -6,7 +6,8 @@
 {% set ragged = size % width != 0 %}
 {% macro named() %}{% for index in range(width) %}{{ " " if index }}place{{ index }}{% endfor %}{% endmacro %}
 {% set places = named().split() %}
-{% macro beside(index) %}first_place + {{ index }}u{{ " * apart" if launch.lockstep }}{% endmacro %}
+{% set apart = launch.lockstep if width > 1 else 0 %}
+{% macro beside(index) %}first_place + {{ index }}u{{ " * apart" if apart }}{% endmacro %}
 {% include "schedules/locate" %}
 fn handle(number: u32) {
     var at: output_at;
@@ -15,11 +16,11 @@ fn handle(number: u32) {
     let share = at[{{ output.rank - 1 }}];
 {{ row.share_bounds() }}
     # endif
-    # if launch.lockstep
-    let block = at[{{ across }}] / {{ launch.lockstep }}u * {{ launch.lockstep * width }}u;
-    let is_whole = block + {{ launch.lockstep * width }}u <= {{ size }}u;
-    let first_place = select(at[{{ across }}] * {{ width }}u, block + at[{{ across }}] % {{ launch.lockstep }}u, is_whole);
-    let apart = select(1u, {{ launch.lockstep }}u, is_whole);
+    # if apart
+    let block = at[{{ across }}] / {{ apart }}u * {{ apart * width }}u;
+    let is_whole = block + {{ apart * width }}u <= {{ size }}u;
+    let first_place = select(at[{{ across }}] * {{ width }}u, block + at[{{ across }}] % {{ apart }}u, is_whole);
+    let apart = select(1u, {{ apart }}u, is_whole);
     # else
     let first_place = at[{{ across }}] * {{ width }}u;
     # endif

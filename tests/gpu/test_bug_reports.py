@@ -76,7 +76,9 @@ def run(folder: Path, device: Device) -> subprocess.CompletedProcess[str]:
 def test_a_report_fails_without_dmlgpu_and_passes_with_the_right_kernels(case, fault, device, tmp_path):
     with planted(fault):
         report = write_bug_report(case, tmp_path, device, reduce=case != GATHER)
-    assert (report.status, report.missing) == ("wrong", ())
+    # Kernels of smaller cases need no features. Others number invocations by subgroups on llvmpipe.
+    missing = ("the web page: the kernels need features or limits that not every browser has",)
+    assert (report.status, report.missing) == ("wrong", missing if case == GATHER else ())
     assert report.case == (case if case != SUBTRACT else "element_wise_subtract-float32-1-packed-s0")
     assert {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*.*")} == set(report.files)
     failed = run(tmp_path, device)

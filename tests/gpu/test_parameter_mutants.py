@@ -37,7 +37,7 @@ MAX_ITERATIONS = 1 << 16
 
 MIN_MULTIPLIER = 1 << 31
 
-WIDTH = re.compile(r"id\.y \* sizes\.s(\d+)u")
+WIDTH = re.compile(r"(?:id|group)\.y \* sizes\.s(\d+)u")
 """How a kernel reads the width of its grid."""
 
 READ = re.compile(r"\b(?:mod_|sizes\.)s(\d+)")
