@@ -55,14 +55,14 @@ def product(
 @pytest.mark.parametrize(
     ("sizes", "options"),
     [
-        pytest.param((1, 20, 128), {}, id="a row"),
-        pytest.param((1, 64, 64), {"transposed": True}, id="a row, columns in one piece"),
-        pytest.param((3, 8, 534), {}, id="a partly empty panel of pairs"),
-        pytest.param((1, 8, 515), {}, id="a partly empty panel of an odd number"),
-        pytest.param((11, 12, 192), {}, id="two tiles of rows"),
-        pytest.param((2, 12, 64), {"batch": 3}, id="a batch with columns in common"),
-        pytest.param((2, 16, 516), {"real": F16}, id="float16"),
-        pytest.param((5, 16, 513), {"real": F16}, id="an odd number of float16"),
+        pytest.param((1, 516, 128), {}, id="a row"),
+        pytest.param((1, 1024, 64), {"transposed": True}, id="a row, columns in one piece"),
+        pytest.param((3, 128, 534), {}, id="a partly empty panel of pairs"),
+        pytest.param((1, 128, 515), {}, id="a partly empty panel of an odd number"),
+        pytest.param((11, 344, 192), {}, id="two tiles of rows"),
+        pytest.param((2, 1024, 64), {"batch": 3}, id="a batch with columns in common"),
+        pytest.param((2, 128, 516), {"real": F16}, id="float16"),
+        pytest.param((5, 128, 513), {"real": F16}, id="an odd number of float16"),
     ],
 )
 def test_few_rows_read_panels(cpu_device: Device, sizes: tuple[int, int, int], options: dict[str, Any]) -> None:
@@ -73,7 +73,7 @@ def test_few_rows_read_panels(cpu_device: Device, sizes: tuple[int, int, int], o
 
 @pytest.mark.parametrize("rows", [17, 40])
 def test_many_rows_read_the_same_panels(cpu_device: Device, rows: int) -> None:
-    labels = agree(cpu_device, *product(rows, 24, 192))
+    labels = agree(cpu_device, *product(rows, 352, 192))
     assert not any(LABEL in label for label in labels)
 
 
@@ -81,13 +81,13 @@ def test_many_rows_read_the_same_panels(cpu_device: Device, rows: int) -> None:
 def test_embeddings_read_the_panels_of_a_product(cpu_device: Device, real: DataType) -> None:
     """Both have the same layout, which models have in memory once."""
     graph, random = Graph(), np.random.default_rng(1)
-    table = graph.input((128, 12), real, name="table", owned=True)
+    table = graph.input((512, 128), real, name="table", owned=True)
     tokens = graph.input((1, 3), DataType.INT32, name="tokens")
     rows = dml.gather(table, tokens, axis=0, index_dimensions=1)
     output = dml.gemm(rows + rows, table, trans_b=MatrixTransform.TRANSPOSE)
     arrays = {
-        "table": random.standard_normal((128, 12)).astype(real.numpy),
-        "tokens": np.array([[5, 127, 64]], np.int32),
+        "table": random.standard_normal((512, 128)).astype(real.numpy),
+        "tokens": np.array([[5, 511, 64]], np.int32),
     }
     tolerance = 2e-2 if real is F16 else 2e-5
     labels = agree(cpu_device, graph, output, arrays, tolerance=tolerance)
@@ -109,4 +109,4 @@ def test_wrong_panels_are_noticed(cpu_device: Device, right: str, wrong: str) ->
     text = templates.source("schedules/gemm_panels")
     assert right in text
     with templates.replaced("schedules/gemm_panels", text.replace(right, wrong)), pytest.raises(AssertionError):
-        agree(cpu_device, *product(8, 12, 128))
+        agree(cpu_device, *product(8, 512, 128))

@@ -18,7 +18,7 @@ from dmlgpu.compiler.rewrites.packing import UNIT, pack_source, pack_tensor, pac
 from dmlgpu.compiler.rewrites.sources import as_type
 from dmlgpu.compiler.schedule.gemm_choice import CHUNK, FEW_ROWS, longest, power_of_two
 from dmlgpu.compiler.schedule.launch import Launch, fold
-from dmlgpu.compiler.schedule.registry import Condition, at_most, only_if
+from dmlgpu.compiler.schedule.registry import Condition, at_least, at_most, only_if
 from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.products import ProductTile, ScheduledFloatPanels
@@ -35,6 +35,10 @@ MAX_ROWS = 8
 
 MIN_PADDED = 8 * WIDTH
 """Minimum columns that may leave the last panel partly empty."""
+
+MIN_ELEMENTS = 1 << 16
+"""Minimum elements of columns that a kernel of few rows waits for: fewer stay in a cache, and other schedules have
+kernels for them that products of other sizes share."""
 
 MAX_TURNS = 4 * CHUNK
 """Maximum sums of four products that are added sequentially."""
@@ -93,7 +97,9 @@ def columns_in_panels(product: Product, target: Target) -> tuple[PlanTensor, Sch
 def has_few_float_rows(step: Contract) -> Condition:
     """Return whether a product waits for its columns."""
     space = step.product.space
-    return at_most(math.prod(space.batch) * math.prod(space.rows), FEW_ROWS, "rows")
+    return at_most(math.prod(space.batch) * math.prod(space.rows), FEW_ROWS, "rows") and at_least(
+        math.prod(space.inner) * math.prod(space.columns), MIN_ELEMENTS, "elements of columns"
+    )
 
 
 def float_panel_steps(step: Contract, target: Target) -> ScheduledSteps:

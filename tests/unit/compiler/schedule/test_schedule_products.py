@@ -156,7 +156,7 @@ def product_of_owned_columns(rows: int, inner: int, columns: int, *, transposed:
     return compile_network(resolve(graph.desc([output])), INT64_CPU)
 
 
-@pytest.mark.parametrize("sizes", [pytest.param((12, 192), id="rows of memory"), (20, 64)])
+@pytest.mark.parametrize("sizes", [pytest.param((352, 192), id="rows of memory"), (1024, 64)])
 @pytest.mark.parametrize("transposed", [False, True])
 def test_few_and_many_rows_share_columns_in_panels(sizes: tuple[int, int], transposed: bool) -> None:
     """Else the weights of a language model would be in memory twice, for prompts and for tokens."""
@@ -172,5 +172,10 @@ def test_few_and_many_rows_share_columns_in_panels(sizes: tuple[int, int], trans
 
 @pytest.mark.parametrize(("columns", "transposed", "fits"), [(576, True, True), (580, False, True), (580, True, False)])
 def test_tables_of_embeddings_have_whole_panels(columns: int, transposed: bool, fits: bool) -> None:
-    (step,) = product_of_owned_columns(1, 8, columns, transposed=transposed).schedule.steps
+    (step,) = product_of_owned_columns(1, 128, columns, transposed=transposed).schedule.steps
     assert isinstance(step, ScheduledFloatPanels) is fits
+
+
+def test_few_columns_that_stay_in_a_cache_have_no_panels() -> None:
+    steps = product_of_owned_columns(1, 512, 64).schedule.steps
+    assert not any(isinstance(step, ScheduledFloatPanels) for step in steps)

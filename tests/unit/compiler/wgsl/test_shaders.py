@@ -341,7 +341,7 @@ def test_every_file_is_rendered_by_some_operator(texts):
         convolution, Target("GPU", Profile.DISCRETE, overrides=Overrides(schedule="shared"))
     )
     products = [quantized.compiled(target, rows) for target in (quantized.CPU, quantized.GPU) for rows in (1, 64)]
-    products += [quantized.compiled(quantized.CPU, columns=128, owned=True), product_of_owned_columns(1, 12, 192)]
+    products += [quantized.compiled(quantized.CPU, columns=128, owned=True), product_of_owned_columns(1, 352, 192)]
     multiplied = (
         cooperative.gemm(128, 32, 128),
         cooperative.convolution(64, 64),
