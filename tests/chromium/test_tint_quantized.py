@@ -1,4 +1,4 @@
-"""Tint takes the kernels of products with quantized columns and of 8-bit integers."""
+"""Tint takes the kernels of products with quantized columns, of 8-bit integers, and of floats in panels."""
 
 from __future__ import annotations
 
@@ -52,6 +52,16 @@ def test_tint_takes_products_with_columns_in_panels(page):
             kernels |= texts(STANDARD[Profile.CPU], rows, kind, real, columns=264, owned=True)
     assert sum("quantized_panels" in text for text in kernels) == 4
     assert not (refused := faults(page, kernels)), "\n".join(refused)
+
+
+@pytest.mark.parametrize("real", [DataType.FLOAT32, DataType.FLOAT16], ids=lambda real: real.name)
+@pytest.mark.parametrize("columns", [512, 515])
+def test_tint_takes_products_with_floats_in_panels(page, real, columns):
+    graph = Graph()
+    product = functions.gemm(graph.input((3, 128), real), graph.input((128, columns), real, owned=True))
+    kernels = compile_network(resolve(graph.desc([product])), STANDARD[Profile.CPU]).program.kernels
+    assert "schedules/gemm_panels" in kernels[-1].wgsl
+    assert not (refused := faults(page, {kernel.wgsl for kernel in kernels})), "\n".join(refused)
 
 
 def test_tint_takes_products_of_integers_in_blocks(page):
