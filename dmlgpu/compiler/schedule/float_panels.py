@@ -17,17 +17,14 @@ from dmlgpu.compiler.plan import Contract, Map, PlanTensor, Product, Source, Vie
 from dmlgpu.compiler.rewrites.packing import UNIT, pack_source, pack_tensor, packs_source, packs_tensor
 from dmlgpu.compiler.rewrites.sources import as_type
 from dmlgpu.compiler.schedule.gemm_choice import CHUNK, FEW_ROWS, longest, power_of_two
-from dmlgpu.compiler.schedule.launch import Launch, fold
+from dmlgpu.compiler.schedule.launch import LOCKSTEP, Launch, fold
 from dmlgpu.compiler.schedule.registry import Condition, at_least, at_most, only_if
 from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.products import ProductTile, ScheduledFloatPanels
 from dmlgpu.compiler.target import Target
 
-LANES = 8
-"""Number of invocations of a workgroup, which CPU adapters run in lockstep."""
-
-WIDTH = 8 * LANES
+WIDTH = 8 * LOCKSTEP
 """Columns of a panel: those of a workgroup."""
 
 MAX_ROWS = 8
@@ -117,13 +114,13 @@ def float_panel_steps(step: Contract, target: Target) -> ScheduledSteps:
     groups = -(-rows // own) * panels.sizes[0]
     kernel = ScheduledFloatPanels(
         "panels",
-        Launch(LANES, 1, fold(groups, target), groups),
+        Launch(LOCKSTEP, 1, fold(groups, target), groups),
         output,
         space,
         pack_source(product.a, last, UNIT),
         pack_tensor(panels, panels.rank - 1, lanes),
         epilogue,
-        ProductTile(own, WIDTH // LANES // UNIT, LANES),
+        ProductTile(own, WIDTH // LOCKSTEP // UNIT, LOCKSTEP),
         reason=f"{rows} rows wait for their columns, which a workgroup reads as one stream",
     )
     return laid_out.as_initialization + ScheduledSteps((kernel,))

@@ -228,7 +228,7 @@ def other_implementation() -> tuple[str, Callable[[ModelProto, Mapping[str, Any]
 
 def compute_by_onnx(model: ModelProto, inputs: Mapping[str, Any]) -> dict[str, Array]:
     """Return the outputs of a model by ONNX's reference."""
-    from onnx.reference import ReferenceEvaluator  # noqa: PLC0415 - slow to import, and takes 12 MiB
+    from onnx.reference import ReferenceEvaluator  # noqa: PLC0415 - slow to import, and takes memory
 
     evaluator = ReferenceEvaluator(model)
     return dict(zip(evaluator.output_names, evaluator.run(None, dict(inputs)), strict=True))
