@@ -34,8 +34,8 @@ MIN_PADDED = 8 * WIDTH
 """Minimum columns that may leave the last panel partly empty."""
 
 MIN_ELEMENTS = 1 << 16
-"""Minimum elements of columns that a kernel of few rows waits for: fewer stay in a cache, and other schedules have
-kernels for them that products of other sizes share."""
+"""Minimum elements of columns: fewer stay in a cache, and other schedules have kernels for them that products of other
+sizes share."""
 
 MAX_TURNS = 4 * CHUNK
 """Maximum sums of four products that are added sequentially."""
@@ -49,6 +49,7 @@ def fits_float_panels(product: Product, target: Target) -> Condition:
         only_if(product.b_owned and not product.b_stays, "its columns are not known at initialization")
         and only_if(is_float and product.accumulator is DataType.FLOAT32, "its columns are no floats in memory")
         and only_if(len(space.columns) == len(space.inner) == 1, "its columns are no matrix")
+        and at_least(space.inner[0] * space.columns[0], MIN_ELEMENTS, "elements of columns")
         and only_if(_is_shared(product), "its products have columns of their own")
         and only_if(packs_source(product.a, last, UNIT), "its rows have no units of {}", UNIT)
         and only_if(_fills_panels(b), "its columns do not fill panels of {}", WIDTH)
@@ -94,9 +95,7 @@ def columns_in_panels(product: Product, target: Target) -> tuple[PlanTensor, Sch
 def has_few_float_rows(step: Contract) -> Condition:
     """Return whether a product waits for its columns."""
     space = step.product.space
-    return at_most(math.prod(space.batch) * math.prod(space.rows), FEW_ROWS, "rows") and at_least(
-        math.prod(space.inner) * math.prod(space.columns), MIN_ELEMENTS, "elements of columns"
-    )
+    return at_most(math.prod(space.batch) * math.prod(space.rows), FEW_ROWS, "rows")
 
 
 def float_panel_steps(step: Contract, target: Target) -> ScheduledSteps:
