@@ -8,10 +8,21 @@
 # set split = integers and bits == 4 and held > rows
 # set shifted = has_zero or split
 {% macro row_word(row, four) %}x{{ row }}_{{ four // a_words }}{{ "." ~ "xyzw"[four % a_words] if a_words > 1 }}{% endmacro %}
-{% macro row_units(row) %}
+{% macro row_units(row, column=0) %}
         # for number in range(in_unit // a_lanes)
-        let x{{ row }}_{{ number }} = a_read(batch, {{ row }}u, block, unit * {{ in_unit // a_lanes }}u + {{ number }}u);
+        # set of_unit = "(batch, %du, block, unit * %du + %du)" % (row, in_unit // a_lanes, number)
+        # if norm
+        let read{{ row }}_{{ number }} = a_read{{ of_unit }};
+        let x{{ row }}_{{ number }} = read{{ row }}_{{ number }}{{ " * gain_read" ~ of_unit if norm.gain }};
+        # else
+        let x{{ row }}_{{ number }} = a_read{{ of_unit }};
+        # endif
         # endfor
+        # if norm and column == 0
+        # for number in range(in_unit // a_lanes)
+        squares{{ row }} += dot(read{{ row }}_{{ number }}, read{{ row }}_{{ number }});
+        # endfor
+        # endif
         # if integers
         # for four in range(in_unit // 4)
         # set first = four // 2 * 2
@@ -26,10 +37,14 @@
         # endif
         # endif
 {% endmacro %}
+{% macro factor(squares) %}1.0 / sqrt({{ squares }} / {{ norm.count|f32 }} + {{ norm.epsilon }}){% endmacro %}
 # set left = across // sharing
 # set outputs = rows * held
 # if left > 1
 var<workgroup> partials: array<f32, {{ down * outputs * left }}>;
+# if norm
+var<workgroup> partial_squares: array<f32, {{ down * rows * left }}>;
+# endif
 # endif
 @compute @workgroup_size({{ launch.workgroup }})
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) me: u32) {
@@ -49,6 +64,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     # for column in range(held)
     var total{{ row }}_{{ column }} = 0.0;
     # endfor
+    # if norm
+    var squares{{ row }} = 0.0;
+    # endif
     # endfor
     for (var place = lane; place < {{ blocks * units }}u; place += {{ across }}u) {
         let block = place{{ " / %du" % units if units > 1 }};
@@ -74,7 +92,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
             # for row in range(rows)
             # if rows > 1
             {
-{{ row_units(row) }}
+{{ row_units(row, column) }}
             # endif
             # if integers
             # for four in range(in_unit // 4)
@@ -101,6 +119,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     total{{ row }}_{{ column }} += subgroupShuffleXor(total{{ row }}_{{ column }}, {{ distance }}u);
     # endfor
     # endfor
+    # if norm
+    # for distance in distances
+    squares{{ row }} += subgroupShuffleXor(squares{{ row }}, {{ distance }}u);
+    # endfor
+    # endif
     # endfor
     # if left > 1
     if (lane % {{ sharing }}u == 0u) {
@@ -109,6 +132,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         # for column in range(held)
         partials[start + {{ (row * held + column) * left }}u] = total{{ row }}_{{ column }};
         # endfor
+        # if norm
+        partial_squares[(me / {{ across }}u * {{ rows }}u + {{ row }}u) * {{ left }}u + lane / {{ sharing }}u] = squares{{ row }};
+        # endif
         # endfor
     }
     workgroupBarrier();
@@ -119,12 +145,26 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         var sum{{ part }} = partials[start{{ part }}];
         for (var other = 1u; other < {{ left }}u; other++) { sum{{ part }} += partials[start{{ part }} + other]; }
         # endfor
+        # if norm
+        var squares = partial_squares[row * {{ left }}u];
+        for (var other = 1u; other < {{ left }}u; other++) { squares += partial_squares[row * {{ left }}u + other]; }
+        let factor = {{ factor("squares") }};
+        # for part in range(parts)
+        sum{{ part }} *= factor;
+        # endfor
+        # endif
         let column = ({{ mod("number", column_tiles) }} * {{ down }}u + row / {{ rows }}u) * {{ columns }}u + output % {{ columns }}u;
         keep_one(0u, batch, row % {{ rows }}u, column, {{ quantized.result("sum", 0, 1) }});
     }
     # else
     if (lane == 0u) {
         # for row in range(rows)
+        # if norm
+        let factor{{ row }} = {{ factor("squares%d" % row) }};
+        # for column in range(held)
+        total{{ row }}_{{ column }} *= factor{{ row }};
+        # endfor
+        # endif
         # for column in range(columns)
         keep_one(0u, batch, {{ row }}u, first + {{ column }}u, {{ quantized.result("total%d_" % row, column) }});
         # endfor

@@ -11,6 +11,7 @@ from dmlgpu.compiler.plan.products import (
     Product,
     Recurrence,
     RecurrentLayer,
+    RowNorm,
     Series,
     Space,
 )

@@ -27,6 +27,21 @@ class Space:
 
 
 @dataclass(frozen=True)
+class RowNorm:
+    """Normalization of the rows of a product by their root mean square, which the product computes as it reads them.
+
+    It is applied to the sums: a factor of a row may as well multiply its sums as its elements.
+
+    Attributes:
+        gain: multiplies the rows, over their dimensions; None for none.
+        epsilon: is added to the mean of the squares.
+    """
+
+    gain: PlanTensor | None
+    epsilon: float
+
+
+@dataclass(frozen=True)
 class Product:
     """Operands of a ``Contract``. They are converted to the accumulator's type; integers have it already.
 
@@ -39,6 +54,7 @@ class Product:
         integers_owned: the columns are dequantized from OWNED_BY_DML inputs, which the initialization may lay out. It
             does not lay out floats, which would take several times the memory.
         in_units: rows and columns are multiples of four, and read in units of these.
+        norm: rows are normalized; None for rows as they are.
     """
 
     space: Space
@@ -51,6 +67,7 @@ class Product:
     b_stays: bool = False
     integers_owned: bool = False
     in_units: bool = False
+    norm: RowNorm | None = None
 
 
 @dataclass(frozen=True)

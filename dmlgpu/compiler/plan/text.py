@@ -152,6 +152,9 @@ def _contract(step: Contract | PairedContract) -> list[str]:
 def _product(product: Product) -> list[str]:
     expressions = _Equations(product.a, product.b)
     a, b = expressions.of(product.a), expressions.of(product.b)
+    if product.norm is not None:
+        gain = f" * {product.norm.gain.binding}" if product.norm.gain is not None else ""
+        a = f"{a}{gain} / sqrt(mean of {a} ^ 2 + {product.norm.epsilon:g})"
     space = product.space
     batch = f"{_by(space.batch)} times " if math.prod(space.batch) > 1 else ""
     shape = f"{batch}{_by(space.rows)} rows by {_by(space.columns)} columns"

@@ -65,6 +65,7 @@ from dmlgpu.compiler.schedule.quantized import (
     has_few_rows,
     has_many_rows,
     in_floats,
+    packs_rows,
 )
 from dmlgpu.compiler.schedule.registry import (
     CPU,
@@ -94,6 +95,9 @@ from dmlgpu.compiler.sizes.arithmetic import largest
 from dmlgpu.compiler.target import Target
 
 SMALL = "schedules/gemm_small"
+
+NORMALIZING = ("panels", "lanes")
+"""Schedules of products that can normalize their rows."""
 
 
 class ProductProblem:
@@ -135,12 +139,17 @@ class ProductProblem:
 
 @schedule_step.register
 def _contract(step: Contract, target: Target) -> ScheduledSteps:
-    return choose(PRODUCT_SCHEDULES, ProductProblem(step, target))
+    return choose(_of_rows(step.product, PRODUCT_SCHEDULES), ProductProblem(step, target))
 
 
 @schedule_step.register
 def _paired(step: PairedContract, target: Target) -> ScheduledSteps:
-    return choose(PAIRED_SCHEDULES, _pair(step, target))
+    return choose(_of_rows(step.product, PAIRED_SCHEDULES), _pair(step, target))
+
+
+def _of_rows(product: Product, schedules: tuple[ProductEntry, ...]) -> tuple[ProductEntry, ...]:
+    """Return the schedules of a list that compute a product with its rows, normalized or as they are."""
+    return tuple(each for each in schedules if product.norm is None or each.name in NORMALIZING)
 
 
 def _pair(step: Contract | PairedContract, target: Target) -> ProductProblem:
@@ -153,6 +162,15 @@ def is_pairable(step: Contract, target: Target) -> bool:
     if target.policies.varying and not target.needs_many_invocations:
         return False
     return pick(PAIRED_SCHEDULES, _pair(step, target)) is not None
+
+
+def normalizes_rows(step: Contract | PairedContract, target: Target) -> bool:
+    """Return whether the kernel of a product normalizes its rows, which then are read in units."""
+    if isinstance(step, PairedContract):
+        taken = pick(PAIRED_SCHEDULES, _pair(step, target))
+    else:
+        taken = pick(PRODUCT_SCHEDULES, ProductProblem(step, target))
+    return taken is not None and taken.name in NORMALIZING and packs_rows(step.product)
 
 
 def multiplies_integers(step: Contract, target: Target) -> bool:
@@ -571,7 +589,6 @@ PRODUCT_SCHEDULES: tuple[ProductEntry, ...] = register(
 
 PAIRED_SCHEDULES: tuple[ProductEntry, ...] = register(*_quantized("paired-product"))
 """Schedules of products with two columns to an output, in the order in which they are tried."""
-
 
 def requested_tiles(target: Target) -> str:
     """Return the name of the schedule in tiles that is requested; empty if there is none."""

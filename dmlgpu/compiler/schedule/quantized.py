@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import WORD_BITS
-from dmlgpu.compiler.plan import Apply, Body, Contract, Lookup, Map, PlanTensor, Source, View, apply
+from dmlgpu.compiler.plan import Apply, Body, Contract, Lookup, Map, PlanTensor, Product, Source, View, apply
 from dmlgpu.compiler.rewrites.packing import (
     UNIT,
     WIDEST_UNIT_BITS,
@@ -40,6 +40,7 @@ from dmlgpu.compiler.schedule.registry import Condition, at_least, at_most, no
 from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.quantized import (
+    NormalizedRows,
     QuantizedColumns,
     QuantizedRows,
     QuantizedSchedule,
@@ -134,14 +135,24 @@ def reads_selections(step: Contract, target: Target) -> bool:
     return problem is not None and problem.columns.selection is not None and bool(has_few_rows(problem))
 
 
+def packs_rows(product: Product) -> bool:
+    """Return whether the rows of a product, and what multiplies them if they are normalized, can be read in units."""
+    last = len(product.a.sizes) - 1
+    sources = [product.a, *([product.norm.gain] if product.norm and product.norm.gain else [])]
+    return all(source.sizes[last] % UNIT == 0 and packs_source(source, last, UNIT) for source in sources)
+
+
 def _with_one_block(step: Contract) -> Contract:
     """Return a product with one inner dimension as one with a single block of all elements."""
     product, space = step.product, step.product.space
     lead, inner = len(space.batch), space.inner
     if len(inner) != 1 or not is_plain(product.a) or not is_plain(product.b):
         return step
-    a, b = split(product.a, lead + len(space.rows), inner[0]), split(product.b, lead, inner[0])
-    return replace(step, product=replace(product, space=replace(space, inner=(1, *inner)), a=a, b=b))
+    at = lead + len(space.rows)
+    a, b, norm = split(product.a, at, inner[0]), split(product.b, lead, inner[0]), product.norm
+    if norm is not None and norm.gain is not None:
+        norm = replace(norm, gain=split(norm.gain, at, inner[0]))
+    return replace(step, product=replace(product, space=replace(space, inner=(1, *inner)), a=a, b=b, norm=norm))
 
 
 def in_floats(problem: QuantizedProduct) -> ScheduledSteps:
@@ -347,8 +358,9 @@ def _kernel(
     last = len(step.product.a.sizes) - 1
     if not isinstance(a, QuantizedRows) and unit > 1 and a.sizes[last] % unit == 0 and packs_source(a, last, unit):
         a = pack_source(a, last, unit)
+    label, norm = f"quantized {kind}", NormalizedRows.of(step.product)
     kernel = ScheduledQuantizedProduct(
-        f"quantized {kind}", launch, step.output, space, a, b, step.epilogue, kind, sums=sums, **tile, reason=reason
+        label, launch, step.output, space, a, b, step.epilogue, kind, sums=sums, **tile, norm=norm, reason=reason
     )
     return ScheduledSteps((kernel,))
 

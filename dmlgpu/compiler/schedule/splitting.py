@@ -307,8 +307,11 @@ def _(step: Contract, cut: Cut) -> Step:
     space = product.space
     batch, rows, columns, inner = (len(group) for group in (space.batch, space.rows, space.columns, space.inner))
     a, b, groups = product.a, product.b, [space.batch, space.rows, space.columns]
+    norm = product.norm
     if dimension < batch + rows:
         a = _seen(a, cut)
+        if norm is not None and norm.gain is not None:
+            norm = replace(norm, gain=_view(norm.gain, cut))
     if dimension < batch:
         b = _seen(b, cut)
     if dimension >= batch + rows:  # the columns, after the inner dimensions of b
@@ -319,7 +322,7 @@ def _(step: Contract, cut: Cut) -> Step:
         if first <= dimension < first + length
     )
     groups[axis_group] = _with(groups[axis_group], place, count)
-    part = replace(product, space=replace(space, batch=groups[0], rows=groups[1], columns=groups[2]), a=a, b=b)
+    part = replace(product, space=replace(space, batch=groups[0], rows=groups[1], columns=groups[2]), a=a, b=b, norm=norm)
     keeps = step.keeps_neighbors or step.output.unit_bits < 32
     return replace(
         step,

@@ -16,6 +16,7 @@ from dmlgpu.compiler.graph.passes import (
     integers,
     layouts,
     nodes,
+    norms,
     numbers,
 )
 
@@ -42,6 +43,7 @@ STEP_PASSES = (
     integers.OWNED,
     integers.INTEGERS,
     gates.GATES,
+    norms.NORMS,
     layouts.LAYOUTS,
     gathers.SELECTIONS,
     gathers.PANELS,

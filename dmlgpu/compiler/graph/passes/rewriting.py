@@ -17,6 +17,7 @@ from dmlgpu.compiler.plan import (
     Contract,
     Convolve,
     Map,
+    PairedContract,
     PlanTensor,
     Role,
     Scatter,
@@ -96,6 +97,7 @@ class Capabilities:
         panel_matrices: Returns the matrices that the initialization moves to panels for a product.
         appends: Returns whether a kernel computes the source of a scatter, a tree, as well.
         computes_pairs: Returns whether a kernel computes two columns of a product for each element.
+        normalizes: Returns whether the kernel of a product normalizes its rows.
         saved_by_channels_last: Returns the time that a convolution saves if one side has channels innermost, in
             multiplications; negative for a loss.
     """
@@ -106,6 +108,7 @@ class Capabilities:
     panel_matrices: Callable[[Contract], Sequence[PlanTensor]]
     appends: Callable[[Scatter], bool]
     computes_pairs: Callable[[Contract], bool]
+    normalizes: Callable[[Contract | PairedContract], bool]
     saved_by_channels_last: Callable[[Convolve], float]
 
 

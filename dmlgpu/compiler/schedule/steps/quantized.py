@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass, replace
 
 from dmlgpu.catalog.tensor_desc import WORD_BITS
-from dmlgpu.compiler.plan import Body, PlanTensor, Source, Space
-from dmlgpu.compiler.rewrites.packing import PackedTensor
+from dmlgpu.compiler.plan import Body, PlanTensor, Product, Source, Space
+from dmlgpu.compiler.rewrites.packing import UNIT, PackedTensor, pack_tensor
 from dmlgpu.compiler.schedule.launch import Walk
 from dmlgpu.compiler.schedule.steps.base import KernelStep
 from dmlgpu.compiler.schedule.steps.products import ProductTile
@@ -77,6 +78,10 @@ _READS = (("words", "b.words"), ("scale", "b.scale"), ("zero", "b.zero_point"))
 _SELECTION = (("selection", "b.selection"),)
 
 
+def _of_norm(norm: NormalizedRows | None) -> tuple[tuple[str, str], ...]:
+    return () if norm is None else (("gain", "norm.gain"),)
+
+
 @dataclass(frozen=True)
 class QuantizedRows:
     """Rows in 8-bit integers: integer * scale, blocks of which share a scale.
@@ -96,6 +101,30 @@ class QuantizedRows:
 
 
 @dataclass(frozen=True)
+class NormalizedRows:
+    """How a kernel normalizes the rows of a product, whose squares it adds up as it reads them.
+
+    Attributes:
+        gain: multiplies the rows, in their units; None for none.
+        count: elements of a row.
+        epsilon: is added to the mean of the squares.
+    """
+
+    gain: PackedTensor | None
+    count: int
+    epsilon: float
+
+    @classmethod
+    def of(cls, product: Product) -> NormalizedRows | None:
+        """Return the normalization of a product, whose rows have units of four; None if it has none."""
+        norm = product.norm
+        if norm is None:
+            return None
+        gain = None if norm.gain is None else pack_tensor(norm.gain, norm.gain.rank - 1, UNIT)
+        return cls(gain, math.prod(product.space.inner), norm.epsilon)
+
+
+@dataclass(frozen=True)
 class ScheduledQuantizedProduct(KernelStep):
     """A product of few rows with quantized columns, which reads their words once and never stores them as floats.
 
@@ -112,6 +141,7 @@ class ScheduledQuantizedProduct(KernelStep):
         across, down: invocations that share columns (LANES) or take neighboring ones (COLUMNS), and groups of them.
         sharing: invocations of a subgroup that broadcast elements of rows to each other (COLUMNS), or add their sums
             without workgroup memory (LANES); 1 for none.
+        norm: how rows are normalized (LANES); None for rows as they are.
     """
 
     space: Space
@@ -125,6 +155,7 @@ class ScheduledQuantizedProduct(KernelStep):
     across: int
     down: int
     sharing: int
+    norm: NormalizedRows | None = None
 
     @property
     def template(self) -> str:
@@ -134,7 +165,7 @@ class ScheduledQuantizedProduct(KernelStep):
     def reads(self) -> tuple[tuple[str, str], ...]:
         is_quantized = isinstance(self.a, QuantizedRows)
         rows = (("a", "a.words"), ("a_scale", "a.scale")) if is_quantized else (("a", "a"),)
-        return (("finish", "epilogue"), *rows, *_READS, *_SELECTION)
+        return (("finish", "epilogue"), *rows, *_of_norm(self.norm), *_READS, *_SELECTION)
 
 
 @dataclass(frozen=True)
@@ -177,6 +208,7 @@ class ScheduledPanels(KernelStep):
         words: of a column, in a turn of the loop.
         sums: of an element of the output: of one column, or of two, for a ``PairedContract``.
         sharing: invocations of a subgroup that broadcast units of rows to each other; 1 for none.
+        norm: how rows are normalized; None for rows as they are.
     """
 
     space: Space
@@ -188,8 +220,13 @@ class ScheduledPanels(KernelStep):
     sums: int
     sharing: int
 
+    norm: NormalizedRows | None = None
+
     template = "schedules/quantized_panels"
-    reads = (("finish", "epilogue"), ("a", "a"), *_READS)
+
+    @property
+    def reads(self) -> tuple[tuple[str, str], ...]:
+        return (("finish", "epilogue"), ("a", "a"), *_of_norm(self.norm), *_READS)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any
 from dmlgpu.compiler.plan import Source
 from dmlgpu.compiler.rewrites.packing import UNIT, is_paired
 from dmlgpu.compiler.schedule.steps.quantized import (
+    NormalizedRows,
     QuantizedColumns,
     QuantizedRows,
     ScheduledDequantize,
@@ -26,7 +27,7 @@ def _quantized(step: ScheduledQuantizedProduct, writer: ShaderWriter, values: di
     values |= coordinates(space)
     values |= {
         "digits": [*values["batch_digits"], *values["row_digits"], *values["column_digits"]],
-        "row_tensors": ("a", "a_scale") if isinstance(step.a, QuantizedRows) else ("a",),
+        "row_tensors": ("a", "a_scale") if isinstance(step.a, QuantizedRows) else ("a", *names_of_gain(step.norm)),
         **_of_rows(step.a),
         "tensors": ("words", *names_of_scales(b)),
         **values_of_columns(b),
@@ -68,6 +69,7 @@ def _panels(step: ScheduledPanels, writer: ShaderWriter, values: dict[str, Any])
         "row_tiles": -(-rows // tile.rows),
         "rows": rows,
         "columns": columns,
+        "row_tensors": ("a", *names_of_gain(step.norm)),
         "paired": is_paired(output),
     }
     return templates.render("schedules/gemm_keep_one", **values) if step.sums > 1 else keep(output, values)
@@ -78,6 +80,11 @@ def _of_rows(a: Source | QuantizedRows) -> dict[str, Any]:
     if not isinstance(a, QuantizedRows):
         return {"a_lanes": a.lanes, "integers": False}
     return {"a_lanes": a.words.lanes, "a_words": a.words_of_unit, "integers": True}
+
+
+def names_of_gain(norm: NormalizedRows | None) -> tuple[str, ...]:
+    """Return the name of what multiplies rows that are normalized."""
+    return ("gain",) if norm is not None and norm.gain is not None else ()
 
 
 def names_of_scales(b: QuantizedColumns) -> tuple[str, ...]:
