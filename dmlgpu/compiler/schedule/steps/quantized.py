@@ -78,10 +78,6 @@ _READS = (("words", "b.words"), ("scale", "b.scale"), ("zero", "b.zero_point"))
 _SELECTION = (("selection", "b.selection"),)
 
 
-def _of_norm(norm: NormalizedRows | None) -> tuple[tuple[str, str], ...]:
-    return () if norm is None else (("gain", "norm.gain"),)
-
-
 @dataclass(frozen=True)
 class QuantizedRows:
     """Rows in 8-bit integers: integer * scale, blocks of which share a scale.
@@ -165,7 +161,8 @@ class ScheduledQuantizedProduct(KernelStep):
     def reads(self) -> tuple[tuple[str, str], ...]:
         is_quantized = isinstance(self.a, QuantizedRows)
         rows = (("a", "a.words"), ("a_scale", "a.scale")) if is_quantized else (("a", "a"),)
-        return (("finish", "epilogue"), *rows, *_of_norm(self.norm), *_READS, *_SELECTION)
+        gain = () if self.norm is None else (("gain", "norm.gain"),)
+        return (("finish", "epilogue"), *rows, *gain, *_READS, *_SELECTION)
 
 
 @dataclass(frozen=True)
@@ -208,7 +205,6 @@ class ScheduledPanels(KernelStep):
         words: of a column, in a turn of the loop.
         sums: of an element of the output: of one column, or of two, for a ``PairedContract``.
         sharing: invocations of a subgroup that broadcast units of rows to each other; 1 for none.
-        norm: how rows are normalized; None for rows as they are.
     """
 
     space: Space
@@ -220,13 +216,8 @@ class ScheduledPanels(KernelStep):
     sums: int
     sharing: int
 
-    norm: NormalizedRows | None = None
-
     template = "schedules/quantized_panels"
-
-    @property
-    def reads(self) -> tuple[tuple[str, str], ...]:
-        return (("finish", "epilogue"), ("a", "a"), *_of_norm(self.norm), *_READS)
+    reads = (("finish", "epilogue"), ("a", "a"), *_READS)
 
 
 @dataclass(frozen=True)

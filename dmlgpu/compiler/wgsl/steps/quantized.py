@@ -8,7 +8,6 @@ from typing import Any
 from dmlgpu.compiler.plan import Source
 from dmlgpu.compiler.rewrites.packing import UNIT, is_paired
 from dmlgpu.compiler.schedule.steps.quantized import (
-    NormalizedRows,
     QuantizedColumns,
     QuantizedRows,
     ScheduledDequantize,
@@ -27,7 +26,7 @@ def _quantized(step: ScheduledQuantizedProduct, writer: ShaderWriter, values: di
     values |= coordinates(space)
     values |= {
         "digits": [*values["batch_digits"], *values["row_digits"], *values["column_digits"]],
-        "row_tensors": ("a", "a_scale") if isinstance(step.a, QuantizedRows) else ("a", *names_of_gain(step.norm)),
+        "row_tensors": _names_of_rows(step),
         **_of_rows(step.a),
         "tensors": ("words", *names_of_scales(b)),
         **values_of_columns(b),
@@ -69,7 +68,6 @@ def _panels(step: ScheduledPanels, writer: ShaderWriter, values: dict[str, Any])
         "row_tiles": -(-rows // tile.rows),
         "rows": rows,
         "columns": columns,
-        "row_tensors": ("a", *names_of_gain(step.norm)),
         "paired": is_paired(output),
     }
     return templates.render("schedules/gemm_keep_one", **values) if step.sums > 1 else keep(output, values)
@@ -82,9 +80,11 @@ def _of_rows(a: Source | QuantizedRows) -> dict[str, Any]:
     return {"a_lanes": a.words.lanes, "a_words": a.words_of_unit, "integers": True}
 
 
-def names_of_gain(norm: NormalizedRows | None) -> tuple[str, ...]:
-    """Return the name of what multiplies rows that are normalized."""
-    return ("gain",) if norm is not None and norm.gain is not None else ()
+def _names_of_rows(step: ScheduledQuantizedProduct) -> tuple[str, ...]:
+    """Return the names of the rows, their scales if they are integers, and their gain if they are normalized."""
+    if isinstance(step.a, QuantizedRows):
+        return ("a", "a_scale")
+    return ("a",) if step.norm is None or step.norm.gain is None else ("a", "gain")
 
 
 def names_of_scales(b: QuantizedColumns) -> tuple[str, ...]:
