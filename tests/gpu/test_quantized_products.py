@@ -41,9 +41,12 @@ def product(
     bias: bool = True,
     owned: bool = False,
     transposed: bool = False,
+    norm: bool | None = None,
 ) -> tuple[Graph, Tensor, dict[str, Any]]:
     """A product of rows by the rows of a quantized matrix, plus a bias; sizes are rows, columns, inner, block. A matrix
-    that is ``owned`` is known at initialization. Rows that are ``transposed`` are contiguous across."""
+    that is ``owned`` is known at initialization. Rows that are ``transposed`` are contiguous across. With a ``norm``
+    they are divided by their root mean square, and scaled if it is true, those of a stack of matrices each by its own.
+    """
     rows, columns, inner, block = sizes
     rng = np.random.default_rng(rows + columns)
     blocks = (*batch, columns, inner // block)
@@ -58,17 +61,22 @@ def product(
         "s": rng.uniform(scale, 2 * scale, blocks).astype(real.numpy),
         "z": integers(blocks),
         "b": rng.standard_normal((*batch, rows, columns)).astype(real.numpy),
+        "g": rng.uniform(0.5, 1.5, (*batch, rows, inner) if batch else (inner,)).astype(real.numpy),
     }
     shapes = {name: array.shape for name, array in arrays.items()} | {"q": (*batch, columns, inner), "z": blocks}
-    kinds = {"x": real, "q": kind, "s": real, "z": kind, "b": real}
-    names = [name for name in arrays if {"z": zero_point, "b": bias}.get(name, True)]
+    kinds = {"x": real, "q": kind, "s": real, "z": kind, "b": real, "g": real}
+    names = [name for name in arrays if {"z": zero_point, "b": bias, "g": norm}.get(name, True)]
     graph = Graph()
     tensors = {name: graph.input(shapes[name], kinds[name], name=name, owned=owned and name in "qsz") for name in names}
     parameters = tuple(tensors[name] for name in "sz" if name in tensors)
     quantization = QuantizationType.SCALE_ZERO_POINT if zero_point else QuantizationType.SCALE
     weights = functions.dequantize(tensors["q"], parameters, quantization_type=quantization)
     trans_a = MatrixTransform.TRANSPOSE if transposed else MatrixTransform.NONE
-    sums = functions.gemm(tensors["x"], weights, trans_a=trans_a, trans_b=MatrixTransform.TRANSPOSE)
+    x = tensors["x"]
+    if norm is not None:
+        scale_of_rows = tensors["g"].broadcast_to(x.sizes) if norm else None
+        x = functions.mean_variance_normalization2(x, scale_of_rows, axes=(len(batch) + 1,), use_mean=False)
+    sums = functions.gemm(x, weights, trans_a=trans_a, trans_b=MatrixTransform.TRANSPOSE)
     return graph, dml.add(sums, tensors["b"]) if bias else sums, {name: arrays[name] for name in names}
 
 
@@ -195,6 +203,53 @@ def test_gated_products(
     output = dml.multiply(dml.multiply(gate, dml.activation_sigmoid(gate)), up)
     labels = agree(device, graph, output, arrays, tolerance=2e-2 if options.get("real") is F16 else 2e-5)
     assert (len(labels) == 1) == (rows <= 16)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "kind", "options"),
+    [
+        pytest.param((1, 20, 64, 32), I4, {}, id="one row, no subgroup needed"),
+        pytest.param((1, 4224, 1024, 32), U4, {"zero_point": True}, id="many columns"),
+        pytest.param((3, 26, 2176, 32), U4, {"zero_point": True}, id="some rows, long"),
+        pytest.param((16, 20, 64, 64), U8, {}, id="the most rows"),
+        pytest.param((2, 24, 512, 256), U4, {"real": F16}, id="float16"),
+        pytest.param((2, 12, 64, 32), I4, {"batch": (2, 3)}, id="a stack of matrices"),
+        pytest.param((20, 24, 64, 32), U4, {}, id="many rows"),
+    ],
+)
+@pytest.mark.parametrize("form", ["scaled", "unscaled", "gated"])
+def test_products_of_normalized_rows(
+    device: Device, sizes: tuple[int, int, int, int], kind: DataType, options: dict[str, Any], form: str
+) -> None:
+    """Kernels for few rows on GPUs normalize them; elsewhere another kernel does."""
+    rows, columns, _, _ = sizes
+    graph, output, arrays = product(sizes, kind, **options, bias=form != "gated", norm=form != "unscaled")
+    if form == "gated":
+        axis = len(output.sizes) - 1
+        gate, up = dml.split(output, axis, [columns // 2, columns // 2])
+        output = dml.multiply(dml.multiply(gate, dml.activation_sigmoid(gate)), up)
+    labels = agree(device, graph, output, arrays, tolerance=2e-2 if options.get("real") is F16 else 4e-5)
+    is_fused = rows <= 16 and device.backend.target.profile is not Profile.CPU
+    assert any("normalization" in label for label in labels) != is_fused
+
+
+def test_normalized_rows_without_subgroups(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = device.backend.target
+    features = frozenset(target.features) - {"subgroup"}
+    other = dataclasses.replace(target, features=features, profile=Profile.DISCRETE)
+    monkeypatch.setattr(device.backend, "target", other)
+    labels = agree(device, *product((3, 16, 1024, 32), U4, norm=True), tolerance=4e-5)
+    assert not any("normalization" in label for label in labels), labels
+
+
+def test_normalized_rows_of_parts(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Matrices that are too large for a binding are multiplied one by one, each with its rows."""
+    small = dataclasses.replace(
+        device.backend.target, profile=Profile.DISCRETE, max_binding_size=1 << 12, max_storage_buffers=8
+    )
+    monkeypatch.setattr(device.backend, "target", small)
+    labels = agree(device, *product((2, 160, 64, 32), U4, batch=(3,), norm=True), tolerance=4e-5)
+    assert len(labels) > 1 and not any("normalization" in label for label in labels), labels
 
 
 def test_a_product_whose_gate_is_read_twice_is_not_gated(device: Device) -> None:

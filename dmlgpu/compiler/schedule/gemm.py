@@ -591,6 +591,7 @@ PRODUCT_SCHEDULES: tuple[ProductEntry, ...] = register(
 PAIRED_SCHEDULES: tuple[ProductEntry, ...] = register(*_quantized("paired-product"))
 """Schedules of products with two columns to an output, in the order in which they are tried."""
 
+
 def requested_tiles(target: Target) -> str:
     """Return the name of the schedule in tiles that is requested; empty if there is none."""
     name = requested(PRODUCT_SCHEDULES, target)

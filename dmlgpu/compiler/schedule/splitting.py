@@ -322,7 +322,9 @@ def _(step: Contract, cut: Cut) -> Step:
         if first <= dimension < first + length
     )
     groups[axis_group] = _with(groups[axis_group], place, count)
-    part = replace(product, space=replace(space, batch=groups[0], rows=groups[1], columns=groups[2]), a=a, b=b, norm=norm)
+    part = replace(
+        product, space=replace(space, batch=groups[0], rows=groups[1], columns=groups[2]), a=a, b=b, norm=norm
+    )
     keeps = step.keeps_neighbors or step.output.unit_bits < 32
     return replace(
         step,

@@ -353,6 +353,21 @@ def _quantized_rows(draft: Draft) -> tuple[Tensor, ...]:
     return (f.activation_relu(_product_by_blocks(draft, draft.sizes[-1], rounded)),)
 
 
+def _normalized_columns(draft: Draft) -> tuple[Tensor, ...]:
+    """Rows are divided by their root mean square, and scaled, before products by dequantized blocks; once the rows are
+    scaled, and once one of the products has two columns to an output."""
+    *batch, rows, _ = draft.sizes
+    x = draft.input((*batch, rows, 32))
+    scale = draft.input((1, 1, 1, 32)).broadcast_to(x.sizes)
+    scaled, plain = (
+        f.mean_variance_normalization2(x, scale=by, axes=(3,), use_mean=False, epsilon=0.125) for by in (scale, None)
+    )
+    halves = [draft.sizes, draft.sizes]
+    gate, up = f.split(_product_by_blocks(draft, 2 * draft.sizes[-1], plain), axis=3, output_sizes=halves)
+    product = f.activation_relu(_product_by_blocks(draft, draft.sizes[-1], scaled))
+    return product, f.element_wise_multiply(f.activation_relu(gate), up)
+
+
 def _gated_columns(draft: Draft) -> tuple[Tensor, ...]:
     """One half of a product by dequantized blocks is the gate of the other."""
     halves = [draft.sizes, draft.sizes]
@@ -536,6 +551,7 @@ PATTERNS: Mapping[str, tuple[Pattern, Types]] = {
     "quantized_columns": (_quantized_columns, FLOATS),
     "quantized_rows": (_quantized_rows, FLOATS),
     "gated_columns": (_gated_columns, FLOATS),
+    "normalized_columns": (_normalized_columns, FLOATS),
     "selected_columns": (_selected_columns, FLOATS),
     "owned_columns": (_owned_columns, FLOATS),
     "gated_owned_columns": (_gated_owned_columns, FLOATS),
@@ -555,6 +571,7 @@ PATTERNS: Mapping[str, tuple[Pattern, Types]] = {
 QUICK_PATTERNS = (
     "pattern-quantized_product-float32-plain",
     "pattern-gated_columns-float32-plain",
+    "pattern-normalized_columns-float32-plain",
     "pattern-quantized_rows-float32-plain",
     "pattern-selected_columns-float32-plain",
     "pattern-owned_columns-float32-plain",

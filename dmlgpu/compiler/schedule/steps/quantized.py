@@ -98,7 +98,7 @@ class QuantizedRows:
 
 @dataclass(frozen=True)
 class NormalizedRows:
-    """How a kernel normalizes the rows of a product, whose squares it adds up as it reads them.
+    """How a kernel normalizes the rows of a product, whose squares it sums as it reads them.
 
     Attributes:
         gain: multiplies the rows, in their units; None for none.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -284,6 +285,59 @@ def test_products_read_selected_matrices(rows: int, is_read_again: bool, is_fuse
     outputs = [functions.gemm(builder.input((1, 4, rows, 64)), weights, trans_b="transpose")]
     selected = builder.desc([*outputs, words] if is_read_again else outputs)
     assert kernels(selected, target, "selections") - kernels(selected, target) == 2 * is_fused
+
+
+NORMAL: dict[str, Any] = {"axes": (1,), "use_mean": False}
+
+
+def normalized_products(
+    products: int = 1, rows: int = 1, *, is_read_again: bool = False, inner: int = 64, **options: Any
+) -> GraphDesc:
+    """Products with quantized columns that read rows which one operator normalizes."""
+    builder = Graph()
+    x = functions.mean_variance_normalization2(
+        builder.input((rows, 64)), builder.input((1, 64)).broadcast_to((rows, 64)), **NORMAL | options
+    )
+    outputs = []
+    for _ in range(products):
+        codes, scale = builder.input((24, inner), DataType.UINT4), builder.input((24, inner // 32))
+        weights = functions.dequantize(codes, (scale,), quantization_type="scale")
+        outputs.append(functions.gemm(x[:, :inner], weights, trans_b="transpose"))
+    return builder.desc([*outputs, functions.element_wise_negate(x)] if is_read_again else outputs)
+
+
+@pytest.mark.parametrize(
+    ("options", "is_fused"),
+    [
+        pytest.param({}, True, id="one product"),
+        pytest.param({"products": 3}, True, id="three products"),
+        pytest.param({"rows": 16}, True, id="most rows"),
+        pytest.param({"rows": 17}, False, id="more rows"),
+        pytest.param({"is_read_again": True}, False, id="read elsewhere"),
+        pytest.param({"use_mean": True}, False, id="less a mean"),
+        pytest.param({"axes": (0,), "rows": 4}, False, id="columns normalized"),
+        pytest.param({"axes": (0, 1), "rows": 4}, False, id="rows normalized together"),
+        pytest.param({"fused_activation": "relu"}, False, id="with an activation"),
+        pytest.param({"inner": 32}, False, id="a part of the rows"),
+    ],
+)
+def test_products_normalize_their_rows(options: dict[str, Any], is_fused: bool, target: Target) -> None:
+    """On GPUs, where products of few rows read whole rows."""
+    desc = normalized_products(**options)
+    is_gpu = target.profile is Profile.DISCRETE
+    assert kernels(desc, target, "norms") - kernels(desc, target) == (is_fused and is_gpu)
+
+
+def test_a_product_of_normalized_rows_by_themselves_is_not_fused() -> None:
+    """Its columns would need the normalized rows as well."""
+    builder = Graph()
+    x = functions.mean_variance_normalization2(builder.input((8, 64)), **NORMAL)
+    codes = functions.element_wise_quantize_linear(
+        x, builder.constant(np.float32([1])).broadcast_to((8, 64)), output_type=DataType.INT8
+    )
+    weights = functions.dequantize(codes, (builder.input((8, 2)),), quantization_type="scale")
+    desc = builder.desc([functions.gemm(x, weights, trans_b="transpose")])
+    assert kernels(desc, TARGETS[1], "norms") == kernels(desc, TARGETS[1])
 
 
 def test_gathers_of_the_columns_of_a_product_read_its_panels() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dmlgpu import DataType, TensorDesc, descs
+from dmlgpu import DataType, Graph, TensorDesc, descs
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler import operators
+from dmlgpu.compiler.graph.compiler import plan_network
+from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.plan import Map, Plan, PlanTensor, RegisterValue, Role, Step, apply
 from dmlgpu.compiler.plan.parts import read, written
 from dmlgpu.compiler.plan.text import describe, equations
@@ -18,6 +20,7 @@ from dmlgpu.compiler.target import Policies, Profile, Target
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.compiler.wgsl.render import render
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
+from dmlgpu.ops import directml as functions
 
 CPU = Target("CPU", Profile.CPU, frozenset({"immediates"}))
 GPU = Target("GPU", Profile.DISCRETE, frozenset({"immediates"}), policies=Policies(deterministic=True))
@@ -46,6 +49,19 @@ def test_a_plan_prints_equations_reads_and_writes() -> None:
         "              input 1 UINT32 [3, 1]\n"
         "       writes output 0 FLOAT32 [3, 8]"
     )
+
+
+def test_a_product_prints_the_normalization_of_its_rows() -> None:
+    graph = Graph()
+    x = functions.mean_variance_normalization2(
+        graph.input((1, 64)), graph.input((1, 64)), axes=(1,), use_mean=False, epsilon=0.125
+    )
+    weights = functions.dequantize(
+        graph.input((8, 64), DataType.UINT4), (graph.input((8, 2)),), quantization_type="scale"
+    )
+    desc = graph.desc([functions.gemm(x, weights, trans_b="transpose")])
+    text = str(plan_network(resolve(desc), Target("GPU", Profile.DISCRETE)).plan)
+    assert "product = sum over 2 x 32 of input 0 * input 1 / sqrt(mean of input 0 ^ 2 + 0.125) * " in text, text
 
 
 def test_a_schedule_prints_reasons() -> None:
