@@ -75,7 +75,9 @@ def product(
     x = tensors["x"]
     if norm is not None:
         scale_of_rows = tensors["g"].broadcast_to(x.sizes) if norm else None
-        x = functions.mean_variance_normalization2(x, scale_of_rows, axes=(len(batch) + 1,), use_mean=False)
+        x = functions.mean_variance_normalization2(
+            x, scale_of_rows, axes=(len(batch) + 1,), use_mean=False, epsilon=0.25
+        )
     sums = functions.gemm(x, weights, trans_a=trans_a, trans_b=MatrixTransform.TRANSPOSE)
     return graph, dml.add(sums, tensors["b"]) if bias else sums, {name: arrays[name] for name in names}
 
