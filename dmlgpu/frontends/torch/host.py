@@ -1,4 +1,5 @@
-"""Functions of PyTorch that expect tensors in host memory: printing, DLPack, pinned memory, waiting.
+"""Functions of PyTorch that expect tensors in host memory or of its own devices: printing, DLPack, pinned memory,
+waiting, the compiler that ``torch.compile`` takes by itself.
 
 PyTorch has no hooks for these on a device written in Python, so its functions are replaced by ones that handle tensors
 of the device and pass all others to the original.
@@ -7,7 +8,8 @@ of the device and pass all others to the original.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -16,6 +18,7 @@ import torch.utils.dlpack
 from dmlgpu.frontends.torch import adapters, device, streams
 from dmlgpu.frontends.torch.internals import (
     CLOSENESS,
+    INDUCTOR,
     PARALLEL_DEVICE_TYPE,
     PRINTING,
     RUN_BACKWARD,
@@ -124,6 +127,25 @@ def _backward(original: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+def _compile_by_default() -> None:
+    """Let ``torch.compile`` without a backend compile graphs with tensors of the device as ``backend="dmlgpu"`` does.
+
+    PyTorch's inductor ends with a ``KeyError`` for them. Modes and options are inductor's, and have no effect.
+    """
+    original = getattr(*INDUCTOR)
+
+    @functools.wraps(original)
+    def compile_graph(self: Any, module: torch.fx.GraphModule, inputs: Sequence[Any], **options: Any) -> Any:
+        tensors = itertools.chain(inputs, (node.meta.get("example_value") for node in module.graph.nodes))
+        if not any(map(_is_ours, tensors)):
+            return original(self, module, inputs, **options)
+        from dmlgpu.frontends.torch.compiled import backend  # noqa: PLC0415 - Dynamo takes seconds
+
+        return backend(module, inputs)
+
+    setattr(*INDUCTOR, compile_graph)
+
+
 def register() -> None:
     """Replace the functions."""
     _replaced(*PRINTING, _on_host)
@@ -136,6 +158,7 @@ def register() -> None:
     for name, ours in _ACCELERATOR.items():
         setattr(torch.accelerator, name, _of_accelerator(getattr(torch.accelerator, name), ours))
     setattr(*PARALLEL_DEVICE_TYPE, _type_in_parallel)
+    _compile_by_default()
     if accelerator().type == adapters.NAME:  # no other device pins memory
         for name in installed(("_pin_memory",)):
             _PINNED.impl(name, lambda x, device=None: x, "CPU")

@@ -17,6 +17,7 @@ __all__ = [
     "AUTOCAST_KEYS",
     "CLOSENESS",
     "CPU_KEYS",
+    "INDUCTOR",
     "LOOP_KEY",
     "PARALLEL_DEVICE_TYPE",
     "PRINTING",
@@ -144,6 +145,8 @@ PRINTING = _place("torch._tensor_str._tensor_str")
 CLOSENESS = _place("torch.testing._comparison.TensorLikePair._compare_regular_values_close")
 RUN_BACKWARD = _place("torch.autograd._engine_run_backward")
 PARALLEL_DEVICE_TYPE = _place("torch.nn.parallel.data_parallel._get_available_device_type")
+INDUCTOR = _place("torch._TorchCompileInductorWrapper.__call__")
+"""Backend of ``torch.compile`` if the caller names none."""
 
 # ---- Dynamo ----------------------------------------------------------------------------------------------------------
 

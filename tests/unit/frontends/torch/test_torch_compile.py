@@ -353,6 +353,30 @@ def test_constants_between_graphs() -> None:
     torch.testing.assert_close(compiled_of(function)(x.to("dml")).cpu(), torch.tensor([2.0, 3.0]))
 
 
+@pytest.mark.parametrize("options", [{}, {"mode": "reduce-overhead", "fullgraph": True}, {"dynamic": True}])
+def test_the_default_backend_compiles_for_the_device(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a backend, graphs on the device are this package's, also those without inputs; others are inductor's."""
+    theirs, graphs = list[Any](), list[Any]()
+    monkeypatch.setattr("torch._inductor.compile_fx.compile_fx", lambda module, *_, **__: theirs.append(1) or module)
+    original = compiled.CompiledAtenGraph.__init__
+    monkeypatch.setattr(compiled.CompiledAtenGraph, "__init__", lambda *args: (graphs.append(1), original(*args))[1])
+
+    @torch.compile(**options)
+    def function(x: Any) -> Any:
+        return (x * 2 + 1).relu()
+
+    @torch.compile(**options)
+    def filled() -> Any:
+        return torch.ones(3, device="dml") + 2
+
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(function(x.to("dml")).cpu(), (x * 2 + 1).relu())
+    torch.testing.assert_close(filled().cpu(), torch.full((3,), 3.0))
+    assert (len(theirs), len(graphs)) == (0, 2)
+    torch.testing.assert_close(function(x), (x * 2 + 1).relu())
+    assert (len(theirs), len(graphs)) == (1, 2)
+
+
 def test_modes_are_rejected() -> None:
     function = torch.compile(lambda x: x + 1, backend="dmlgpu", mode="max-autotune")
     with pytest.raises(Exception, match="takes no mode and no options, got mode='max-autotune': leave it out"):
