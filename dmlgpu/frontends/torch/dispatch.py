@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from dmlgpu.catalog.enums import BFLOAT16, DataType
+from dmlgpu.catalog.enums import BFLOAT16, DataType, as_elements
 from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidState, OutOfMemory
 from dmlgpu.compiler.sizes.recordings import count_failure
 from dmlgpu.frontends.torch import adapters, indices, operators, storage
@@ -569,7 +569,7 @@ def _is_rounded(value: Any, data_type: DataType) -> bool:
     """Return whether a value is a number that a type of 16 bits does not represent exactly."""
     if type(value) not in {int, float} or not math.isfinite(value):
         return False
-    return abs(value) > _LARGEST[data_type] or float(data_type.numpy.type(value)) != value
+    return abs(value) > _LARGEST[data_type] or float(as_elements(data_type, value)) != value
 
 
 _REDUCED = frozenset({torch.float16, torch.bfloat16})
