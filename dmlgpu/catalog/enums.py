@@ -118,6 +118,18 @@ def _bfloat16() -> np.dtype[Any]:
     return np.dtype(ml_dtypes.bfloat16)
 
 
+def as_elements(data_type: DataType, values: Any) -> np.ndarray[Any, np.dtype[Any]]:
+    """Return numbers, or a copy of an array, as elements of a type.
+
+    Those of BFLOAT16 are rounded to float32 first, as by devices and PyTorch; ml_dtypes 0.7 rounds them once.
+    """
+    if data_type is not BFLOAT16:
+        return np.array(values, data_type.numpy)
+    array = np.asarray(values)
+    with np.errstate(over="ignore"):
+        return (array if array.dtype == data_type.numpy else array.astype(np.float32)).astype(data_type.numpy)
+
+
 def float_limits(data_type: DataType) -> np.finfo[Any]:
     """Return the limits of a floating-point type, as ``np.finfo``, which knows no bfloat16."""
     if data_type is not BFLOAT16:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dmlgpu.catalog import descs
-from dmlgpu.catalog.enums import DataType, RoundingMode
+from dmlgpu.catalog.enums import DataType, RoundingMode, as_elements
 from dmlgpu.common.coercion import argument, integer
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.ops import directml
@@ -772,7 +772,7 @@ def _scalar(beside: Tensor, number: float, other: float) -> Tensor:
     element_type = common_element_type(caller(), {"a": number, "b": other})
     if element_type is bool:
         return beside._beside(np.asarray(bool(number)))
-    return beside._beside(np.asarray(as_number(caller(), number, element_type), element_type.numpy))
+    return beside._beside(as_elements(element_type, as_number(caller(), number, element_type)))
 
 
 @eager

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.catalog.enums import DataType, PaddingMode
+from dmlgpu.catalog.enums import DataType, PaddingMode, as_elements
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, MAX_ELEMENTS
 from dmlgpu.common import coercion
 from dmlgpu.common.errors import InvalidArgument, shown
@@ -1045,7 +1045,7 @@ def one_hot(
     places = index_typed("indices", integers_of("indices", indices, None, 0, count - 1, " for a depth of {count}"))
     axis = checked_axis(caller(), "axis", axis, places.ndim + 1)
     data_type = as_data_type(caller(), "dtype", dtype)
-    values = np.array([as_number(caller(), off, data_type), as_number(caller(), on, data_type)], data_type.numpy)
+    values = as_elements(data_type, [as_number(caller(), off, data_type), as_number(caller(), on, data_type)])
     shape = (*places.sizes[:axis], count, *places.sizes[axis:])
     if not places.size:
         return filled(places, shape, data_type=data_type)

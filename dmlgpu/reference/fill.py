@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.catalog import descs
+from dmlgpu.catalog.enums import as_elements
 from dmlgpu.reference.elementwise import as_bits, convert
 from dmlgpu.reference.registry import Array, reference
 
@@ -15,7 +16,7 @@ from dmlgpu.reference.registry import Array, reference
 @reference(descs.FillValueConstant)
 def fill_value_constant(desc: descs.FillValueConstant) -> Array:
     """The same value in every element."""
-    return np.full(desc.output_tensor.sizes, desc.value, desc.output_tensor.data_type.numpy)
+    return np.full(desc.output_tensor.sizes, as_elements(desc.output_tensor.data_type, desc.value))
 
 
 @reference(descs.FillValueSequence)

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.catalog.enums import BFLOAT16, DataType
+from dmlgpu.catalog.enums import BFLOAT16, DataType, as_elements
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import OperatorNotImplemented, OutOfMemory
@@ -165,7 +165,7 @@ def _evaluate_bfloat16(
     def restored(result: Array, output: TensorDesc | None) -> Array:
         if output is None or output.data_type is not BFLOAT16:
             return result
-        return result.view(BFLOAT16.numpy) if is_bitwise else result.astype(BFLOAT16.numpy)
+        return result.view(BFLOAT16.numpy) if is_bitwise else as_elements(BFLOAT16, result)
 
     substitute = desc.replace(**{name: replaced(value) for name, value in desc.values.items()})
     with np.errstate(all="ignore"):

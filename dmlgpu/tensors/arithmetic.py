@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dmlgpu.catalog import descs
-from dmlgpu.catalog.enums import BFLOAT16, DataType, ReduceFunction
+from dmlgpu.catalog.enums import BFLOAT16, DataType, ReduceFunction, as_elements
 from dmlgpu.catalog.operator_desc import OperatorDesc, ScaleBias
 from dmlgpu.common.errors import DmlError, InvalidArgument
 from dmlgpu.compiler.sizes.arithmetic import is_symbolic
@@ -123,7 +123,7 @@ class Arithmetic:
         if not isinstance(array, np.ndarray):
             return None
         is_listed = isinstance(other, list | tuple) and self.data_type.is_float and array.dtype.kind in "iuf"
-        return array.astype(self.data_type.numpy) if is_listed else array
+        return as_elements(self.data_type, array) if is_listed else array
 
     def _scale_bias(self, symbol: str, number: Any, swapped: bool) -> ScaleBias | None:
         """Return the scale and bias that a number as an operand of ``+ - * /`` becomes in DirectMLX; None for tensors,
@@ -367,7 +367,7 @@ def floor_quotient(caller: str, a: Any, b: Any) -> Any:
     if not data_type.is_reduced_float:
         return _floor_quotient_of_floats(caller, a, b)
     with np.errstate(over="ignore"):
-        wide = [float(data_type.numpy.type(x)) if is_number(x) else x.astype("float32") for x in (a, b)]
+        wide = [float(as_elements(data_type, x)) if is_number(x) else x.astype("float32") for x in (a, b)]
     return _floor_quotient_of_floats(caller, *wide).astype(data_type)
 
 

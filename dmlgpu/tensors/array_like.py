@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.enums import DataType, as_elements
 from dmlgpu.common.errors import InvalidArgument, shown, warn_caller
 from dmlgpu.tensors.types import as_array, is_number, unreadable
 
@@ -85,7 +85,7 @@ def convert_float64(caller: str, values: Any, data_type: DataType) -> Any:
             f"{caller}: float64 is not converted to {name} implicitly; convert the value with x.astype('{name}'), or "
             "let dmlgpu.set_float64('convert') do it"
         )
-    converted = values.astype(data_type.numpy if isinstance(values, np.ndarray) else data_type)
+    converted = as_elements(data_type, values) if isinstance(values, np.ndarray) else values.astype(data_type)
     warn_of_float32(caller, f"float64 values are stored as {name}", name)
     return converted
 

@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.enums import DataType, as_elements
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS
 from dmlgpu.common.errors import DmlError, InvalidArgument, NotSupported, cause_of, shown
 from dmlgpu.runtime.device import Device, as_device
@@ -316,7 +316,7 @@ def word(name: str, value: Any, words: tuple[str, ...]) -> str:
 def filled(like: Tensor, sizes: Sequence[int], number: float = 0, data_type: DataType | None = None) -> Tensor:
     """Return a tensor of one number on the device of another, in its type unless another is named."""
     kind = data_type or like.data_type
-    return like._beside(np.full(tuple(sizes), number, kind.numpy), kind)
+    return like._beside(np.full(tuple(sizes), as_elements(kind, number)), kind)
 
 
 def widened(x: Tensor) -> Tensor:

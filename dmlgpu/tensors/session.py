@@ -9,10 +9,8 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from dmlgpu.catalog import descs
-from dmlgpu.catalog.enums import DataType
+from dmlgpu.catalog.enums import DataType, as_elements
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.cache import Cache, CacheLimits
@@ -418,7 +416,7 @@ class EagerSession:
         key = data_type, value.hex() if isinstance(value, float) else value
 
         def make() -> OwnedBuffer:
-            raw = TensorDesc(data_type, (1,)).encode(np.array([value], data_type.numpy))
+            raw = TensorDesc(data_type, (1,)).encode(as_elements(data_type, [value]))
             owned = OwnedBuffer(self.state, raw.size, "a number")
             self.state.call(self.state.backend.write, owned.memory, 0, raw)
             return owned

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeGuard
 import numpy as np
 from numpy.typing import NDArray
 
-from dmlgpu.catalog.enums import BFLOAT16, DataType, data_type_named, holds_numbers
+from dmlgpu.catalog.enums import BFLOAT16, DataType, as_elements, data_type_named, holds_numbers
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import DmlError, InvalidArgument, shown
 from dmlgpu.compiler.sizes.arithmetic import is_symbolic
@@ -129,7 +129,7 @@ def as_array(caller: str, name: str, values: Any, data_type: DataType | None) ->
         if not (integral and low <= array.min() and array.max() <= high):
             raise InvalidArgument(f"{caller}: {name} must hold integers between {low} and {high} for {data_type.name}")
     with np.errstate(over="ignore"):
-        return array.astype(data_type.numpy), data_type
+        return as_elements(data_type, array), data_type
 
 
 def unreadable(expected: str, values: Any, error: Exception) -> InvalidArgument:
@@ -268,7 +268,9 @@ def _converted(operand: Any, element_type: ElementType) -> Any:
     """Return a tensor or an array in a type that holds its elements, itself if it has the type."""
     if not isinstance(operand, np.ndarray):
         return operand.astype(element_type)
-    return operand.astype(element_type if element_type is bool else element_type.numpy, copy=False)
+    if element_type is bool:
+        return operand.astype(bool, copy=False)
+    return operand if operand.dtype == element_type.numpy else as_elements(element_type, operand)
 
 
 def _without_common_type(caller: str, types: dict[str, ElementType]) -> InvalidArgument:

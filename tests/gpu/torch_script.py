@@ -51,6 +51,8 @@ CALLS_OF_ONE_KERNEL: dict[str, Callable[[torch.Tensor, torch.Tensor], Any]] = {
     "scaled_dot_product_attention": lambda x, w: functional.scaled_dot_product_attention(*[x[None, None]] * 3),
     "full": lambda x, w: torch.full((4, 4), 2.5, device="dml"),
     "a number into a view": lambda x, w: _fill(x, 0),
+    "fill_ of a view": lambda x, w: x[:2].fill_(2.0),
+    "zero_ of a view": lambda x, w: x[:2].zero_(),
 }
 
 

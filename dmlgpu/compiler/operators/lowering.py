@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dmlgpu.catalog.enums import DataType, FeatureLevel
+from dmlgpu.catalog.enums import DataType, FeatureLevel, as_elements
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import InvalidDescription, OperatorNotImplemented
@@ -246,7 +246,7 @@ def converted(number: float, data_type: DataType) -> int | float:
     """
     if data_type.is_float:
         with np.errstate(over="ignore"):
-            return float(data_type.numpy.type(number))
+            return float(as_elements(data_type, number))
     if isinstance(number, float) and math.isnan(number):
         return 0
     limits = np.iinfo(data_type.numpy)
@@ -259,7 +259,7 @@ def bits_of(number: float, data_type: DataType) -> int:
     if not data_type.is_float:
         return int(number) % (1 << data_type.bits)
     with np.errstate(over="ignore"):
-        return int.from_bytes(data_type.numpy.type(number).tobytes(), "little")
+        return int.from_bytes(as_elements(data_type, number).tobytes(), "little")
 
 
 def words_of(number: float, data_type: DataType) -> tuple[int, ...]:

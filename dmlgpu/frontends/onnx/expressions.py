@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
-from dmlgpu.catalog.enums import DataType, ReduceFunction
+from dmlgpu.catalog.enums import DataType, ReduceFunction, as_elements
 from dmlgpu.compiler.sizes.arithmetic import is_broadcastable, is_same_size
 from dmlgpu.tensors import directml
 from dmlgpu.tensors import directmlx as dml
@@ -75,12 +73,12 @@ def spread(function: Callable[..., Tensor], *operands: Tensor | float) -> Tensor
 def number_like(like: Tensor, number: float, data_type: DataType | None = None) -> Tensor:
     """Return a number as a tensor {1} of the graph and the type of another."""
     kind = data_type or like.data_type
-    return like.graph.constant(np.array([number], kind.numpy), kind)
+    return like.graph.constant(as_elements(kind, [number]), kind)
 
 
 def same(like: Tensor, number: Number) -> Tensor:
     """Return a number as a tensor of the type and sizes of another, whose elements have at least 8 bits."""
-    return like.graph.constant(np.array([number], like.data_type.numpy)).broadcast_to(like.sizes)
+    return like.graph.constant(as_elements(like.data_type, [number])).broadcast_to(like.sizes)
 
 
 def add(a: Tensor, b: Tensor | float) -> Tensor:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import TensorProto
 
+from dmlgpu.catalog.enums import BFLOAT16, as_elements
 from dmlgpu.common.errors import ModelError
 from dmlgpu.compiler.sizes.arithmetic import computed, is_symbolic, largest, needed, smallest
 from dmlgpu.frontends.onnx.node import OnnxNode, slice_extent, slice_range, split_sizes
@@ -226,7 +227,9 @@ def _axes(node: OnnxNode, arrays: Sequence[Any]) -> tuple[int, ...] | None:
 
 
 def _cast(node: OnnxNode, arrays: Sequence[Any]) -> Array:
-    return np.asarray(arrays[0].astype(_cast_type(node)))
+    dtype = _cast_type(node)
+    is_reduced = dtype.name == "bfloat16"
+    return as_elements(BFLOAT16, arrays[0]) if is_reduced else np.asarray(arrays[0].astype(dtype))
 
 
 def _cast_type(node: OnnxNode) -> np.dtype[Any]:

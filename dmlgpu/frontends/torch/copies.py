@@ -13,8 +13,16 @@ from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.frontends.torch import adapters, storage
 from dmlgpu.frontends.torch.calls import CallArguments, function_ids, repeated, repeated_in_torch
 from dmlgpu.frontends.torch.complex_numbers import Complex, ComplexPairs, in_memory
-from dmlgpu.frontends.torch.dispatch import CALLERS, check_writable, translated
-from dmlgpu.frontends.torch.dtypes import PARTS, cast, data_type_of, number_as
+from dmlgpu.frontends.torch.dispatch import (
+    CALLERS,
+    check_writable,
+    error_of_torch,
+    in_place,
+    recovered,
+    stand_in_sizes,
+    translated,
+)
+from dmlgpu.frontends.torch.dtypes import PARTS, cast, data_type_of, is_representable, number_as
 from dmlgpu.frontends.torch.indices import elements_of, remember
 from dmlgpu.frontends.torch.layouts import TorchLayout
 from dmlgpu.frontends.torch.storage import PendingNumber, operand_of, packed_copy, tensor_of, unowned
@@ -75,13 +83,28 @@ def full(
     kind = _dtype_of_number(value) if dtype is None else dtype
     if kind is torch.float64 or kind.is_complex or type(value) is complex or layout not in {None, torch.strided}:
         return empty(size, dtype=kind, layout=layout, device=device).fill_(value)
-    index, sizes, number = adapters.chosen_index(device), tuple(size), number_as(value, kind)
+    index, sizes = adapters.chosen_index(device), tuple(size)
+    number = _element("full", stand_in_sizes(sizes), value, dtype=kind)
     try:
         arguments = CallArguments(_FULL, (sizes, number, kind), {}, index)
         result: torch.Tensor = repeated_in_torch(arguments, "full", lambda: _full(sizes, number, kind, index))
     except Exception as error:
         raise translated(error, "full", (size, value), {"dtype": dtype}) from None
     return result
+
+
+def _element(name: str, *args: Any, dtype: torch.dtype) -> Any:
+    """Return a number, the last argument of an operator, as an element of a dtype.
+
+    Raises:
+        RuntimeError: If it is out of range, and the operator of PyTorch's CPU rejects it.
+    """
+    if not is_representable(args[-1], dtype):
+        rejection = error_of_torch(name, args, {"dtype": dtype})
+        if rejection is not None:
+            raise rejection
+        return torch.scalar_tensor(args[-1], dtype=dtype).item()
+    return number_as(args[-1], dtype)
 
 
 def _dtype_of_number(value: Any) -> torch.dtype:
@@ -119,7 +142,7 @@ def scalar_tensor(
     if kind is torch.float64 or kind.is_complex or type(value) is complex or layout not in {None, torch.strided}:
         return full((), value, dtype=kind, layout=layout, device=device)
     data_type_of(kind)
-    index, number = adapters.chosen_index(device), number_as(value, kind)
+    index, number = adapters.chosen_index(device), _element("scalar_tensor", value, dtype=kind)
 
     def make() -> Tensor:
         arguments = CallArguments(_FULL, ((), number, kind), {}, index)
@@ -187,7 +210,7 @@ def copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = F
                 return target
             number = storage.pending_number(source) if source.dtype is target.dtype and not source.is_neg() else None
             if number is not None:
-                return _filled(target, number)
+                return fill(target, number)
             elements = elements_of(source)
             is_plain = source.shape == target.shape and target.is_contiguous() and storage.covers_storage(target)
             if is_plain and target.dtype not in PARTS:
@@ -210,10 +233,36 @@ def copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = F
     return target
 
 
-def _filled(target: torch.Tensor, number: Any) -> torch.Tensor:
-    """Fill a tensor with a number, a view by one kernel."""
-    if storage.covers_storage(target):
-        return target.fill_(number)
+def fill(target: torch.Tensor, value: Any) -> torch.Tensor:
+    """Fill a tensor with a number, a view by one kernel: from PyTorch 2.15 on, ``x[i] = 1.0`` calls this."""
+    args, dtype = (target, value), target.dtype
+    is_plain = dtype is not torch.float64 and dtype not in PARTS and type(value) is not complex
+    try:
+        if storage.covers_storage(target) or not is_plain or not is_representable(value, dtype):
+            CALLERS["fill.Scalar"].compute_in_place(args, {})
+        else:
+            _fill_view(target, number_as(value, dtype))
+    except Exception as error:
+        result: torch.Tensor = recovered(error, "fill_.Scalar", args, {})
+        return result
+    return target
+
+
+def fill_with(target: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """Fill a tensor with the element of a scalar tensor."""
+    if value.device.type == "cpu" and not value.dim():
+        return fill(target, value.item())
+    filled: torch.Tensor = in_place(CALLERS["fill.Tensor"], "fill_.Tensor")(target, value)
+    return filled
+
+
+def zero(target: torch.Tensor) -> torch.Tensor:
+    """Fill a tensor with zeros."""
+    return fill(target, 0)
+
+
+def _fill_view(target: torch.Tensor, number: Any) -> None:
+    """Fill a tensor with an element of its dtype, by one kernel."""
     index = target.device.index
 
     def compute() -> tuple[tuple[()], int]:
@@ -223,7 +272,6 @@ def _filled(target: torch.Tensor, number: Any) -> torch.Tensor:
 
     repeated(CallArguments(_FILLED, (target, number), {}), "fill_", compute)
     storage.count_write(target)
-    return target
 
 
 def _write(target: torch.Tensor, value: Any) -> tuple[()]:
@@ -351,6 +399,9 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "scalar_tensor": scalar_tensor,
     "zeros_like": zeros_like,
     "full_like": full_like,
+    "fill_.Scalar": fill,
+    "fill_.Tensor": fill_with,
+    "zero_": zero,
     "_to_copy": to_copy,
     "clone": clone,
     "_copy_from": copy_from,

@@ -6,13 +6,13 @@ import functools
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
 import torch
 
-from dmlgpu.catalog.enums import BFLOAT16, DataType
+from dmlgpu.catalog.enums import BFLOAT16, DataType, as_elements
 from dmlgpu.common.errors import DeviceRemoved, DmlError, InvalidState, OutOfMemory
 from dmlgpu.compiler.sizes.recordings import count_failure
 from dmlgpu.frontends.torch import adapters, indices, operators, storage
@@ -27,7 +27,7 @@ from dmlgpu.frontends.torch.calls import (
     wrapped,
 )
 from dmlgpu.frontends.torch.complex_numbers import Complex, ComplexPairs, in_memory
-from dmlgpu.frontends.torch.dtypes import cast, dtype_of, number_as
+from dmlgpu.frontends.torch.dtypes import bound_as, cast, dtype_of, is_representable, number_as
 from dmlgpu.frontends.torch.float64 import check_float64, is_float64, runs_on_host
 from dmlgpu.frontends.torch.internals import schema_of, schemas_of, skip_tracing
 from dmlgpu.frontends.torch.operators.registry import (
@@ -59,6 +59,7 @@ from dmlgpu.frontends.torch.storage import (
     unowned,
     write,
 )
+from dmlgpu.frontends.torch.versions import INSTALLED
 from dmlgpu.runtime.device import device as default_of_block
 from dmlgpu.tensors.array_like import refuses_float64
 from dmlgpu.tensors.calls import widened
@@ -95,6 +96,10 @@ _ROUNDING_NUMBERS = frozenset({
 })  # fmt: skip
 """Elementwise operators of float16 and bfloat16 that round numbers to these first, as PyTorch's CPU does, besides
 comparisons."""
+
+_LIMITING = frozenset({"clamp", "clamp_min", "clamp_max"} if INSTALLED >= (2, 15) else ())
+"""Operators whose numbers are limits: those outside the range of an integer dtype limit nothing, from PyTorch 2.15 on.
+Earlier versions reject them, or wrap them around."""
 
 Kernel = Callable[..., Any]
 
@@ -220,7 +225,7 @@ class Caller:
             return None
         named = self._named(args, kwargs)
         numbers = {name: value for name, value in named if name in self._numbers and type(value) in {int, float}}
-        if not numbers:
+        if not numbers or not self._represents(numbers.values(), args[0].dtype):
             return None
 
         def compute(names: Sequence[str], rows: torch.Tensor) -> tuple[Any, int]:
@@ -286,6 +291,7 @@ class Caller:
         """Call the entry's function, on tensors instead of some numbers."""
         label = self.label
         check_float64(self, args, kwargs)
+        self._check_numbers(args, kwargs)
         index = index_of(args)
         if index is None:
             index = index_of(kwargs.values())
@@ -305,6 +311,31 @@ class Caller:
             if self.takes_device:
                 keywords["device"] = adapters.device_of(index)
         return in_memory(self._in_format(values, keywords, args, kwargs)), index
+
+    def _check_numbers(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Raise the CPU's error for numbers outside the range of the first tensor's dtype, or of the result's.
+
+        Its kernels convert or reject them, depending on the operator and on PyTorch's version.
+        """
+        numbers = [
+            value
+            for name, value in self._named(args, kwargs)
+            if name in self._number_names and type(value) in {int, float, complex}
+        ]
+        if not numbers:
+            return
+        dtype = next((x.dtype for x in tensors_in((*args, *kwargs.values()))), kwargs.get("dtype"))
+        if dtype is not None and not self._represents(numbers, dtype):
+            move = _stand_in if self._is_elementwise or self.label == "fill.Scalar" else None
+            rejection = error_of_torch(self.label, args, dict(kwargs), move)
+            if rejection is not None:
+                raise rejection
+
+    def _represents(self, numbers: Iterable[Any], dtype: torch.dtype) -> bool:
+        """Return whether numbers are in the range of the dtype in which the entry uses them."""
+        if dtype in _REDUCED and (self._takes_float32 or self.entry.wide or "alpha" in self._names):
+            dtype = torch.float32
+        return all(is_representable(number, dtype) for number in numbers)
 
     def _in_format(
         self, values: list[Any], keywords: dict[str, Any], args: Sequence[Any], kwargs: dict[str, Any]
@@ -341,12 +372,13 @@ class Caller:
             )
         if target in _REDUCED and self._takes_float32 and _has_float32((*values, *keywords.values())):
             computing = torch.float32  # scalar tensors, which promote like numbers
+        convert = bound_as if self.label in _LIMITING else number_as
         for index in self._places:
             if index < len(values):
-                values[index] = _promoted(values[index], computing)
+                values[index] = _promoted(values[index], computing, convert)
         if keywords:
             keywords = {
-                name: _promoted(value, computing) if name in self._operands else value
+                name: _promoted(value, computing, convert) if name in self._operands else value
                 for name, value in keywords.items()
             }
         result = self.result(values, keywords)
@@ -537,7 +569,7 @@ def _is_rounded(value: Any, data_type: DataType) -> bool:
     """Return whether a value is a number that a type of 16 bits does not represent exactly."""
     if type(value) not in {int, float} or not math.isfinite(value):
         return False
-    return abs(value) > _LARGEST[data_type] or float(data_type.numpy.type(value)) != value
+    return abs(value) > _LARGEST[data_type] or float(as_elements(data_type, value)) != value
 
 
 _REDUCED = frozenset({torch.float16, torch.bfloat16})
@@ -558,13 +590,13 @@ def _narrowed(result: Any, data_type: DataType) -> Any:
     return result.astype(data_type) if is_wide else result
 
 
-def _promoted(value: Any, dtype: torch.dtype) -> Any:
-    """Return an operand converted to a dtype."""
+def _promoted(value: Any, dtype: torch.dtype, convert: Callable[[Any, torch.dtype], Any]) -> Any:
+    """Return an operand converted to a dtype, a number by a function."""
     if isinstance(value, Tensor):
         return cast(value, dtype)
     if isinstance(value, list):
-        return [_promoted(item, dtype) for item in value]
-    return value if value is None or dtype.is_complex else number_as(value, dtype)
+        return [_promoted(item, dtype, convert) for item in value]
+    return value if value is None or dtype.is_complex else convert(value, dtype)
 
 
 def translated(error: Exception, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Exception:
@@ -578,7 +610,7 @@ def translated(error: Exception, name: str, args: Sequence[Any], kwargs: dict[st
     if isinstance(error, DeviceRemoved | InvalidState):
         return torch.AcceleratorError(str(error))
     is_rejection = isinstance(error, DmlError | Unsupported)
-    shown = None if isinstance(error, RuntimeError) and not is_rejection else _error_of_torch(name, args, kwargs)
+    shown = None if isinstance(error, RuntimeError) and not is_rejection else error_of_torch(name, args, kwargs)
     if shown is not None:
         return shown
     if is_rejection:
@@ -677,14 +709,31 @@ def tensors_in(values: Iterable[Any]) -> Iterator[torch.Tensor]:
             yield from tensors_in(value)
 
 
-def _error_of_torch(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Exception | None:
+def _stand_in(x: torch.Tensor) -> torch.Tensor:
+    """Return a tensor of the CPU that stands for an operand of an elementwise operator if only numbers matter."""
+    return torch.ones(stand_in_sizes(x.shape), dtype=x.dtype)
+
+
+def stand_in_sizes(sizes: Sequence[int]) -> list[int]:
+    """Return sizes that broadcast as others do, of few elements; of one only if the others are."""
+    return [min(size, 2) for size in sizes]
+
+
+def error_of_torch(
+    name: str,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    move: Callable[[torch.Tensor], torch.Tensor] | None = None,
+) -> Exception | None:
     """Return the error that the CPU raises for these arguments, for large ones the meta kernel; None for none.
 
+    ``move`` returns tensors of the CPU that stand for those of the arguments, by default with their elements.
     A dtype that only the CPU's kernel lacks, or an operator that it does not have, is no error of the arguments.
     """
     values = [*args, *kwargs.values()]
     count = sum(value.numel() for value in values if isinstance(value, torch.Tensor))
-    move, device = (on_host, torch.device("cpu")) if count <= _MAX_COPIED else (meta_of, torch.device("meta"))
+    is_on_cpu = move is not None or count <= _MAX_COPIED
+    move, device = (move or on_host, torch.device("cpu")) if is_on_cpu else (meta_of, torch.device("meta"))
     try:
         _call_elsewhere(name, args, kwargs, move, device)
     except NotImplementedError as error:  # from PyTorch 2.15 on, checks of dtypes raise it too
@@ -714,7 +763,7 @@ def check_arguments(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> N
     except Exception as error:
         if isinstance(error, NotImplementedError) and "meta" in str(error).lower():
             return  # there is no meta kernel
-        rejection = _error_of_torch(name, args, kwargs)
+        rejection = error_of_torch(name, args, kwargs)
         if rejection is not None:
             raise rejection from None
 
@@ -861,8 +910,9 @@ def _full_name(schema: Any) -> str:
     return f"{name}.{schema.overload_name}" if schema.overload_name else name
 
 
-def register_table() -> None:
-    """Register kernels for all entries of the table, their in-place and their ``out=`` overloads."""
+def register_table(own: Container[str]) -> None:
+    """Register kernels for all entries of the table, their in-place and their ``out=`` overloads, but for overloads
+    that have kernels of their own."""
     for entry in ENTRIES.values():
         packet, _, suffix = entry.name.partition(".")
         family = schemas_of(f"aten::{packet}")
@@ -875,7 +925,7 @@ def register_table() -> None:
         base = packet.removesuffix("_functional")
         for other in (*family, *schemas_of(f"aten::{base}_"), *(schemas_of(f"aten::{base}") if base != packet else ())):
             name = _full_name(other)
-            if other is schema or name in ENTRIES or _arguments(other) != arguments:
+            if other is schema or name in ENTRIES or name in own or _arguments(other) != arguments:
                 continue
             outputs = [argument.name for argument in other.arguments if argument.is_out]
             written = [
@@ -983,7 +1033,7 @@ def register_all() -> None:
     from dmlgpu.frontends.torch import copies, foreach, views  # noqa: PLC0415
 
     operators.load()
-    register_table()
+    register_table(views.KERNELS.keys() | copies.KERNELS)
     for kernels in (views.KERNELS, copies.KERNELS, foreach.kernels()):
         for name in installed(kernels):
             register(name, kernels[name])

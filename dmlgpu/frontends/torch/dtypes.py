@@ -106,3 +106,23 @@ def number_as(value: Any, dtype: torch.dtype) -> Any:
     info = torch.iinfo(dtype)
     number = math.trunc(value)
     return number if info.min <= number <= info.max else (number - info.min) % (1 << info.bits) + info.min
+
+
+def bound_as(value: Any, dtype: torch.dtype) -> Any:
+    """Convert a Python number that limits elements of a dtype: integers are limited to its range themselves."""
+    if not is_representable(value, dtype) and not (dtype.is_floating_point or dtype.is_complex):
+        info = torch.iinfo(dtype)
+        return info.min if value < info.min else info.max
+    return number_as(value, dtype)
+
+
+def is_representable(value: Any, dtype: torch.dtype) -> bool:
+    """Return whether a Python number is in the range of a dtype, to which infinity and NaN belong for floats."""
+    if dtype is torch.bool:
+        return True
+    if isinstance(value, complex):
+        return dtype.is_complex and is_representable(value.real, dtype) and is_representable(value.imag, dtype)
+    if dtype.is_floating_point or dtype.is_complex:
+        return abs(value) <= torch.finfo(dtype).max or not math.isfinite(value)
+    info = torch.iinfo(dtype)
+    return bool(info.min <= value <= info.max)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dmlgpu.catalog import descs, validation
-from dmlgpu.catalog.enums import DataType, ExecutionFlags, FeatureLevel, TensorFlags
+from dmlgpu.catalog.enums import DataType, ExecutionFlags, FeatureLevel, TensorFlags, as_elements
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import MAX_DIMENSIONS, TensorDesc
 from dmlgpu.common import coercion
@@ -335,7 +335,7 @@ class Graph(Recorder):
         """Return a number as a constant."""
         is_named = is_symbolic(value) and value.recording is self._sizes
         with np.errstate(over="ignore"):
-            constant = self.constant(np.array([hint_of(value) if is_named else value], data_type.numpy), data_type)
+            constant = self.constant(as_elements(data_type, [hint_of(value) if is_named else value]), data_type)
         if is_named:
             self.nodes[-1] = replace(self.nodes[-1], number=value)
         return constant

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dmlgpu.catalog import operator
-from dmlgpu.catalog.enums import BFLOAT16, DataType, holds_numbers
+from dmlgpu.catalog.enums import BFLOAT16, DataType, as_elements, holds_numbers
 from dmlgpu.catalog.operator_desc import OperatorDesc
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common import coercion
@@ -190,7 +190,7 @@ def encoded(caller: str, array: Any, dtype: Any) -> tuple[TensorDesc, bytes, boo
     if numbers.ndim == 0:
         numbers = numbers.reshape(1)
     desc = TensorDesc(data_type, numbers.shape)
-    return desc, desc.encode(numbers.astype(desc.data_type.numpy)).tobytes(), is_boolean
+    return desc, desc.encode(as_elements(desc.data_type, numbers)).tobytes(), is_boolean
 
 
 def by_input(

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from dmlgpu.catalog.enums import FeatureLevel
+from dmlgpu.catalog.enums import FeatureLevel, as_elements
 from dmlgpu.catalog.tensor_desc import TensorDesc
 from dmlgpu.common.errors import InvalidArgument
 from dmlgpu.compiler.graph.description import ConstantNode, GraphDesc
@@ -97,7 +95,7 @@ def recorded(
             check_nodes(network.network, max(FeatureLevel))
         resized = [output._resized(*layout) for output, layout in zip(outputs, layouts, strict=True)]
         constants = {
-            place: desc.encode(np.array([number], desc.data_type.numpy)).tobytes()
+            place: desc.encode(as_elements(desc.data_type, [number])).tobytes()
             for (place, desc, _), number in zip(numbered, numbers, strict=True)
         }
         return SizedGraph(network, descs, resized, constants, assignment)

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from dmlgpu.catalog.enums import as_elements
 from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.common.errors import InvalidState
 from dmlgpu.compiler.sizes.arithmetic import Recording, is_symbolic
@@ -120,7 +121,7 @@ def recorded_trace(
 
         def fed(feed: Any) -> Any:
             if isinstance(feed, SizeFeed):
-                return Tensor(np.array([feed.number], feed.data_type.numpy), device=trace.device)
+                return Tensor(as_elements(feed.data_type, [feed.number]), device=trace.device)
             return resized.get(id(feed), feed)
 
         operator = trace.device._compile_sized(network)

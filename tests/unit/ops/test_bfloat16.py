@@ -59,6 +59,49 @@ def test_results_are_those_of_float32_rounded_once(name: str) -> None:
     np.testing.assert_allclose(result.astype(np.float32), expected, rtol=2**-8, atol=1e-5)
 
 
+ROUNDED_TWICE = {
+    "int32": [16842753, -16842753],
+    "int64": [16842753, 2**40 + 2**32 + 1],
+    "float64": [1 + 2**-8 + 2**-40, 1 + 3 * 2**-8 - 2**-40],
+}
+"""Numbers that are ties of bfloat16 once they are rounded to float32."""
+
+BY_FLOAT32 = {"int32": [2.0**24, -(2.0**24)], "int64": [2.0**24, 2.0**40], "float64": [1.0, 1.015625]}
+
+
+def constant_of(x: np.ndarray) -> Any:
+    graph = Graph()
+    return graph.evaluate([graph.constant(x, dtype="bfloat16") + 0], [])[0]
+
+
+def sum_of(y: Any, number: float) -> Any:
+    return y * 2 + number
+
+
+CONVERSIONS: dict[str, Callable[[Any], Any]] = {
+    "a list": lambda x: Tensor(x.tolist(), "bfloat16"),
+    "an array": lambda x: Tensor(x, "bfloat16"),
+    "a cast": lambda x: Tensor(x).astype("bfloat16"),
+    "full": lambda x: ops.concat([ops.full((1,), number, dtype="bfloat16") for number in x.tolist()]),
+    "an operand": lambda x: ops.concat([Tensor([0.0], "bfloat16") + number for number in x.tolist()]),
+    "an operand that is a list": lambda x: Tensor([0.0, 0.0], "bfloat16") + x.tolist(),
+    "where": lambda x: ops.concat([ops.where(Tensor([0.0], "bfloat16") == 0, i, -0.0) for i in x.tolist()]).astype(
+        "bfloat16"
+    ),
+    "a compiled function": lambda x: ops.concat(
+        [dmlgpu.compile(sum_of)(Tensor([0.0], "bfloat16"), number) for number in x.tolist()]
+    ),
+    "a constant of a graph": constant_of,
+}
+
+
+@pytest.mark.parametrize("kind", ROUNDED_TWICE)
+@pytest.mark.parametrize("name", CONVERSIONS)
+def test_conversions_are_rounded_to_float32_first(name: str, kind: str) -> None:
+    """As PyTorch's are. ml_dtypes does so up to version 0.6, and rounds once from 0.7 on."""
+    assert CONVERSIONS[name](np.array(ROUNDED_TWICE[kind], kind)).tolist() == BY_FLOAT32[kind]
+
+
 def test_functions_take_and_return_arrays() -> None:
     result = ops.softmax(X, axis=1)
     assert isinstance(result, np.ndarray) and result.dtype == DTYPE

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from dmlgpu import ops
-from dmlgpu.frontends.torch.dtypes import cast
+from dmlgpu.frontends.torch.dtypes import bound_as, cast, dtype_of, number_as
 from dmlgpu.frontends.torch.operators.reductions import axes_of
 from dmlgpu.frontends.torch.operators.registry import aten, check_numbers
 from dmlgpu.frontends.torch.operators.transcendental import expm1, log1p
@@ -38,7 +38,7 @@ def relu(x: Any) -> Any:
 @aten("threshold")
 def threshold(x: Any, threshold: Any, value: Any) -> Any:
     check_numbers(x)
-    return _IF(x <= threshold, value, x)
+    return _IF(x <= threshold, number_as(value, dtype_of(x)), x)
 
 
 @aten("threshold_backward", fused=True)
@@ -78,7 +78,7 @@ def rrelu_with_noise_backward(
 
 @aten("hardtanh")
 def hardtanh(x: Any, min_val: Any = -1, max_val: Any = 1) -> Any:
-    low, high = (bound if x.data_type.is_float else int(bound) for bound in (min_val, max_val))
+    low, high = (bound_as(bound, dtype_of(x)) for bound in (min_val, max_val))
     return directml.element_wise_min(directml.element_wise_max(x, low), high)
 
 

@@ -10,7 +10,7 @@ import torch
 
 from dmlgpu import ops
 from dmlgpu.catalog.enums import IsInfinityMode
-from dmlgpu.frontends.torch.dtypes import cast, dtype_of
+from dmlgpu.frontends.torch.dtypes import cast, dtype_of, number_as
 from dmlgpu.frontends.torch.operators.registry import Promotion, aten, check_integers
 from dmlgpu.ops import directml
 from dmlgpu.tensors.tensor import Tensor
@@ -179,12 +179,8 @@ def _zero_mask(x: Any) -> Any:
 @aten("masked_fill.Scalar", "masked_fill.Tensor")
 def masked_fill(x: Any, mask: Any, value: Any) -> Any:
     """Replace the elements under a mask by a number."""
-    if isinstance(value, Tensor):
-        value = cast(value, dtype_of(x))
-    elif x.is_boolean:
-        value = bool(value)
-    elif not x.data_type.is_float:
-        value = int(value)
+    dtype = dtype_of(x)
+    value = cast(value, dtype) if isinstance(value, Tensor) else number_as(value, dtype)
     return directml.element_wise_if(as_mask(mask), value, x)
 
 
@@ -194,9 +190,9 @@ def nan_to_num(x: Any, nan: float | None = None, posinf: float | None = None, ne
     if not x.data_type.is_float:
         return x
     limits = torch.finfo(dtype_of(x))
-    x = directml.element_wise_if(directml.element_wise_is_nan(x), 0.0 if nan is None else nan, x)
-    x = directml.element_wise_if(x == math.inf, limits.max if posinf is None else posinf, x)
-    return directml.element_wise_if(x == -math.inf, limits.min if neginf is None else neginf, x)
+    result = directml.element_wise_if(x == math.inf, limits.max if posinf is None else posinf, x)
+    result = directml.element_wise_if(x == -math.inf, limits.min if neginf is None else neginf, result)
+    return directml.element_wise_if(directml.element_wise_is_nan(x), 0.0 if nan is None else nan, result)
 
 
 @aten("equal", reads=True)

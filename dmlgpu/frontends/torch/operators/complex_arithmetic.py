@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from dmlgpu.frontends.torch.complex_numbers import Complex, constant
-from dmlgpu.frontends.torch.dtypes import cast
+from dmlgpu.frontends.torch.dtypes import cast, reject_dtype
 from dmlgpu.frontends.torch.operators import arithmetic, basics, comparison, norms, random, reductions
 from dmlgpu.frontends.torch.operators.registry import ENTRIES, Unsupported, aten, of_complex
 from dmlgpu.ops import directml
@@ -142,12 +142,20 @@ def _broadcast(x: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
 
 @aten("complex")
 def from_parts(real: Tensor, imag: Tensor) -> Complex:
+    _check_parts(real)
     return Complex(*_broadcast(real, imag))
+
+
+def _check_parts(x: Tensor) -> None:
+    """Check that there are complex numbers whose parts have the dtype of a tensor."""
+    if x.data_type.is_reduced_float:
+        reject_dtype(torch.complex32)
 
 
 @aten("polar")
 def polar(abs: Tensor, angle: Tensor) -> Complex:
     """Return the numbers of these magnitudes and angles."""
+    _check_parts(abs)
     return Complex(abs * directml.element_wise_cos(angle), abs * directml.element_wise_sin(angle))
 
 

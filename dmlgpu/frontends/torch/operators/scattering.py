@@ -11,7 +11,7 @@ import torch
 
 from dmlgpu import ops
 from dmlgpu.catalog.enums import AxisDirection, DataType, ReduceFunction
-from dmlgpu.frontends.torch.dtypes import cast, dtype_of
+from dmlgpu.frontends.torch.dtypes import cast, dtype_of, number_as
 from dmlgpu.frontends.torch.operators.reductions import axes_of, shifted, with_axis
 from dmlgpu.frontends.torch.operators.registry import Unsupported, aten
 from dmlgpu.ops import directml
@@ -188,8 +188,7 @@ def _value(x: Any, index: Any, value: Any) -> Any:
     kind = "bool" if x.is_boolean else x.data_type
     if isinstance(value, Tensor):
         return cast(value, dtype_of(x)).broadcast_to(index.sizes)
-    number = bool(value) if x.is_boolean else float(value) if x.data_type.is_float else int(value)
-    return ops.full(index.sizes, number, dtype=kind, device=x.device)
+    return ops.full(index.sizes, number_as(value, dtype_of(x)), dtype=kind, device=x.device)
 
 
 @aten("scatter.src", fused=True)
@@ -297,10 +296,8 @@ def index_fill(x: Any, dim: int, index: Any, value: Any) -> Any:
     places = _IF(places < 0, places + extent, places)
     counted = ops.arange(extent, dtype="int32", device=x.device).reshape(extent, 1)
     is_filled = ops.any(places == counted, axis=1).reshape((extent,) + (1,) * (rows.ndim - axis - 1))
-    if isinstance(value, Tensor):
-        value = cast(value, dtype_of(x))
-    elif not x.data_type.is_float:
-        value = int(value)
+    dtype = dtype_of(x)
+    value = cast(value, dtype) if isinstance(value, Tensor) else number_as(value, dtype)
     return _IF(is_filled, value, rows)._same(boolean=x.is_boolean).reshape(x.sizes)
 
 

@@ -16,6 +16,7 @@ from onnx.reference import ReferenceEvaluator
 
 from dmlgpu import InvalidArgument, NotSupported
 from dmlgpu.frontends.onnx import load
+from dmlgpu.onnxruntime import InferenceSession
 
 FLOAT, HALF, BFLOAT16 = TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16
 FLOATS = {
@@ -302,3 +303,22 @@ def test_rejected_models() -> None:
     model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
     with pytest.raises(NotSupported, match=r"'it': float8e4m3fn can be moved, .* but not computed with"):
         load(model, "numpy").run({"x": x})
+
+
+@pytest.mark.parametrize("kind", ["int32", "int64", "float64"])
+def test_casts_to_bfloat16_round_to_float32_first(kind: str) -> None:
+    """Those of constants, too, which are folded: ml_dtypes 0.7 rounds once."""
+    x = np.array([1 + 2**-8 + 2**-40, 1 + 3 * 2**-8 - 2**-40] if kind == "float64" else [16842753, -16842753]).astype(
+        kind
+    )
+    nodes = [
+        helper.make_node("Cast", ["x"], ["y"], to=TensorProto.BFLOAT16),
+        helper.make_node("Cast", ["y"], ["z"], to=1),
+    ]
+    output, element = helper.make_tensor_value_info("z", 1, [2]), helper.np_dtype_to_tensor_dtype(x.dtype)
+    for is_constant in (False, True):
+        inputs = [] if is_constant else [helper.make_tensor_value_info("x", element, [2])]
+        constants = [numpy_helper.from_array(x, "x")] if is_constant else []
+        model = helper.make_model(helper.make_graph(nodes, "casts", inputs, [output], constants))
+        (result,) = InferenceSession(model.SerializeToString()).run(None, {} if is_constant else {"x": x})
+        assert result.tolist() == ([1, 1.015625] if kind == "float64" else [2**24, -(2**24)])

@@ -217,6 +217,19 @@ def test_compiled_views_and_draws() -> None:
     assert drawn.dtype is BF16 and drawn.min() >= 2 and drawn.max() <= 3
 
 
+@pytest.mark.parametrize("number", [16842753, 2**40 + 2**32 + 1, 1 + 2**-8 + 2**-40, 1 + 3 * 2**-8 - 2**-40])
+def test_numbers_are_rounded_to_float32_first(number: float) -> None:
+    for call in (
+        lambda device: torch.full((2,), number, dtype=BF16, device=device),
+        lambda device: torch.zeros(2, dtype=BF16, device=device).fill_(number),
+        lambda device: torch.zeros(2, 2, dtype=BF16, device=device)[0].fill_(number),
+        lambda device: torch.zeros(2, dtype=BF16, device=device) + number,
+        lambda device: torch.zeros(2, dtype=BF16, device=device).masked_fill_(torch.ones(2, device=device) > 0, number),
+        lambda device: torch.tensor([number, number]).to(device).to(BF16),
+    ):
+        assert call("dml").tolist() == call("cpu").tolist()
+
+
 def test_exported_programs(tmp_path: Path) -> None:
     module, x, path = network(), normal(3, 16), tmp_path / "model.pt2"
     torch.export.save(torch.export.export(module, (x,), dynamic_shapes=({0: torch.export.Dim("batch")},)), path)

@@ -242,3 +242,10 @@ def test_exported() -> None:
     results = dmlgpu.torch.load(torch.export.export(Rotation(), (x, turns)))(x, turns)
     for result, expected in zip(results, Rotation()(x, turns), strict=True):
         torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["complex", "polar"])
+def test_complex_numbers_of_float16_are_rejected(name: str) -> None:
+    parts = torch.ones(2, dtype=torch.float16, device="dml")
+    with pytest.raises(TypeError, match=r"does not support torch\.complex32"):
+        getattr(torch, name)(parts, parts)

@@ -276,8 +276,8 @@ NUMBERS: dict[Any, tuple[Any, ...]] = {
     torch.float64: (1.7,),
     torch.complex64: (1.7, 2 + 1j),
     torch.int64: (1.7, -3, 1 << 40),
-    torch.int8: (-3.9, 100),
-    torch.uint8: (7, True),
+    torch.int8: (-3.9, 100, 300, float("nan")),
+    torch.uint8: (7, True, -1),
     torch.bool: (2, 0.0),
 }
 
@@ -285,13 +285,31 @@ NUMBERS: dict[Any, tuple[Any, ...]] = {
 @pytest.mark.parametrize("place", PARTS)
 @pytest.mark.parametrize("dtype", NUMBERS, ids=str)
 def test_numbers_are_written_into_views(dtype: Any, place: str) -> None:
-    index = PARTS[place]
+    """PyTorch's versions reject different numbers: 2.15 also those that float16 cannot represent."""
+
+    def outcome(device: str, number: Any) -> Any:
+        x = torch.zeros(4, 5).to(dtype).to(device)
+        index = PARTS[place]
+        try:
+            x[index.to(device) if isinstance(index, torch.Tensor) else index] = number
+        except RuntimeError as error:
+            return str(error)
+        return x.tolist()
+
     for number in NUMBERS[dtype]:
         for _ in range(2):  # the second call repeats the first one
-            expected, actual = torch.zeros(4, 5).to(dtype), torch.zeros(4, 5).to(dtype).to("dml")
-            expected[index] = number
-            actual[index] = number
-            assert torch.equal(actual.cpu(), expected)
+            assert outcome("dml", number) == outcome("cpu", number), number
+
+
+def test_numbers_are_written_under_masks() -> None:
+    """PyTorch 2.15 calls `masked_fill_` and `index_fill_`."""
+    for dtype, number in ((torch.uint8, -1), (torch.int8, -3.9), (torch.float16, 2.5), (torch.bool, 2)):
+        for rows in (False, True):
+            expected, actual = (torch.eye(4).to(dtype).to(device) for device in ("cpu", "dml"))
+            for x in (expected, actual):
+                x[[0, -1], 1:] = number
+                x[(x == 0)[:, 0] if rows else x == 0] = number
+            assert torch.equal(actual.cpu(), expected), dtype
 
 
 def test_a_tensor_of_one_number_is_like_others() -> None:

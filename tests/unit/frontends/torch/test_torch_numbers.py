@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -97,6 +98,91 @@ def test_integers_stay_exact() -> None:
         assert torch.equal(ours.cpu(), x.index_add(0, torch.tensor([0]), source, alpha=number))
         ours = x.to("dml").scatter(1, torch.tensor([[1]]).to("dml"), 2**53 + number)
         assert torch.equal(ours.cpu(), x.scatter(1, torch.tensor([[1]]), 2**53 + number))
+
+
+OUT_OF_RANGE = {
+    torch.float16: (1e6, 65519.0, 70000, math.inf, math.nan),
+    torch.bfloat16: (1e39, 3.4e38),
+    torch.float32: (1e39, -1e300),
+    torch.complex64: (1e39, 1e39j),
+    torch.int8: (300, -300, 3.7, 1e6),
+    torch.uint8: (300, -1, -1.0),
+    torch.int32: (1 << 40, 1e12, math.inf),
+    torch.int64: (1 << 63, 1e30),
+}
+"""Numbers at and outside the limits of dtypes, which PyTorch converts, wraps around or rejects."""
+
+ELSEWHERE = {torch.float16, torch.bfloat16, torch.complex64}
+"""Dtypes of which elementwise operators are tested elsewhere: they compute in float32, or with parts."""
+
+WITH_A_NUMBER: dict[str, Callable[..., Any]] = {
+    "fill_": lambda x, number: x.fill_(number),
+    "fill_ of a view": lambda x, number: x[:, 1].fill_(number),
+    "fill_ of one element": lambda x, number: x[0, 0].fill_(number),
+    "fill_ of many": lambda x, number: x.expand(2048, 3, 3).reshape(-1, 64).fill_(number)[:1],
+    "full": lambda x, number: torch.full((2, 3), number, dtype=x.dtype, device=x.device),
+    "full of one": lambda x, number: torch.full((1,), number, dtype=x.dtype, device=x.device),
+    "full_like": torch.full_like,
+    "scalar_tensor": lambda x, number: torch.scalar_tensor(number, dtype=x.dtype, device=x.device),
+    "masked_fill": lambda x, number: x.masked_fill(x == 1, number),
+    "index_fill": lambda x, number: x.index_fill(0, PLACES.to(x.device), number),
+    "scatter": lambda x, number: x.scatter(0, PLACES.to(x.device)[None], number),
+    "threshold": lambda x, number: functional.threshold(x, 1, number) if x.dtype not in ELSEWHERE else x,
+    "add": lambda x, number: x + number if x.dtype not in ELSEWHERE else x,
+    "mul": lambda x, number: x * number if x.dtype not in ELSEWHERE else x,
+    "add alpha": lambda x, number: x.add(x, alpha=number) if x.dtype not in ELSEWHERE and number != -1 else x,
+    "lt": lambda x, number: x < number if x.dtype not in ELSEWHERE else x,
+    "constant_": torch.nn.init.constant_,
+}
+
+
+@pytest.mark.parametrize("dtype", OUT_OF_RANGE, ids=str)
+@pytest.mark.parametrize("name", WITH_A_NUMBER)
+def test_numbers_out_of_range_are_rejected_like_on_the_cpu(name: str, dtype: Any) -> None:
+    def outcome(device: str, number: Any) -> str:
+        try:
+            result = WITH_A_NUMBER[name](torch.ones(3, 3, dtype=dtype, device=device), number)
+        except RuntimeError as error:
+            return str(error)
+        return f"{result.dtype} {result.tolist()}"
+
+    for number in (2, 3, 4):  # other numbers may repeat these calls
+        WITH_A_NUMBER[name](torch.ones(3, 3, dtype=dtype, device="dml"), number)
+    for number in OUT_OF_RANGE[dtype]:
+        for _ in range(2):
+            assert outcome("dml", number) == outcome("cpu", number), number
+
+
+def test_numbers_out_of_range_are_rejected_for_large_tensors() -> None:
+    x = torch.ones(1500, 1500, dtype=torch.float16, device="dml")
+    for call in (
+        lambda: x.fill_(1e6), lambda: x[1:].fill_(1e6), lambda: x.masked_fill_(x > 0, 1e6), lambda: x.clamp(max=1j),
+        lambda: torch.full((1500, 1500), 1e6, dtype=torch.float16, device="dml"),
+    ):  # fmt: skip
+        with pytest.raises(RuntimeError):
+            call()
+    assert x.min() == x.max() == 1
+
+
+@pytest.mark.parametrize("limits", [(-1, 300), (-1, None), (None, 300), (300, None), (None, -1), (-300, 1 << 40)])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8])
+def test_limits_outside_the_range_of_integers_limit_nothing(dtype: Any, limits: Any) -> None:
+    """In PyTorch 2.15; earlier versions reject such limits, or wrap them around."""
+    x = torch.tensor([0, 5, 100, 127], dtype=dtype)
+    try:
+        expected = x.clamp(*limits)
+    except RuntimeError as error:
+        with pytest.raises(RuntimeError, match=re.escape(str(error))):
+            x.to("dml").clamp(*limits)
+    else:
+        assert x.to("dml").clamp(*limits).tolist() == expected.tolist()
+
+
+def test_nan_becomes_infinity() -> None:
+    x = torch.tensor([math.nan, math.inf, -math.inf, 1])
+    for nan in (math.inf, -math.inf):
+        expected = x.nan_to_num(nan, 2, 3)
+        assert x.to("dml").nan_to_num(nan, 2, 3).tolist() == expected.tolist()
 
 
 def test_numbers_that_decide_are_constants() -> None:
