@@ -1,8 +1,9 @@
 """Caches of rendered programs: in memory, and in files, so that the next process need not plan and render them.
 
-A file holds one program as JSON, under a line with the hash of it: damaged files are ignored. Its name
-is the hash of all that the program depends on, the compiler's own source files among it, so that another version of
-dmlgpu never finds it. Nothing here raises: where files cannot be read or written, programs are made again.
+A file holds one program as JSON, or the plans of a network for all sizes as a pickle, under a line with the hash of it:
+damaged files are ignored. Pickles can run code, as the files of ``__pycache__`` can. The name of a file is the hash of
+all that its content depends on, the compiler's own source files among it, so that another version of dmlgpu never finds
+it. Files that cannot be read or written raise nothing: programs are made again.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ import dataclasses
 import hashlib
 import json
 import os
+import pickle
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
@@ -42,8 +44,13 @@ LIMITS: Final = CacheLimits(entries=1024, size=64 << 20)
 
 _FORMAT = 1
 _MAX_BYTES = 8 << 20  # per file
-_SUFFIX = ".json"
+_SUFFIX, _PLANS_SUFFIX = ".json", ".plans"
 _without_files: list[object] = []
+
+_INVALID = OSError, ValueError, LookupError, TypeError, RecursionError, AttributeError, ImportError, pickle.PickleError
+"""What reading a file raises that cannot be read, or is no program and no plans."""
+
+Stored = TypeVar("Stored")
 
 
 def memory_of(program: Program) -> int:
@@ -69,36 +76,66 @@ class ProgramFiles:
 
     def load(self, key: str) -> Program | None:
         """Return the program that was saved under a key, which counts as a use; None if it is missing or damaged."""
+
+        name = self._name(key)
+
+        def decoded(body: bytes) -> Program:
+            record = json.loads(body)
+            if record["key"] != name:
+                raise ValueError("renamed")
+            return decode_program(record)
+
+        return self._load(f"{name}{_SUFFIX}", decoded)
+
+    def save(self, key: str, program: Program) -> None:
+        """Store a program under a key, unless it is too large."""
+        name = self._name(key)
+        body = json.dumps({"key": name, **encode_program(program)}, separators=(",", ":")).encode()
+        self._save(f"{name}{_SUFFIX}", body)
+
+    def load_plans(self, key: str) -> list[Any] | None:
+        """Return the plans that were saved under a key (see ``load``)."""
+        name = self._name(key)
+
+        def decoded(body: bytes) -> list[Any]:
+            saved, plans = pickle.loads(body)
+            if saved != name:
+                raise ValueError("renamed")
+            return _of(list, plans)
+
+        return self._load(f"{name}{_PLANS_SUFFIX}", decoded)
+
+    def save_plans(self, key: str, plans: list[Any]) -> None:
+        """Store plans under a key (see ``save``). Raises what pickling raises."""
+        name = self._name(key)
+        self._save(f"{name}{_PLANS_SUFFIX}", pickle.dumps((name, plans), pickle.HIGHEST_PROTOCOL))
+
+    def _load(self, name: str, decode: Callable[[bytes], Stored]) -> Stored | None:
+        """Return the content of a file; None if it is missing or damaged."""
         if _without_files:
             return None
-        name = self._name(key)
-        path = self.folder / f"{name}{_SUFFIX}"
+        path = self.folder / name
         try:
             with path.open("rb") as stream:
                 data = stream.read(_MAX_BYTES + 1)
             digest, _, body = data.partition(b"\n")
             if hashlib.sha256(body).hexdigest().encode() != digest:
                 raise ValueError("damaged")
-            record = json.loads(body)
-            if record["key"] != name:
-                raise ValueError("renamed")
-            program = decode_program(record)
+            content = decode(body)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        except _INVALID:
             with contextlib.suppress(OSError):
                 path.unlink()
             return None
         with contextlib.suppress(OSError):
             os.utime(path)
-        return program
+        return content
 
-    def save(self, key: str, program: Program) -> None:
-        """Store a program under a key, unless it is too large."""
+    def _save(self, name: str, body: bytes) -> None:
+        """Write a file, unless it is too large."""
         if _without_files:
             return
-        name = self._name(key)
-        body = json.dumps({"key": name, **encode_program(program)}, separators=(",", ":")).encode()
         data = hashlib.sha256(body).hexdigest().encode() + b"\n" + body
         if len(data) > min(_MAX_BYTES, self._limits.size):
             return
@@ -108,7 +145,7 @@ class ProgramFiles:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 # Not synchronized to disk: a file truncated by a crash of the machine fails the hash.
                 partial.write_bytes(data)
-                partial.replace(self.folder / f"{name}{_SUFFIX}")
+                partial.replace(self.folder / name)
             except OSError:
                 partial.unlink(missing_ok=True)
                 raise
@@ -140,7 +177,7 @@ class ProgramFiles:
         """Yield last use, size and path of each file, including partial files that another process left."""
         for entry in os.scandir(self.folder):
             with contextlib.suppress(OSError):
-                if entry.name.endswith((_SUFFIX, ".part")) and entry.is_file(follow_symlinks=False):
+                if entry.name.endswith((_SUFFIX, _PLANS_SUFFIX, ".part")) and entry.is_file(follow_symlinks=False):
                     stat = entry.stat(follow_symlinks=False)
                     yield stat.st_mtime_ns, stat.st_size, Path(entry.path)
 

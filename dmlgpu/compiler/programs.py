@@ -46,7 +46,7 @@ def of_operator(desc: OperatorDesc, target: Target) -> Program:
         return stages(desc, target).program
 
     return programs.get_or_make(
-        (desc, target), lambda: _found_or_made(lambda: f"{desc!r}\n{_text_of_target(target)}", make), memory_of
+        (desc, target), lambda: _found_or_made(lambda: f"{desc!r}\n{target.text}", make), memory_of
     )
 
 
@@ -68,21 +68,16 @@ def of_network(network: Network, target: Target, disabled: Collection[str] = ())
 def of_sized(sized: SizedNetwork, target: Target) -> Program:
     """Return the program of a recorded network for some sizes. Raises as ``of_network``.
 
-    If it follows from a plan that was recorded, the network itself is not built, and no file read or written.
+    It follows from a plan, which files hold for all sizes. The network itself is only built if it cannot be recorded.
     """
     if target.policies.specialized:
         return of_network(sized.network, target)
     start = time.perf_counter()
     with collection_paused():
-        program = sized.recorded.program(sized.values, target, records=False)
+        program = sized.recorded.program(sized.values, target, files=files)
     if program is not None:
         return replace(program, timings=Timings(planning=time.perf_counter() - start))
-
-    def make() -> Program:
-        program = sized.recorded.program(sized.values, target)
-        return _compiled(sized.network, target, ()) if program is None else program
-
-    return _found_or_made(lambda: f"{_key(sized.network, target, ())}\n{sized.recorded.varying}", make)
+    return _found_or_made(lambda: _key(sized.network, target, ()), lambda: _compiled(sized.network, target, ()))
 
 
 def _compiled(network: Network, target: Target, disabled: Collection[str]) -> Program:
@@ -93,7 +88,7 @@ def _compiled(network: Network, target: Target, disabled: Collection[str]) -> Pr
 
 def _key(network: Network, target: Target, disabled: Collection[str]) -> str:
     """Return the key of a program in files."""
-    return f"{_text_of_network(network)}\n{sorted(disabled)}\n{_text_of_target(target)}"
+    return f"{_text_of_network(network)}\n{sorted(disabled)}\n{target.text}"
 
 
 def _found_or_made(key: Callable[[], str], make: Callable[[], Program]) -> Program:
@@ -111,12 +106,6 @@ def _found_or_made(key: Callable[[], str], make: Callable[[], Program]) -> Progr
     if files is not None:
         files.save(name, program)
     return program
-
-
-def _text_of_target(target: Target) -> str:
-    """Return a key that is the same for equal targets in any process."""
-    listed = [sorted(names) for names in (target.features, target.overrides.excluded)]
-    return f"{replace(target, features=frozenset()).with_overrides(excluded=frozenset())!r} {listed}"
 
 
 def _text_of_network(network: Network) -> str:

@@ -395,6 +395,12 @@ class Target(Facts):
         return replace(self, overrides=replace(self.overrides, **overrides))
 
     @property
+    def text(self) -> str:
+        """Text that is the same for equal targets in every process."""
+        listed = [sorted(names) for names in (self.features, self.overrides.excluded)]
+        return f"{replace(self, features=frozenset()).with_overrides(excluded=frozenset())!r} {listed}"
+
+    @property
     def moves_pairs(self) -> bool:
         """Whether kernels access eight elements at once if sizes allow it. Kernels of sizes that vary access at most
         four, so that multiples of eight share the kernels of others."""

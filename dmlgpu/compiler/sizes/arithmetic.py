@@ -158,7 +158,7 @@ class Replay:
 
     def __init__(self, nodes: Sequence[Operation], guards: Mapping[int, bool], results: Any):
         read: dict[int, int] = {}  # places in the table of results, by node
-        self._results = _builder(results, read) or (lambda table: results)
+        self._results = _builder(results, read) or functools.partial(_same, results)
         needed = set(guards) | read.keys()
         for node in reversed(range(len(nodes))):
             if node in needed:
@@ -186,6 +186,12 @@ class Replay:
             self._outcomes.append(guards.get(node))
         self._constants = constants[::-1]
         self._read = [places[node] for node in read]
+
+    @property
+    def text(self) -> str:
+        """What it computes, as text that is the same in every process."""
+        names = [f"{function.__module__}.{function.__qualname__}" for function in self._functions]
+        return f"{names} {self._operands} {self._outcomes} {self._constants} {self._read}"
 
     def _table(self, symbols: Sequence[Any]) -> list[Any]:
         """Return symbols, room for the result of each function, and constants."""
@@ -234,13 +240,27 @@ def _builder(part: Any, read: dict[int, int]) -> Callable[[Sequence[Any]], Any] 
     if not builders:
         return None
 
-    def build(table: Sequence[Any]) -> Any:
-        built = items.copy()
-        for place, build_item in builders:
-            built[place] = build_item(table)
-        return make(built)
+    for place, _ in builders:
+        items[place] = None
+    return functools.partial(_built, make, items, builders)
 
-    return build
+
+def _built(
+    make: Callable[[list[Any]], Any],
+    items: list[Any],
+    builders: Sequence[tuple[int, Callable[[Sequence[Any]], Any]]],
+    table: Sequence[Any],
+) -> Any:
+    """Return a part with the items that follow from a table. No inner function, so that replays can be pickled."""
+    built = items.copy()
+    for place, build_item in builders:
+        built[place] = build_item(table)
+    return make(built)
+
+
+def _same(results: Any, table: Sequence[Any]) -> Any:
+    """Return results without symbols."""
+    return results
 
 
 def with_fields(cls: Any, values: Sequence[Any]) -> Any:

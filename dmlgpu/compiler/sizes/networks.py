@@ -15,6 +15,7 @@ from dmlgpu.compiler.graph.description import GraphDesc, OperatorNode
 from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.program import Program
+from dmlgpu.compiler.program_cache import ProgramFiles
 from dmlgpu.compiler.sizes.arithmetic import Recording, Replay, Size, Symbol, fields_of, is_symbolic, with_fields
 from dmlgpu.compiler.sizes.recordings import MAX_RECORDINGS, Recordings, count_failure, first_result
 from dmlgpu.compiler.target import Target
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 
 _lock: Final = threading.Lock()
 """Held while networks are planned on symbols."""
+
+
+def _count(plans: Iterable[PlannedNetwork]) -> int:
+    """Return how often plans, or steps of them, were recorded."""
+    return sum(1 + plan.count for plan in plans)
 
 
 class RecordedNetwork:
@@ -48,32 +54,67 @@ class RecordedNetwork:
         self._plans: dict[Hashable, list[PlannedNetwork]] = {}
 
     def program(
-        self, values: Sequence[int], target: Target, disabled: Collection[str] = (), *, records: bool = True
+        self,
+        values: Sequence[int],
+        target: Target,
+        disabled: Collection[str] = (),
+        files: ProgramFiles | None = None,
     ) -> Program | None:
-        """Return the program for values of the symbols, by a plan that holds for them, which is recorded if there is
-        none.
+        """Return the program for values of the symbols, by a plan that holds for them: from memory, from files, or
+        recorded.
 
         Returns:
-            None if no plan holds and none is to be recorded, or it cannot be recorded, which is counted.
+            None if it cannot be recorded, which is counted.
         """
-        from dmlgpu.compiler.sizes.programs import PlannedNetwork  # noqa: PLC0415 - slow, and cached programs need none
+        from dmlgpu.compiler.sizes.programs import PlannedNetwork  # noqa: PLC0415 - slow, and loading a model needs none
 
         target = target.varying
+        kind = target, frozenset(disabled)
         with _lock:
-            plans = self._plans.setdefault((target, frozenset(disabled)), [])
             try:
+                plans = self._plans.get(kind)
+                if plans is None:
+                    plans = self._plans[kind] = self._load(target, disabled, files)
+                count = _count(plans)
                 program = first_result(plans, lambda plan: plan.program(values))
-                if program is not None or not records:
-                    return program
-                recording = Recording(values)
-                with recording.active():
-                    network = _rebuilt(self.network, self._replay.on(recording))
-                    plans.insert(0, PlannedNetwork(network, recording, target, disabled))
-                del plans[MAX_RECORDINGS:]
-                return plans[0].program(values)
+                if program is None:
+                    recording = Recording(values)
+                    with recording.active():
+                        network = _rebuilt(self.network, self._replay.on(recording))
+                        plans.insert(0, PlannedNetwork(network, recording, target, disabled))
+                    del plans[MAX_RECORDINGS:]
+                    program = plans[0].program(values)
             except Exception as error:  # with plain numbers, the compiler says what is wrong
                 count_failure(error)
                 return None
+            if _count(plans) != count and files is not None:
+                try:
+                    files.save_plans(self._name(target, disabled), plans)
+                except Exception as error:  # each process plans again
+                    count_failure(error)
+            return program
+
+    def _load(self, target: Target, disabled: Collection[str], files: ProgramFiles | None) -> list[PlannedNetwork]:
+        return (None if files is None else files.load_plans(self._name(target, disabled))) or []
+
+    def _name(self, target: Target, disabled: Collection[str]) -> str:
+        """Return the name of the plans in files."""
+        return f"{self._digest}\n{sorted(disabled)}\n{target.text}"
+
+    @functools.cached_property
+    def _digest(self) -> str:
+        """A hash that is the same for equal networks, and equal expressions of their integers, in every process."""
+        network, integers = self.network, self.sized.integers
+        distinct = _distinct(network)
+        places = {id(desc): place for place, desc in enumerate(distinct[2:])}
+        nodes = [(node.name, node.inputs, places[id(node.desc)]) for node in network.nodes]
+        read: dict[int, int] = {}
+        numbers = [
+            f"#{read.setdefault(integer.node, len(read))}" if is_symbolic(integer) else integer for integer in integers
+        ]
+        data = [hashlib.sha256(constant).hexdigest() for constant in network.constants]
+        parts = network.name, sorted(network.initial), network.outputs, data, nodes, separated(distinct)[0], numbers
+        return hashlib.sha256(f"{parts!r} {self._replay.text}".encode()).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -43,40 +43,58 @@ Kernels: TypeAlias = "tuple[int, Groups, Groups]"
 """The count of allocations of the schedule of a step; the kernels that are executed, and those of the initialization.
 The indices of their bindings are places: among the resources of the step, which the allocations follow."""
 
-KernelsOfSizes: TypeAlias = "Callable[[Sequence[Any]], Kernels]"
-"""Returns the kernels of a step for sizes, recorded if the guards of no recording hold. Raises NotSupported if the
-adapter lacks what the step needs. Not thread-safe."""
 
-
-def _recorded(step: Step, is_initial: bool, target: Target) -> KernelsOfSizes:
-    """Return the kernels of a step by its sizes.
+class RecordedStep:
+    """The kernels of a step by its sizes. Not thread-safe. Unpickled, it is the one of ``recorded_steps``.
 
     Args:
+        key: Key in ``recorded_steps``.
         step: The step, with placeholders for sizes.
         is_initial: Whether all kernels are of the initialization.
         target: The compile target.
-    """
-    replays: list[Replay] = []
 
-    def kernels(sizes: Sequence[Any]) -> Kernels:
-        result: Kernels | None = first_result(replays, lambda replay: replay(sizes))
+    Attributes:
+        count: How often the step was recorded.
+    """
+
+    def __init__(self, key: Hashable, step: Step, is_initial: bool, target: Target):
+        self._arguments = key, step, is_initial, target
+        self._step, self._is_initial, self._target = step, is_initial, target
+        self._replays: list[Replay] = []
+        self.count = 0
+
+    def __reduce__(self) -> Any:
+        return _shared, self._arguments, (self._replays, self.count)
+
+    def __setstate__(self, state: tuple[list[Replay], int]) -> None:
+        if state[1] > self.count:  # else this process has recorded, or read, as much
+            self._replays, self.count = state
+
+    def __call__(self, sizes: Sequence[Any]) -> Kernels:
+        """Return the kernels for sizes, recorded if the guards of no recording hold.
+
+        Raises:
+            NotSupported: If the adapter lacks what the step needs.
+        """
+        result: Kernels | None = first_result(self._replays, lambda replay: replay(sizes))
         if result is None:
-            replays.insert(0, record(sizes))
-            del replays[MAX_VARIANTS:]
-            result = replays[0](sizes)
+            self._replays.insert(0, self._record(sizes))
+            del self._replays[MAX_VARIANTS:]
+            self.count += 1
+            result = self._replays[0](sizes)
             assert result is not None
         return result
 
-    def record(sizes: Sequence[Any]) -> Replay:
+    def _record(self, sizes: Sequence[Any]) -> Replay:
         recording = Recording(sizes)
         following = iter(recording.symbols)
         visit = _Visit(lambda _: next(following))
         with recording.active():
-            steps = schedule_named(replace(visit.of(step), label=_LABEL), target)
-            if is_initial:
+            steps = schedule_named(replace(visit.of(self._step), label=_LABEL), self._target)
+            if self._is_initial:
                 steps = steps.as_initialization
             places: dict[Any, int] = {binding.index: place for place, binding in enumerate(visit.bindings)}
-            known, sources = len(places), Sources(target, target.moves_doubles)
+            known, sources = len(places), Sources(self._target, self._target.moves_doubles)
 
             def place(binding: PlanBinding) -> PlanBinding:
                 return replace(binding, index=places.setdefault(binding.index, len(places)))
@@ -88,19 +106,21 @@ def _recorded(step: Step, is_initial: bool, target: Target) -> KernelsOfSizes:
             executed, initial = groups(steps.steps), groups(steps.initialization)
             return recording.replay((len(places) - known, executed, initial))
 
-    return kernels
 
-
-recorded_steps: Final[Cache[Hashable, KernelsOfSizes]] = Cache(CacheLimits(entries=1024, size=1024))
+recorded_steps: Final[Cache[Hashable, RecordedStep]] = Cache(CacheLimits(entries=1024, size=1024))
 """Of all networks in this process, by what steps are but for sizes, labels and resources."""
 
 
-def recorded_step(step: Step, is_initial: bool, target: Target) -> tuple[KernelsOfSizes, list[Any], list[Any]]:
+def _shared(key: Hashable, step: Step, is_initial: bool, target: Target) -> RecordedStep:
+    """Return the recorded step of a key, constructed if there is none."""
+    return recorded_steps.get_or_make(key, lambda: RecordedStep(key, step, is_initial, target), lambda _: 1)
+
+
+def recorded_step(step: Step, is_initial: bool, target: Target) -> tuple[RecordedStep, list[Any], list[Any]]:
     """Return the kernels of a step by sizes, indices of the resources that it binds, and its sizes, maybe symbolic."""
     visit = _Visit(lambda _: _PLACEHOLDER)
     rebuilt = visit.of(step)
-    key = tuple(visit.key), is_initial, target
-    recorded = recorded_steps.get_or_make(key, lambda: _recorded(rebuilt, is_initial, target), lambda _: 1)
+    recorded = _shared((tuple(visit.key), is_initial, target), rebuilt, is_initial, target)
     return recorded, [index for _, index in visit.resources], visit.numbers
 
 
@@ -246,6 +266,12 @@ class PlannedNetwork:
                 sizes.append(own)
         self._replay = recording.replay(sizes)
         self._operator, self._constants = plan.operator, network.bound_constants
+        self._copied: set[RecordedStep] = set()
+
+    @property
+    def count(self) -> int:
+        """Number of times that its steps were recorded."""
+        return sum(step.count for step in self._copied.union(step for step, *_ in self._steps))
 
     def program(self, values: Sequence[int]) -> Program | None:
         """Return the program for values of the symbols; None if the plan is another for these.
@@ -272,6 +298,7 @@ class PlannedNetwork:
             executed = [[kernel.rebound(moved) for kernel in group] for group in executed]
         for copy in copies:
             recorded, resources, own = recorded_step(copy, True, self._target)
+            self._copied.add(recorded)
             initial += kernels_of_step(recorded(own), copy.label, resources)[1]
         check_count(sum(map(len, (*executed, *initial))))
         bounds = (

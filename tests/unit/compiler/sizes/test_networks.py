@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import os
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +18,10 @@ from dmlgpu.compiler.graph.compiler import compile_network
 from dmlgpu.compiler.graph.network import Network
 from dmlgpu.compiler.graph.resolve import resolve
 from dmlgpu.compiler.program import KernelSource, Program, RenderedKernel
+from dmlgpu.compiler.program_cache import ProgramFiles
 from dmlgpu.compiler.sizes.arithmetic import Recording, hint_of
-from dmlgpu.compiler.sizes.networks import kinds, program_of, structure_of
-from dmlgpu.compiler.sizes.programs import PlannedNetwork, recorded_steps
+from dmlgpu.compiler.sizes.networks import RecordedNetwork, kinds, program_of, structure_of
+from dmlgpu.compiler.sizes.programs import PlannedNetwork, RecordedStep, recorded_steps
 from dmlgpu.compiler.target import Profile, Target
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.conformance.suites.graphs import GraphPair, GraphSuite
@@ -205,3 +211,77 @@ def test_plans_whose_steps_are_not_supported_for_other_sizes_give_no_program(mon
 
     monkeypatch.setattr(PlannedNetwork, "program", reject)
     assert program_of(shapes[3], TARGETS["cpu"]) is None
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProgramFiles:
+    """Files in which recorded networks store their plans."""
+    files = ProgramFiles(tmp_path, "1")
+    monkeypatch.setattr(RecordedNetwork, "program", functools.partialmethod(RecordedNetwork.program, files=files))
+    return files
+
+
+def fail(*_: Any) -> Any:
+    raise AssertionError("planned or recorded")
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize(("index", "pair"), list(enumerate(pairs())), ids=str)
+def test_the_next_process_reads_plans(index: int, pair: GraphPair, monkeypatch: pytest.MonkeyPatch) -> None:
+    target, compiler = [*TARGETS.values()][index % 2], Compiler()
+    shapes = networks(pair, SHAPES[:3])
+    expected = [compiler.program(each, target) for each in shapes]
+    compiler = Compiler()
+    monkeypatch.setattr(PlannedNetwork, "__init__", fail)
+    monkeypatch.setattr(RecordedStep, "_record", fail)
+    assert [compiler.program(each, target) for each in shapes] == expected
+
+
+@pytest.mark.usefixtures("files")
+def test_plans_from_files_serve_sizes_that_no_process_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler, target = Compiler(), TARGETS["cpu"]
+    shapes = convolutions(40)
+    for each in shapes[:2]:
+        compiler.program(each, target)
+    compiler = Compiler()
+    monkeypatch.setattr(PlannedNetwork, "__init__", fail)
+    programs = [compiler.program(each, target) for each in shapes[:1] + shapes[2:]]
+    assert len(compiler.compiled) == 1
+    monkeypatch.undo()
+    compiler = Compiler()
+    assert programs == [compiler.program(each, target) for each in shapes[:1] + shapes[2:]]
+
+
+PROCESS = """
+import functools, pathlib, sys
+from dmlgpu.compiler.program_cache import ProgramFiles
+from dmlgpu.compiler.graph.resolve import resolve
+from dmlgpu.compiler.sizes.networks import RecordedNetwork, program_of
+from dmlgpu.compiler.sizes.programs import PlannedNetwork
+from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.conformance.suites.graphs import GraphPair
+files = ProgramFiles(pathlib.Path(sys.argv[1]), "1")
+RecordedNetwork.program = functools.partialmethod(RecordedNetwork.program, files=files)
+plan, planned = PlannedNetwork.__init__, []
+PlannedNetwork.__init__ = lambda *arguments: (planned.append(arguments), plan(*arguments))[1]
+pair = GraphPair.parse("pair-convolution-relu-float32-plain")
+target = Target("CPU", Profile.CPU, frozenset({"shader-int64", "shader-f16", "immediates"})).varying
+for columns in (8, 9, 12):
+    program_of(resolve(pair.example((2, 4, 6, columns)).graph), target)
+print(len(planned))
+"""
+
+
+@pytest.mark.slow
+def test_names_of_plans_do_not_depend_on_the_process(tmp_path: Path) -> None:
+    planned = [
+        subprocess.run(
+            [sys.executable, "-c", PROCESS, str(tmp_path)],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert planned == ["1\n", "0\n"]
