@@ -189,6 +189,17 @@ def test_damaged_files_are_ignored(files: ProgramFiles, damage: Callable[[bytes]
     assert files.load("key") == ODD
 
 
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no numbers of users")
+def test_files_of_other_users_are_ignored(files: ProgramFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    files.save("key", ODD)
+    files.save_plans("key", [1])
+    own = os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: own + 1)
+    assert (files.load("key"), files.load_plans("key")) == (None, None)
+    monkeypatch.undo()
+    assert (files.load("key"), files.load_plans("key")) == (ODD, [1])
+
+
 def test_files_are_evicted_in_order_of_last_use(tmp_path: Path) -> None:
     files = ProgramFiles(tmp_path, "1", CacheLimits(entries=8, size=1 << 20))
     for index in range(8):
