@@ -1,10 +1,9 @@
 """Caches of rendered programs: in memory, and in files, so that the next process need not plan and render them.
 
 A file holds one program as JSON, or the plans of a network for all sizes as a pickle, under a line with the hash of it:
-damaged files are ignored. Pickles can run code, as the files of ``__pycache__`` can, so files of other users are ignored
-too. The name of a file is the hash of all that its content depends on, the compiler's own source files among it, so
-that another version of dmlgpu never finds it. Files that cannot be read or written raise nothing: programs are made
-again.
+damaged files are ignored, and so are those of other users: pickles can run code, as files of ``__pycache__`` can.
+The name of a file is the hash of all that its content depends on, the compiler's own source files among it, so that
+another version of dmlgpu never finds it. Files that cannot be read or written raise nothing: programs are made again.
 """
 
 from __future__ import annotations
