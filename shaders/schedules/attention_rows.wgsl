@@ -1,18 +1,13 @@
 // ATTENTION, by rows: an invocation holds {{ tile.rows }} rows of queries, and their weighted sums, in registers, and goes through the keys one by
 // one. Where a score is the largest one so far, what was summed before is scaled down to it.
-{% set in_step = tile.alone == 1 %}
-# if in_step
 // Adjacent invocations take rows of the same head. Each reads some units of a key and of its values, and broadcasts them to its whole
 // subgroup: {{ tile.sharing }} have all. The first two lanes read units half of them apart, so that they read each cache line first, as in maps
 // (schedules/invocation).
-# else
-// Adjacent invocations take different heads, or parts of the keys.
-# endif
 {% import "schedules/attention_last" as ends with context %}
 {% import "schedules/attention_macros" as attention with context %}
 alias sum_t = vec4<f32>;
 const LOWEST = -3.4028234e38f;
-# if causal and in_step
+# if causal
 var<workgroup> most_visible: u32;
 # endif
 {% include "schedules/attention_weight" %}
@@ -25,7 +20,6 @@ fn value_along(batch: u32, key: u32, unit: u32) -> sum_t {
     return value_load(at);
 }
 {% macro units_along(name, what, count) %}
-        # if in_step
         # for load in range((count + tile.sharing - 1) // tile.sharing)
         let own_{{ name }}{{ load }} = {{ what }}_along(batch, key, min({{ load * tile.sharing }}u + hand, {{ count - 1 }}u));
         # endfor
@@ -33,27 +27,16 @@ fn value_along(batch: u32, key: u32, unit: u32) -> sum_t {
         # set half = tile.sharing // 2
         let {{ name }}{{ unit }} = subgroupBroadcast(own_{{ name }}{{ unit // tile.sharing }}, {{ unit % half * 2 + unit % tile.sharing // half }}u);
         # endfor
-        # else
-        # for unit in range(count)
-        let {{ name }}{{ unit }} = {{ what }}_along(batch, key, {{ unit }}u);
-        # endfor
-        # endif
 {% endmacro %}
 @compute @workgroup_size({{ launch.workgroup }})
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) me: u32{{ ", @builtin(subgroup_invocation_id) lane: u32" if in_step }}) {
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) me: u32, @builtin(subgroup_invocation_id) lane: u32) {
     load_sizes();
     let number = group.x + group.y * {{ launch.grid[0] }}u;
     if (number >= {{ launch.total }}u) { return; }
-    # if in_step
     let row_tile = {{ mod("number", down) }};
     let row = (row_tile * {{ tile.down }}u + me) * {{ tile.rows }}u;
     let rest = {{ div("number", down) }};
     let hand = lane % 2u * {{ tile.sharing // 2 }}u + lane % {{ tile.sharing }}u / 2u;
-    # else
-    let row = 0u;
-    let rest = number * {{ launch.workgroup }}u + me;
-    if (rest >= {{ batches * parts }}u) { return; }
-    # endif
     let part = {{ div("rest", batches) }};
     let batch = {{ mod("rest", batches) }};
     // Drivers compile a loop faster than copies of its body.
@@ -77,13 +60,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     var mass{{ row }} = 0.0;
     # endfor
     let first = part * {{ share }}u;
-    # if in_step and causal
 {{ ends.last_key("row_tile * %du" % (tile.down * tile.rows), tile.down * tile.rows) }}
-    # elif causal
-    let last = min(min(first + {{ share }}u, {{ keys }}u), visible{{ tile.rows - 1 }});
-    # else
-    let last = min(first + {{ share }}u, {{ keys }}u) + opaque_zero();
-    # endif
     for (var key = first; key < last; key++) {
 {{ units_along("k", "key", tile.dots) }}
         # for row in range(tile.rows)

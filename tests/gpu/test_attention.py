@@ -36,7 +36,7 @@ SHAPES: dict[str, Shape] = {
     "halves": (1, 40, 70, 2, 2, 36, F16),
     "one query": (1, 1, 2500, 4, 2, 16, F32),
     "wide heads": (1, 9, 20, 1, 1, 300, F32),
-    "one query of shared heads": (2, 1, 1100, 2, 2, 64, F32),
+    "one query of shared heads": (2, 1, 1101, 2, 2, 64, F32),
     "four rows of shared heads": (1, 2, 331, 4, 2, 96, F32),
     "three rows of shared float16": (1, 3, 1501, 1, 1, 32, F16),
     "few rows": (1, 9, 700, 2, 2, 32, F32),
@@ -44,8 +44,9 @@ SHAPES: dict[str, Shape] = {
     "one query in many parts": (1, 1, 4001, 1, 1, 128, F32),
     "eight rows of shared heads": (1, 1, 600, 8, 1, 64, F32),
     "six rows of shared float16": (2, 3, 520, 4, 2, 48, F16),
-    "little work": (1, 3, 20, 2, 2, 16, F32),
-    "little work of wide heads": (1, 3, 20, 2, 2, 96, F32),
+    "little work": (1, 5, 20, 2, 2, 16, F32),
+    "little work of wide heads": (1, 5, 20, 2, 2, 96, F32),
+    "one query of little work": (1, 1, 19, 3, 3, 12, F32),
 }
 
 
@@ -100,8 +101,8 @@ def test_attention_by_a_requested_schedule(backend: GpuBackend, schedule: str, p
     desc = attention(1, 4, 300, 2, 2, 64, F32)
     arrays = contents(desc)
     target = replace(backend.target.exact, profile=profile).with_overrides(schedule=f"attention/{schedule}")
-    if schedule == "rows" and not target.has("subgroup"):
-        pytest.skip("invocations cannot broadcast keys")
+    if schedule in ("rows", "lanes") and not target.has("subgroup"):
+        pytest.skip("invocations cannot share keys")
     (got,) = run_desc(backend, desc, arrays, target)
     np.testing.assert_allclose(got.astype(np.float64), formula(desc, *arrays), rtol=2e-6, atol=2e-6)
 
@@ -123,20 +124,29 @@ def test_one_query_takes_its_keys_in_parts(profile: Profile) -> None:
     assert [step.parts > 1 for step in steps if isinstance(step, ScheduledAttend)] == [True]
 
 
-def test_cpus_take_rows_one_by_one_if_they_hold_a_head() -> None:
-    def tile(name: str, *features: str, lanes: int = 4) -> AttentionTile:
-        target = Target("any", Profile.CPU, features=frozenset(features), subgroup_lanes=lanes)
-        steps = steps_of(attention(*SHAPES[name]), target)
-        return next(step.tile for step in steps if isinstance(step, ScheduledAttend))
+def cpu_tile(name: str, *features: str, lanes: int = 4) -> AttentionTile:
+    target = Target("any", Profile.CPU, features=frozenset(features), subgroup_lanes=lanes)
+    steps = steps_of(attention(*SHAPES[name]), target)
+    return next(step.tile for step in steps if isinstance(step, ScheduledAttend))
 
-    assert tile("whole tiles", "subgroup") == AttentionTile(4, 1, 16, 1, 8, 16, sharing=4)
-    assert tile("few rows", "subgroup", lanes=8) == AttentionTile(2, 1, 8, 1, 8, 8, sharing=8)
-    assert tile("four rows of shared heads", "subgroup", lanes=16) == AttentionTile(1, 1, 24, 1, 8, 24, sharing=8)
-    assert tile("little work", "subgroup") == AttentionTile(1, 1, 4, 1, 8, 4, sharing=4)
-    assert not tile("little work of wide heads", "subgroup").by_rows  # whose text would be long
-    assert tile("one query of shared heads") == AttentionTile(1, 1, 16, 1, 1, 16, alone=8)
-    assert not tile("whole tiles").by_rows  # nothing can be passed on
-    assert not tile("near misses", "subgroup").by_rows  # heads of 17
+
+def test_cpus_take_rows_one_by_one_if_they_hold_a_head() -> None:
+    assert cpu_tile("whole tiles", "subgroup") == AttentionTile(4, 1, 16, 1, 8, 16, sharing=4)
+    assert cpu_tile("few rows", "subgroup", lanes=8) == AttentionTile(2, 1, 8, 1, 8, 8, sharing=8)
+    assert cpu_tile("eight rows of shared heads", "subgroup", lanes=16) == AttentionTile(1, 1, 16, 1, 8, 16, sharing=8)
+    assert cpu_tile("little work", "subgroup") == AttentionTile(1, 1, 4, 1, 8, 4, sharing=4)
+    assert not cpu_tile("little work of wide heads", "subgroup").by_rows  # whose text would be long
+    assert not cpu_tile("whole tiles").by_rows  # nothing can be passed on
+    assert not cpu_tile("near misses", "subgroup").by_rows  # heads of 17
+
+
+def test_lanes_of_cpus_share_the_keys_of_few_rows() -> None:
+    assert cpu_tile("one query of shared heads", "subgroup", lanes=8) == AttentionTile(1, 1, 2, 8, 1, 2, keys=2)
+    assert cpu_tile("four rows of shared heads", "subgroup", lanes=16) == AttentionTile(4, 1, 3, 8, 1, 3, keys=1)
+    assert cpu_tile("one query", "subgroup") == AttentionTile(2, 1, 1, 4, 1, 1, keys=4)
+    assert cpu_tile("one query of little work", "subgroup") == AttentionTile(1, 1, 1, 4, 1, 1, keys=1)
+    assert not cpu_tile("one query of shared heads").keys  # nothing adds up scores
+    assert not cpu_tile("eight rows of shared heads", "subgroup").keys
 
 
 def test_attention_with_written_out_steps(backend: GpuBackend) -> None:

@@ -66,7 +66,7 @@ def _nested(sizes: Sizes, strides: Sizes) -> list[tuple[int, int]] | None:
 def _digits(distance: int, nested: list[tuple[int, int]], rank: int) -> tuple[int, ...] | None:
     """Return a distance in elements as steps along nested dimensions; None if there is a remainder."""
     steps = [0] * rank
-    for dimension, stride in nested:
+    for dimension, stride in sorted(nested, key=lambda each: each[1] is not distance):  # equal ones of one element last
         if _is_same_stride(stride, distance):  # one step along a dimension, whatever the sizes
             steps[dimension] = 1
             return tuple(steps)

@@ -17,7 +17,7 @@ invocations share a key; the weights of a block go through workgroup memory; the
 
 CPU adapters are faster by rows: an invocation holds some rows and their weighted sums in registers, and iterates over
 single keys, without workgroup memory. Invocations of a subgroup take rows of the same head, and broadcast the keys and
-values that they read. If a head has only one row, each takes its own heads, or its own part of the keys.
+values that they read. If a head has few rows, they share the units of each key instead, and add up its score.
 
 Queries and keys are read as in a matrix product, by rows in units of four along the head, as values always are.
 Operands in other layouts are copied to a temporary tensor if they are read often enough. If rows are few, or keys
@@ -45,7 +45,7 @@ from dmlgpu.compiler.schedule.cooperative_attention import (
     packs_along,
 )
 from dmlgpu.compiler.schedule.gemm_choice import power_of_two
-from dmlgpu.compiler.schedule.launch import Launch, fold, shuffling_lanes
+from dmlgpu.compiler.schedule.launch import LOCKSTEP, Launch, fold, shuffling_lanes
 from dmlgpu.compiler.schedule.operands import pack_output
 from dmlgpu.compiler.schedule.registry import CPU, GPUS, Condition, Schedule, at_most, choose, no, register
 from dmlgpu.compiler.schedule.scheduling import StepProblem, schedule_step
@@ -72,9 +72,6 @@ LITTLE_WORK = 1 << 18
 
 BUSY, BUSY_IN_SLABS = 8, 2048
 """Workgroups that keep a CPU adapter busy; groups of four rows, in slabs, that keep a GPU busy."""
-
-ALONE = 8
-"""Invocations, each with its own head or part of the keys, that a CPU adapter runs in lockstep."""
 
 MIN_BLOCKS = 4
 """Minimum number of blocks of a part that is worth a workgroup."""
@@ -103,6 +100,31 @@ SHARED_ROWS = 2
 """Rows of an invocation if sizes vary: one kernel serves all numbers of rows. It compiles in a third of the time of
 one with four."""
 
+FEW_ROWS_OF_HEAD = 4
+"""Maximum rows of a head for which invocations share its keys; of more, each takes its own rows."""
+
+MAX_UNITS_AT_ONCE = 8
+"""Units of keys and values that an invocation reads in a turn of the loop; with more, the loop outgrows the CPU's cache
+of instructions, and compiles longer. Measured on lavapipe for heads of 128: 145 ns for a key with 32, 89 with 16."""
+
+
+def _tile_by_lanes(problem: AttentionProblem) -> AttentionTile | Condition:
+    """Return the tile of few rows, whose keys and values the invocations of a subgroup read in the order of memory."""
+    attention, target = problem.step, problem.target
+    head, operands = attention.query.sizes[-1], (attention.query, attention.key, attention.value)
+    few = at_most(attention.rows, FEW_ROWS_OF_HEAD, "rows")
+    if not few:
+        return few
+    if head % UNIT or max(head // UNIT, problem.units) > MAX_UNITS or not all(map(packs_along, operands)):
+        return no("no heads of at most {} whole units of {}", MAX_UNITS, UNIT)
+    if not target.has("subgroup"):
+        return no("there are no subgroups to add up scores")
+    lanes = min(LOCKSTEP, target.subgroup_lanes)
+    dots, units = -(-head // (UNIT * lanes)), -(-problem.units // lanes)
+    at_once = 1 if _is_little(attention, problem.units) else max(1, MAX_UNITS_AT_ONCE // (dots + units))
+    rows = next(rows for rows in range(1, FEW_ROWS_OF_HEAD + 1) if attention.rows <= rows)
+    return AttentionTile(rows, 1, units, lanes, 1, dots, keys=1 << (at_once.bit_length() - 1))
+
 
 def _tile_by_rows(problem: AttentionProblem) -> AttentionTile | Condition:
     """Return the tile of an invocation that takes whole rows, if heads allow it, and if invocations of a subgroup that
@@ -115,22 +137,18 @@ def _tile_by_rows(problem: AttentionProblem) -> AttentionTile | Condition:
         return no("heads of {} elements, not at most {} whole units of {}", head, MAX_UNITS, UNIT)
     if (little or attention.rows == 1) and not in_units:
         return no("queries and keys are not in units of {}", UNIT)
-    if attention.rows == 1:
-        fits = packs_along(attention.value) and 2 * units_of_head <= max_held
-        tile = AttentionTile(1, 1, units, 1, 1, head // UNIT, ALONE)
-        return tile if fits else no("a head and its values exceed {} units of registers", max_held)
 
     fitting = [rows for rows in COSTS_BY_ROWS if rows * units_of_head <= max_held]
     if not fitting or not target.has("subgroup"):
         return no("an invocation cannot hold a head, or there are no subgroups to broadcast keys")
 
     def cost(rows: int) -> float:
-        return -(-attention.rows // (ALONE * rows)) * rows * COSTS_BY_ROWS[rows]
+        return -(-attention.rows // (LOCKSTEP * rows)) * rows * COSTS_BY_ROWS[rows]
 
-    if target.policies.varying and attention.rows > ALONE:
+    if target.policies.varying and attention.rows > LOCKSTEP:
         fitting = [rows for rows in fitting if rows <= SHARED_ROWS][:1] or fitting
     rows = fitting[0] if len(fitting) == 1 else min(fitting, key=cost)
-    return AttentionTile(rows, 1, units, 1, ALONE, head // UNIT, sharing=min(ALONE, target.subgroup_lanes))
+    return AttentionTile(rows, 1, units, 1, LOCKSTEP, head // UNIT, sharing=min(LOCKSTEP, target.subgroup_lanes))
 
 
 def _is_little(attention: Attend, units: int) -> bool:
@@ -243,6 +261,7 @@ ATTENTION_SCHEDULES: tuple[Schedule[AttentionProblem, AttentionTile | MatrixTile
         lambda problem: fills_attention(problem.step, problem.target),
         profiles=GPUS,
     ),
+    Schedule("attention", "lanes", _tile_by_lanes, "few rows: a subgroup shares the units of a key", profiles=CPU),
     Schedule("attention", "rows", _tile_by_rows, "an invocation takes rows, and holds their heads", profiles=CPU),
     Schedule("attention", "streamed", _tile_streamed, "few rows: keys and values are read once", profiles=GPUS),
     Schedule("attention", "slabs", _tile_in_slabs, "two products of slabs in workgroup memory", profiles=GPUS),
@@ -260,11 +279,9 @@ def _share(attention: Attend, tile: AttentionTile, target: Target) -> int:
     busy = BUSY_IN_SLABS // tile.down if tile.depth else BUSY
     if tile.is_streamed:
         busy = FILLED * card_of(target).cores
-    if tile.alone > 1:
-        busy *= tile.alone // 2
-    min_blocks = MIN_KEYS // tile.block if tile.by_rows else 1 if tile.is_streamed else MIN_BLOCKS
+    min_blocks = MIN_KEYS // tile.block if tile.by_rows or tile.keys else 1 if tile.is_streamed else MIN_BLOCKS
     parts = max(1, min(-(-busy // groups), blocks // min_blocks))
-    if tile.alone > 1 or ((tile.depth or tile.is_streamed) and target.keeps_digits):
+    if tile.keys or ((tile.depth or tile.is_streamed) and target.keeps_digits):
         parts = max(parts, -(-attention.keys // MAX_KEYS))
     share = -(-blocks // parts)
     if target.loop_limit is not None:
@@ -274,7 +291,7 @@ def _share(attention: Attend, tile: AttentionTile, target: Target) -> int:
 
 def _iterations(attention: Attend, tile: AttentionTile) -> int:
     """Return the number of iterations of all loops over a block."""
-    if tile.by_rows or tile.is_streamed:
+    if tile.by_rows or tile.keys or tile.is_streamed:
         return tile.block
     if tile.depth:
         return attention.query.sizes[-1] + tile.block + 2 * tile.across
@@ -318,8 +335,9 @@ class _AttentionScheduler:
         attention, tile = self.attention, self.tile
         row_tiles, column_tiles = tile.groups(attention.rows, -(-attention.output.sizes[-1] // UNIT))
         blocks = -(-attention.keys // tile.block)
-        if tile.depth or tile.by_rows or tile.is_streamed:
-            query = _along(self._in_units(attention.query, "queries", 1 if tile.by_rows else blocks * column_tiles))
+        if tile.depth or tile.by_rows or tile.keys or tile.is_streamed:
+            once = tile.by_rows or tile.keys
+            query = _along(self._in_units(attention.query, "queries", 1 if once else blocks * column_tiles))
             key = _along(self._in_units(attention.key, "keys", row_tiles * column_tiles))
         elif tile.dots:
             query, key = (
@@ -332,7 +350,7 @@ class _AttentionScheduler:
         epilogue, output = pack_output(epilogue, output)
         units = value.sizes[-1]
         down, across = tile.groups(attention.rows, units)
-        total = -(-across * down * attention.batches * parts // tile.alone)
+        total = across * down * attention.batches * parts
         kernel = ScheduledAttend(
             f"attention{' in parts' if parts > 1 else ''}",
             Launch(
@@ -368,8 +386,8 @@ class _AttentionScheduler:
                 f"few rows: a workgroup takes {tile.rows}, reads {tile.block} keys at a time straight to registers, "
                 f"{tile.lanes} invocations to a key, and then their values"
             )
-        elif tile.alone > 1:
-            reason = f"one row to a head: {tile.alone} invocations take heads, or parts of the keys, of their own"
+        elif tile.keys:
+            reason = f"few rows: {tile.across} invocations share the units of a key, and read {tile.keys} keys at once"
         elif tile.by_rows:
             reason = (
                 f"a workgroup takes {rows}, each invocation {tile.rows} of them, and goes through the keys one by one"

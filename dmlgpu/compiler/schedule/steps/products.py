@@ -393,7 +393,7 @@ class AttentionTile:
         across, down: invocations of a workgroup along keys (and columns), and along rows.
         dots: units of four of queries and keys that an invocation multiplies for each key of a block, if invocations
             of a row share heads instead of keys; else 0.
-        alone: invocations that each take their own heads or part of the keys, if a head has one row; else 1.
+        keys: keys that the invocations of a subgroup, ``across``, read at once if they share their units; else 0.
         sharing: invocations of a subgroup that broadcast units of keys and values to each other, if they take rows of
             the same head; else 1.
         depth: elements of a head that slabs of queries and keys in workgroup memory hold; 0 if there are none.
@@ -415,7 +415,7 @@ class AttentionTile:
     across: int
     down: int
     dots: int = 0
-    alone: int = 1
+    keys: int = 0
     sharing: int = 1
     depth: int = 0
     written_out: bool = False
@@ -435,7 +435,7 @@ class AttentionTile:
     @property
     def workgroup(self) -> int:
         """Number of invocations of a workgroup."""
-        return self.across * self.down * self.alone
+        return self.across * self.down
 
     @property
     def width(self) -> int:
@@ -445,6 +445,8 @@ class AttentionTile:
     @property
     def block(self) -> int:
         """Number of keys of a block."""
+        if self.keys:
+            return self.keys
         return self.workgroup if self.is_streamed else self.across * self.key_units * UNIT
 
     def groups(self, rows: int, units: int) -> tuple[int, int]:
@@ -491,6 +493,8 @@ class ScheduledAttend(KernelStep):
             return "schedules/attention_slabs"
         if self.tile.is_streamed:
             return "schedules/attention_streamed"
+        if self.tile.keys:
+            return "schedules/attention_lanes"
         return "schedules/attention_rows" if self.tile.by_rows else "schedules/attention"
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dmlgpu import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.compiler.plan import Affine, AffineView, PlanBinding, PlanTensor, RegisterValue, Role, apply
-from dmlgpu.compiler.rewrites.spaces import affine_between, compose, reindex, split
+from dmlgpu.compiler.rewrites.spaces import affine_between, compose, is_same, reindex, split
 from dmlgpu.compiler.sizes.arithmetic import Recording
 
 BINDING = PlanBinding(Role.TEMPORARY, 0)
@@ -153,6 +153,18 @@ def test_views_of_symbolic_sizes_lead_to_their_elements_also_for_sizes_of_1(turn
         followed = replay(sizes)
         assert followed is not None, sizes
         assert places(view) == places_through(followed, view.sizes, written)
+
+
+def test_dimensions_of_symbolic_sizes_are_their_own_also_if_rows_have_one_element() -> None:
+    """Of one row, the stride of the heads is that of a row."""
+    recording = Recording([6, 1, 1500])
+    with recording.active():
+        written = tensor(recording.symbols)
+        affine = affine_between(written, written)
+        assert affine is not None
+        assert is_same(affine, written.sizes, written.sizes)
+        replay = recording.replay(affine)
+    assert replay((6, 3, 70)) == affine  # no size was compared to 1
 
 
 @given(written_tensors(), st.data())
