@@ -73,7 +73,15 @@ _MAX_INTEGERS = 4
 _INTEGER_LEVELS = (0, 4)
 """Values of accuracy_level that allow 8-bit integers; others require floats."""
 
-_NORMALIZATIONS = ("LayerNormalization", "RMSNormalization", "SimplifiedLayerNormalization")
+_SCALES = {
+    "LayerNormalization": 2,
+    "RMSNormalization": 1,
+    "SimplifiedLayerNormalization": 1,
+    "SkipLayerNormalization": 2,
+    "SkipSimplifiedLayerNormalization": 1,
+}
+"""How many inputs of a normalization scale and shift its rows."""
+
 _SKIP, _SUM_OUTPUT, _SKIP_EPSILON = "Skip", 3, 1e-12
 """Prefix of normalizations of sums; their output with the sum, and default epsilon."""
 
@@ -608,7 +616,9 @@ class _Rewriting:
     def _selected_rows(self, hidden: str, name: str, is_flat: bool) -> list[NodeProto]:
         """Return nodes that compute selected rows of hidden states: rows are selected before they are normalized."""
         norm = self._producers.get(hidden)
-        if norm is None or norm.op_type.removeprefix(_SKIP) not in _NORMALIZATIONS:
+        attributes = {} if norm is None else {each.name: each.i for each in norm.attribute}
+        is_last_axis = attributes.get("axis", -1) == -1
+        if norm is None or norm.op_type not in _SCALES or norm.output[0] != hidden or not is_last_axis:
             return self._selection(hidden, name, is_flat)
         source, *others = norm.input
         copied = NodeProto()
@@ -616,11 +626,15 @@ class _Rewriting:
         if norm.op_type.startswith(_SKIP):
             norm.output.extend([""] * (_SUM_OUTPUT + 1 - len(norm.output)))
             norm.output[_SUM_OUTPUT] = source = norm.output[_SUM_OUTPUT] or f"{hidden}.sum"
-            others = others[1:2]
+            others = others[1:]
             copied.op_type = copied.op_type.removeprefix(_SKIP)
-            if not any(attribute.name == "epsilon" for attribute in norm.attribute):
+            if "epsilon" not in attributes:
                 copied.attribute.append(helper.make_attribute("epsilon", _SKIP_EPSILON))
-        copied.name, copied.input[:], copied.output[:] = name, [f"{source}.selected", *others], [name]
+        copied.name, copied.input[:], copied.output[:] = (
+            name,
+            [f"{source}.selected", *others[: _SCALES[norm.op_type]]],
+            [name],
+        )
         return [*self._selection(source, f"{source}.selected", is_flat), copied]
 
     def _add_every(self, hidden: str, nodes: Sequence[NodeProto]) -> None:
