@@ -144,6 +144,39 @@ def test_a_layer_of_a_token_has_nine_kernels_on_gpus(
     assert counts[1] - counts[0] == 2 * 9
 
 
+def test_kernels_of_a_token_outside_of_layers(
+    backend: GpuBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of embeddings, cosines and sines, and the last row, are gathered by inputs as they are; no kernel converts
+    tokens, counts positions or normalizes rows that are not selected."""
+    monkeypatch.setattr(backend, "target", replace(backend.target, profile=Profile.DISCRETE))
+    folder = folder_of(tmp_path, replace(SIZES, layers=2))
+    tokens = Generator.load(folder, Device.from_backend(backend), context=32).generate_tokens(prompt_of(3))
+    for _ in range(3):
+        next(tokens)
+    with dmlgpu.profile() as times:
+        next(tokens)
+    names = [kernel[0] for kernel in times.kernels]
+    gathers = [name for name in names if "gather" in name]
+    assert [name.split()[0] for name in gathers] == [
+        "embedded",
+        "layers.0.attention",
+        "layers.0.attention",
+        "layers.1.next.sum.selected.rows",
+    ]
+    assert [name.split()[0] for name in names if name.startswith("step.")] == ["step.best.wide", "step.after"]
+    first, second = ([name for name in names if name.startswith(f"layers.{layer}.")] for layer in (0, 1))
+    assert len(first) - 2 == len(second) - 1  # but for the gathers
+    others = [name for name in names if name not in (*first, *second)]
+    assert [name.split()[0] for name in others] == [
+        "embedded",
+        "first.normed",
+        "logits",
+        "step.best.wide",
+        "step.after",
+    ]
+
+
 def test_caches_of_float16_change_logits_by_their_rounding(device: Device, folder: Path) -> None:
     prompt = prompt_of(20)
     generator = Generator.load(folder, device, cache_dtype="float16")

@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from dmlgpu import Device, Tensor
+from dmlgpu import Device, Tensor, profile
 from dmlgpu.frontends.onnx import load
 from dmlgpu.frontends.onnx.segments import Segment
 from dmlgpu.frontends.onnx.session import Session, runner_of
@@ -153,3 +153,24 @@ def test_compiling_ahead_waits_for_the_driver(backend: GpuBackend) -> None:
     serial = device._state.last_serial
     assert serial is not None and device.backend.is_done(serial)
     device.remove()
+
+
+def test_outputs_that_are_not_requested_are_not_computed(device: Device) -> None:
+    if device.adapter.name == "numpy":
+        pytest.skip("has no kernels")
+    nodes = [helper.make_node(name, ["x"], [f"{name}.y"], name) for name in ("Relu", "Neg")]
+    graph = helper.make_graph(
+        nodes,
+        "network",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])],
+        [helper.make_tensor_value_info(node.output[0], TensorProto.FLOAT, [4]) for node in nodes],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    session, x = load(model, device), np.array([-1, 2, -3, 4], np.float32)
+    for names in (["Neg.y"], ["Neg.y", "Relu.y"], ["Relu.y"]):
+        with profile() as times:
+            outputs = session.run({"x": x}, names)
+        assert list(outputs) == names
+        assert sorted(kernel[0].split()[0] for kernel in times.kernels) == sorted(name[:-2] for name in names)
+        for name in names:
+            np.testing.assert_array_equal(outputs[name], -x if name == "Neg.y" else np.maximum(x, 0))

@@ -15,10 +15,10 @@ from dmlgpu.frontends.generation.memory import MemoryNeed
 from dmlgpu.frontends.generation.network import (
     AFTER,
     BEST,
-    COUNT,
     EVERY_BEST,
     EVERY_LOGITS,
     HIDDEN,
+    LAST,
     LOGITS,
     PAST,
     TOKENS,
@@ -122,7 +122,7 @@ class CachedDecoding:
         self._first = rest[0] if rest else None
         self._rows = 0
         self._capacity = self._length = 0  # rows of the caches; the most that hold tokens, unless rows are idle
-        self._after = self._ones = self._integers([0])
+        self._after, self._last = self._integers([0]), self._last_of([1])
         self._recorded: dict[int, RecordedCall | None] = {}
 
     def sibling(self) -> CachedDecoding:
@@ -149,7 +149,7 @@ class CachedDecoding:
             self._length = int(self._after.numpy().max())  # the longest sequence may have left
         self._reserve(self._length + 1)
         self._length += 1
-        inputs = {TOKENS: tokens, PAST: self._after, COUNT: self._ones}
+        inputs = {TOKENS: tokens, PAST: self._after, LAST: self._last}
         logits, best, self._after = run_recorded(self._session, self._recorded, inputs, (LOGITS, BEST, AFTER))
         return logits, best
 
@@ -176,7 +176,7 @@ class CachedDecoding:
         rows, size = len(tokens), len(tokens[0])
         self._reserve(self._length + size)
         new = Tensor(np.array(tokens, np.int32), device=self.device)
-        inputs = {TOKENS: new, PAST: self._after, COUNT: self._ones}
+        inputs = {TOKENS: new, PAST: self._after, LAST: self._last}
         logits, best = run_recorded(self._session, self._recorded, inputs, (EVERY_LOGITS, EVERY_BEST))
         return logits.reshape(rows * size, -1), best.reshape(rows * size, 1)
 
@@ -189,7 +189,7 @@ class CachedDecoding:
         """Prepare the caches for a number of rows; return how many tokens of the prompt they hold."""
         rows = len(prompts)
         self._recorded = {}
-        self._ones = self._integers([1] * rows)
+        self._last = self._last_of([1] * rows)
         if rows != self._rows:
             self.release()
             self.memory = self.check(rows)
@@ -263,7 +263,7 @@ class CachedDecoding:
         indices = self._integers([row for row in range(self._rows) for _ in range(count)])
         self._rows = 0  # after an exception, caches may have different sizes
         self._replace_caches(lambda tensor: take(tensor, indices, axis=0))
-        self._rows, self._ones = rows, self._integers([1] * rows)
+        self._rows, self._last = rows, self._last_of([1] * rows)
         logits, best, self._after = (take(tensor, indices, axis=0) for tensor in (*scores, self._after))
         return logits, best
 
@@ -322,8 +322,9 @@ class CachedDecoding:
 
     def count(self, active: Sequence[bool]) -> None:
         """Let the tokens of some rows not count: these rows are idle, with empty caches, until they are replaced."""
-        self._ones = self._integers([int(is_active) for is_active in active])
-        self._after = self._after * self._ones
+        counts = [int(is_active) for is_active in active]
+        self._last = self._last_of(counts)
+        self._after = self._after * self._integers(counts)
 
     def hidden(self, prompt: Sequence[int]) -> NDArray[np.float32]:
         """Return the hidden states {tokens, width} of a prompt."""
@@ -358,7 +359,7 @@ class CachedDecoding:
                 tokens[row, : len(chunk)] = chunk
                 counts.append(len(chunk))
             self._reserve(max(past) + size)
-            inputs = {TOKENS: tokens, PAST: self._integers(past), COUNT: self._integers(counts)}
+            inputs = {TOKENS: tokens, PAST: self._integers(past), LAST: self._last_of(counts)}
             past = [before + count for before, count in zip(past, counts, strict=True)]
             self._length = max(past)
             yield (self._first_outputs(inputs, names) if is_first else self._outputs(inputs, names)), counts
@@ -395,6 +396,10 @@ class CachedDecoding:
 
     def _integers(self, values: list[int]) -> Tensor:
         return Tensor(np.array(values, np.int32), device=self.device)
+
+    def _last_of(self, counts: list[int]) -> Tensor:
+        """Return the index of the last new token of each row that counts."""
+        return Tensor(np.array(counts, np.int64) - 1, device=self.device)
 
     def _outputs(self, inputs: Mapping[str, Any], names: Sequence[str]) -> dict[str, Tensor]:
         """Run the network; return some of its outputs."""

@@ -23,6 +23,15 @@ def stand_in(name: str, shape: Sequence[int], element: int) -> TensorProto:
     return TensorProto(name=name, dims=shape, data_type=element, data_location=TensorProto.EXTERNAL)
 
 
+_READ_INDICES = {"Gather", "GatherBlockQuantized", "Shape"}
+
+
+def index_type(graph: GraphProto, name: str, element: int) -> int:
+    """Return the type that an input with indices needs: INT32 instead of ``element`` if its readers take any."""
+    readers = {node.op_type for node in all_nodes(graph) if name in node.input}
+    return int(TensorProto.INT32) if readers <= _READ_INDICES else element
+
+
 def prune(graph: GraphProto) -> None:
     """Remove nodes whose outputs nothing reads."""
     needed = {info.name for info in graph.output}

@@ -21,7 +21,7 @@ from onnx import ModelProto, TensorProto, ValueInfoProto, helper, numpy_helper
 from dmlgpu.common.errors import InvalidArgument, ModelError, NotSupported, shown
 from dmlgpu.frontends.generation.branches import take_branch
 from dmlgpu.frontends.generation.decoding import SMALLEST_CHUNK, Scores, grow_caches, rows_for, run_recorded
-from dmlgpu.frontends.generation.editing import drop_unread, replace_entries
+from dmlgpu.frontends.generation.editing import drop_unread, index_type, replace_entries
 from dmlgpu.frontends.generation.fixed_rows import fix_rows
 from dmlgpu.frontends.generation.joining import without_data
 from dmlgpu.frontends.generation.language_model import CacheFormat, EncoderNetworks, LanguageModel
@@ -107,7 +107,8 @@ class _Network:
         ``step.suppressed`` {vocabulary} was added."""
         graph = self.proto.graph
         (ids,) = [info for info in graph.input if info.name in _IDS]
-        cast = helper.make_node("Cast", [TOKENS], [ids.name], TOKENS, to=ids.type.tensor_type.elem_type)
+        element = index_type(graph, ids.name, ids.type.tensor_type.elem_type)
+        cast = helper.make_node("Cast", [TOKENS], [ids.name], TOKENS, to=element)
         graph.node.insert(0, cast)
         ids.CopyFrom(helper.make_tensor_value_info(TOKENS, TensorProto.INT32, ["batch", "new"]))
         graph.input.append(helper.make_tensor_value_info(_ADDED, TensorProto.FLOAT, [vocabulary]))

@@ -5,7 +5,7 @@ these by nodes that compute them from two numbers per row, so that the state of 
 
     step.tokens  {batch, new} INT32       new tokens, followed by any others
     step.past    {batch} INT32            tokens in the caches
-    step.count   {batch} INT32            how many of the new tokens count
+    step.last    {batch} INT64            index of the last new token that counts; -1 if none does
     step.logits  {batch, vocabulary}      of the token after the last one that counts, FLOAT
     step.best    {batch, 1} INT32         the most likely token
     step.hidden  {batch, new, width}      hidden states after the last normalization, FLOAT
@@ -40,16 +40,16 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto,
 from dmlgpu.common.errors import ModelError, NotSupported, shown
 from dmlgpu.frontends.generation.bfloat16 import widen_bfloat16
 from dmlgpu.frontends.generation.branches import has_branches, take_branch
-from dmlgpu.frontends.generation.editing import prune, stand_in
+from dmlgpu.frontends.generation.editing import index_type, prune, stand_in
 from dmlgpu.frontends.generation.joining import without_data
 from dmlgpu.frontends.generation.language_model import NEW_LENGTH, PAST_LENGTH, CacheFormat, LanguageConfig
 from dmlgpu.frontends.generation.shared_weights import SharedWeights
 from dmlgpu.frontends.onnx.model import Source, all_nodes, light
-from dmlgpu.frontends.onnx.operators import ACTIVATIONS
+from dmlgpu.frontends.onnx.operators import ACTIVATIONS, COUNTS_PAST
 from dmlgpu.frontends.onnx.tensor_proto import DeferredArray, data_type_of
 from dmlgpu.frontends.onnx.values import OnnxValue
 
-TOKENS, PAST, COUNT = "step.tokens", "step.past", "step.count"
+TOKENS, PAST, LAST = "step.tokens", "step.past", "step.last"
 LOGITS, BEST, AFTER, HIDDEN = "step.logits", "step.best", "step.after", "step.hidden"
 EVERY_LOGITS, EVERY_BEST = "step.every.logits", "step.every.best"
 
@@ -72,6 +72,18 @@ _PRODUCTS = ("MatMul", "Gemm", _QUANTIZED_PRODUCT, "FusedMatMul")
 _MAX_INTEGERS = 4
 _INTEGER_LEVELS = (0, 4)
 """Values of accuracy_level that allow 8-bit integers; others require floats."""
+
+_SCALES = {
+    "LayerNormalization": 2,
+    "RMSNormalization": 1,
+    "SimplifiedLayerNormalization": 1,
+    "SkipLayerNormalization": 2,
+    "SkipSimplifiedLayerNormalization": 1,
+}
+"""How many inputs of a normalization scale and shift its rows."""
+
+_SKIP, _SUM_OUTPUT, _SKIP_EPSILON = "Skip", 3, 1e-12
+"""Prefix of normalizations of sums; their output with the sum, and default epsilon."""
 
 _AFTER_PRODUCTS = ("Cast", "Identity", "Mul", "Div", "Add", "Sub", "Tanh")
 
@@ -333,10 +345,8 @@ class _Rewriting:
         if cache is not None:
             caches = self._of_type(caches, cache, is_fixed)
         self._add_sizes(caches)
-        if caches and is_fixed:
+        if is_fixed:
             self._fixed_attention()
-        elif is_fixed:
-            self._node("Identity", [PAST], "step.before")
         masked = self._is_used("attention_mask")
         if not is_fixed and self._unread is None and not (masked and self._is_used("position_ids")):
             raise NotSupported(
@@ -500,25 +510,23 @@ class _Rewriting:
         return self._node("Reshape", [numbers, self._constant(sizes, np.int64)], name)
 
     def _fixed_attention(self) -> None:
-        """Pass GroupQueryAttention the number of tokens, limited so that the new ones fit."""
-        room = self._node("Sub", ["step.rows", "step.new"], "step.room")
-        self._node("Min", [PAST, room], "step.before")
-        less = self._node("Sub", ["step.new", self._constant(1)], "step.new.less")
-        lengths = self._node("Add", ["step.before", less], "step.lengths")
+        """Pass GroupQueryAttention the number of tokens in the caches."""
         for node in self._graph.node:
             if node.op_type == _GROUP_QUERY:
                 if len(node.input) <= _TOTAL_LENGTH:
                     raise ModelError(
                         self._name, f"node {node.name!r} must have inputs seqlens_k and total_sequence_length"
                     )
-                node.input[_SEQUENCE_LENGTHS] = lengths
+                node.input[_SEQUENCE_LENGTHS] = PAST
+                node.attribute.append(helper.make_attribute(COUNTS_PAST, 1))
                 node.input[_TOTAL_LENGTH] = self._constant(1)  # the caches have more rows, which count
 
     def _add_inputs(self, is_fixed: bool) -> None:
         """Compute the inputs of the file: tokens, positions, mask."""
-        self._converted(TOKENS, "input_ids")
+        ids = self._inputs["input_ids"].type.tensor_type.elem_type
+        self._node("Cast", [TOKENS], "input_ids", to=index_type(self._graph, "input_ids", ids))
         column = self._constant((-1, 1), np.int64)
-        past = self._node("Reshape", ["step.before" if is_fixed else PAST, column], "step.past.column")
+        past = self._node("Reshape", [PAST, column], "step.past.column")
         if "position_ids" in self._inputs:
             new = self._counted("step.new", (1, -1), "step.new.numbers")
             self._converted(self._node("Add", [past, new], "step.positions"), "position_ids")
@@ -534,8 +542,11 @@ class _Rewriting:
                 seen = self._node("Not", [self._node("Less", [slots, start], "step.unseen")], "step.seen")
             self._converted(seen, "attention_mask")
         if is_fixed and "seqlens_k" in self._inputs:
-            self._converted("step.lengths", "seqlens_k")
-        for value, name in (("step.before", PAST_LENGTH), (COUNT, NEW_LENGTH)):
+            less = self._node("Sub", ["step.new", self._constant(1)], "step.new.less")
+            self._converted(self._node("Add", [PAST, less], "step.lengths"), "seqlens_k")
+        last = self._node("Cast", [LAST], "step.last.narrow", to=TensorProto.INT32)
+        self._node("Add", [last, self._constant(1)], "step.count")
+        for value, name in ((PAST, PAST_LENGTH), ("step.count", NEW_LENGTH)):
             if name in self._inputs:
                 self._converted(value, name)
 
@@ -544,11 +555,7 @@ class _Rewriting:
 
     def _add_outputs(self, caches: Sequence[KeyValueCache], is_fixed: bool) -> None:
         """Compute the outputs of the step."""
-        last = self._node("Sub", [COUNT, self._constant(1)], "step.last.unlimited")
-        last = self._node("Max", [last, self._constant(0)], "step.last")
-        starts = self._counted("step.batch", (-1,), "step.batch.numbers")
-        starts = self._node("Mul", [starts, "step.new"], "step.batch.starts")
-        self._node("Add", [starts, last], "step.selected")
+        self._node("Reshape", [LAST, self._constant((-1, 1), np.int64)], "step.last.column")
         logits = self._selected_logits()
         if self._hidden is not None:
             self._node("Cast", [self._hidden], HIDDEN, last=True, to=TensorProto.FLOAT)
@@ -556,7 +563,7 @@ class _Rewriting:
         self._node("Cast", [flat], LOGITS, last=True, to=TensorProto.FLOAT)
         best = self._node("ArgMax", [LOGITS], "step.best.wide", last=True, axis=-1, keepdims=1)
         self._node("Cast", [best], BEST, last=True, to=TensorProto.INT32)
-        self._node("Add", ["step.before" if is_fixed else PAST, COUNT], AFTER, last=True)
+        self._node("Add", [PAST, "step.count"], AFTER, last=True)
         if not is_fixed:
             self._keep_last_rows(caches)
 
@@ -566,7 +573,7 @@ class _Rewriting:
         count = self._node("Mul", ["step.batch", self._constant(heads)], "step.heads")
         starts = self._counted(count, (-1, heads, 1), "step.heads.numbers")
         starts = self._node("Mul", [starts, "step.total"], "step.heads.starts")
-        counts = self._node("Reshape", [COUNT, self._constant((-1, 1, 1), np.int64)], "step.count.column")
+        counts = self._node("Reshape", ["step.count", self._constant((-1, 1, 1), np.int64)], "step.count.column")
         shifted = self._node("Add", [starts, counts], "step.heads.shifted")
         rows = self._counted("step.rows", (1, 1, -1), "step.row.numbers")
         rows = self._node("Add", [shifted, rows], "step.rows.kept")
@@ -596,15 +603,39 @@ class _Rewriting:
             self._add_every(before.input[0] if before is not None and takes_last else hidden, [node, *following])
         if before is not None and takes_last:
             self._hidden = before.input[0]
-            self._insert_before(before, self._selection(before.input[0], hidden, self._is_scalar(before)))
+            self._insert_before(before, self._selected_rows(before.input[0], hidden, self._is_scalar(before)))
             self._graph.node.remove(before)
         elif node.op_type == "Gemm":  # of two dimensions
             return self._selected_afterwards()
         else:
             self._hidden = hidden
             node.input[0] = f"{hidden}.selected"
-            self._insert_before(node, self._selection(hidden, node.input[0], False))
+            self._insert_before(node, self._selected_rows(hidden, node.input[0], False))
         return "logits"
+
+    def _selected_rows(self, hidden: str, name: str, is_flat: bool) -> list[NodeProto]:
+        """Return nodes that compute selected rows of hidden states: rows are selected before they are normalized."""
+        norm = self._producers.get(hidden)
+        attributes = {} if norm is None else {each.name: each.i for each in norm.attribute}
+        is_last_axis = attributes.get("axis", -1) == -1
+        if norm is None or norm.op_type not in _SCALES or norm.output[0] != hidden or not is_last_axis:
+            return self._selection(hidden, name, is_flat)
+        source, *others = norm.input
+        copied = NodeProto()
+        copied.CopyFrom(norm)
+        if norm.op_type.startswith(_SKIP):
+            norm.output.extend([""] * (_SUM_OUTPUT + 1 - len(norm.output)))
+            norm.output[_SUM_OUTPUT] = source = norm.output[_SUM_OUTPUT] or f"{hidden}.sum"
+            others = others[1:]
+            copied.op_type = copied.op_type.removeprefix(_SKIP)
+            if "epsilon" not in attributes:
+                copied.attribute.append(helper.make_attribute("epsilon", _SKIP_EPSILON))
+        copied.name, copied.input[:], copied.output[:] = (
+            name,
+            [f"{source}.selected", *others[: _SCALES[norm.op_type]]],
+            [name],
+        )
+        return [*self._selection(source, f"{source}.selected", is_flat), copied]
 
     def _add_every(self, hidden: str, nodes: Sequence[NodeProto]) -> None:
         """Compute logits of all tokens by copies of the nodes from hidden states to logits."""
@@ -631,11 +662,8 @@ class _Rewriting:
 
     def _selection(self, hidden: str, name: str, is_flat: bool) -> list[NodeProto]:
         """Return nodes that take each sequence's last token that counts: {batch, width} or {batch, 1, width}."""
-        flat, rows = f"{name}.flat", name if is_flat else f"{name}.rows"
-        nodes = [
-            helper.make_node("Flatten", [hidden], [flat], name=flat, axis=2),
-            helper.make_node("Gather", [flat, "step.selected"], [rows], name=rows, axis=0),
-        ]
+        rows = name if is_flat else f"{name}.rows"
+        nodes = [helper.make_node("GatherND", [hidden, "step.last.column"], [rows], name=rows, batch_dims=1)]
         if not is_flat:
             shape = self._constant((0, 1, -1), np.int64)
             nodes.append(helper.make_node("Reshape", [rows, shape], [name], name=name))
@@ -692,7 +720,7 @@ class _Rewriting:
         nodes = [*self._first, *self._graph.node, *self._last]
         graph = GraphProto(name=self._graph.name, initializer=self._graph.initializer, node=nodes)
         graph.input.extend(
-            [_info(TOKENS, ["batch", "new"]), _info(PAST, ["batch"]), _info(COUNT, ["batch"])]
+            [_info(TOKENS, ["batch", "new"]), _info(PAST, ["batch"]), _info(LAST, ["batch"], TensorProto.INT64)]
             + [_cache_info(cache.past, cache) for cache in caches]
             + [_info(state.past, ["batch", *state.sizes], state.element) for state in states]
         )

@@ -352,7 +352,8 @@ class Session:
     def compile(
         self, shapes: Shapes | Sequence[Shapes], *, progress: Callable[[CompileProgress], Any] | None = None
     ) -> None:
-        """Compile for shapes ahead of time, by runs on zeros. Later runs with these shapes compile nothing.
+        """Compile for shapes ahead of time, by runs on zeros. Later runs with these shapes, of all outputs, compile
+        nothing.
 
             session.compile([{"x": (1, 3, 48, 192)}, {"x": (8, 3, 48, 192)}], progress=print)
             session.compile({"batch": 8})
@@ -489,9 +490,10 @@ class Session:
             if name not in names:
                 raise InvalidArgument(f"{self._label}: unknown output {shown(name)}; the model has: {', '.join(names)}")
         values, counts = self._run_inputs(inputs)
-        runner = self._runner_of(counts)
+        computed = tuple(name for name in names if name in requested or name in updates)
+        runner = self._runner_of(counts, computed)
         results = runner.run_containers(values, fetch, self._donated(runner, inputs))
-        by_name = dict(zip(names, results, strict=True))
+        by_name = dict(zip(computed, results, strict=True))
         for output, name in updates.items():
             result = by_name[output]
             assert isinstance(result, RunInput)
@@ -499,12 +501,15 @@ class Session:
             self._bound[name] = InputBinding(tensor, output, is_shared=output in requested)
         return {name: by_name[name] for name in requested}
 
-    def _runner_of(self, counts: Mapping[str, int | None]) -> Runner:
-        """Return the runner for the element counts of inputs that are sequences or optionals."""
-        key = tuple(counts.items())
+    def _runner_of(self, counts: Mapping[str, int | None], outputs: tuple[str, ...] | None = None) -> Runner:
+        """Return the runner of some outputs, or all, for the element counts of inputs that are sequences or
+        optionals."""
+        outputs = self._model.outputs if outputs is None else outputs
+        key = tuple(counts.items()), outputs
         runner = self._runners.get(key)
         if runner is None:
-            runner = Runner(self.device, self._model.graph_of(counts), self._weights, strict=self._strict)
+            graph = replace(self._model.graph_of(counts), outputs=outputs)
+            runner = Runner(self.device, graph, self._weights, strict=self._strict)
             self._runners.put(key, runner, 1)
         self._runner = runner
         return runner

@@ -11,3 +11,6 @@ ML = "ai.onnx.ml"
 
 ACTIVATIONS = "activations"
 """Attribute of MatMulNBits with the type of the rows."""
+
+COUNTS_PAST = "counts_past"
+"""Attribute of GroupQueryAttention that is 1 if seqlens_k has the numbers of past keys, without the new ones."""

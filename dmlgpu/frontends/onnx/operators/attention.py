@@ -296,11 +296,11 @@ def rotated(x: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool) -> Tensor
 
     Args:
         x: {batch, rows, heads, size}.
-        cos, sin: {batch or 1, rows, 1, pairs}; elements of a head after the pairs are unchanged.
+        cos, sin: {batch or 1, rows, pairs}; elements of a head after the pairs are unchanged.
         interleaved: Whether pairs are adjacent elements; else the first half pairs with the second.
     """
     batch, rows, heads, size = x.sizes
-    pairs = cos.sizes[3]
+    pairs = cos.sizes[2]
     turned, *rest = dml.split(x, 3, (2 * pairs, size - 2 * pairs)) if size > 2 * pairs else (x,)
     wide = (batch, rows, heads, pairs, 2) if interleaved else (batch, rows, heads, 2, pairs)
     axis = 4 if interleaved else 3
@@ -312,7 +312,7 @@ def rotated(x: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool) -> Tensor
         input_window_strides=tuple(-1 if index == axis else 1 for index in range(5)),
     )
     signs = x.graph.constant(np.array([-1, 1], x.data_type.numpy).reshape(2, *(1,) * (4 - axis)), x.data_type)
-    each = (*cos.sizes[:3], pairs, 1) if interleaved else (*cos.sizes[:3], 1, pairs)
+    each = (*cos.sizes[:2], 1, pairs, 1) if interleaved else (*cos.sizes[:2], 1, 1, pairs)
     cos, sin = (broadcast_to(reshaped(angle, each), wide) for angle in (cos, sin))
     signed = dml.multiply(sin, broadcast_to(signs, wide))
     sums = dml.add(dml.multiply(halves, cos), dml.multiply(exchanged, signed))
@@ -321,12 +321,25 @@ def rotated(x: Tensor, cos: Tensor, sin: Tensor, *, interleaved: bool) -> Tensor
 
 
 def angles(table: Tensor, positions: Tensor) -> Tensor:
-    """Return the rows {batch, rows, 1, pairs} of a table {positions, pairs} at positions {batch, rows}."""
+    """Return the rows {batch, rows, pairs} of a table {positions, pairs} at positions {batch, rows}."""
     batch, rows = positions.sizes
-    rows_of_table = directml.gather(
-        reshaped(table, (1, *table.sizes)), reshaped(positions, (1, batch, rows)), axis=1, index_dimensions=2
+    table, positions = reshaped(table, (1, *table.sizes)), reshaped(positions, (1, batch, rows))
+    return directml.gather(table, positions, axis=1, index_dimensions=2)
+
+
+def consecutive_angles(table: Tensor, first: Tensor, rows: int) -> Tensor:
+    """Return as many rows {batch, rows, pairs} of a table {positions, pairs} from a first position {batch} on."""
+    (positions, pairs), (batch,) = table.sizes, first.sizes
+    # Row i of a sequence is i rows after its first one: a view of the table from there on.
+    following = table.reinterpret((batch, rows, positions - rows + 1, pairs), (0, pairs, pairs, 1))
+    taken = directml.gather_nd1(
+        following,
+        broadcast_to(reshaped(first, (1, batch, 1, 1)), (1, batch, rows, 1)),
+        input_dimension_count=4,
+        indices_dimension_count=3,
+        batch_dimension_count=2,
     )
-    return reshaped(rows_of_table, (batch, rows, 1, table.sizes[1]))
+    return reshaped(taken, (batch, rows, pairs))
 
 
 @operator("RotaryEmbedding", since=23)
@@ -359,12 +372,11 @@ def rotary_embedding(node: OnnxNode) -> OnnxValue:
     last = node.shape(2)[0] - (1 if node.shape(1) == (batch, rows) else rows)
     node.check_range(1, 0, last, "position_ids")
     positions = dml.cast(node.tensor(1), DataType.INT32)
-    if positions.sizes != (batch, rows):
-        counted = dml.fill_value_sequence(node.builder, (1, rows), DataType.INT32, 0, 1)
-        positions = dml.add(
-            broadcast_to(counted, (batch, rows)), broadcast_to(reshaped(positions, (1, 1)), (batch, rows))
-        )
-    cos, sin = (angles(node.tensor(index), positions) for index in (2, 3))
+    if positions.sizes == (batch, rows):
+        cos, sin = (angles(node.tensor(index), positions) for index in (2, 3))
+    else:
+        first = reshaped(positions, (1,))
+        cos, sin = (consecutive_angles(node.tensor(index), first, rows) for index in (2, 3))
     result = rotated(x, cos, sin, interleaved=node.flag("interleaved"))
     if len(shape) == 4:
         return node.valued(transposed(result, (0, 2, 1, 3)))

@@ -23,8 +23,8 @@ from dmlgpu.frontends.onnx.attention import (
 )
 from dmlgpu.frontends.onnx.expressions import broadcast_to, reshaped, transposed
 from dmlgpu.frontends.onnx.node import OnnxNode
-from dmlgpu.frontends.onnx.operators import MICROSOFT
-from dmlgpu.frontends.onnx.operators.attention import angles, rotated
+from dmlgpu.frontends.onnx.operators import COUNTS_PAST, MICROSOFT
+from dmlgpu.frontends.onnx.operators.attention import angles, consecutive_angles, rotated
 from dmlgpu.frontends.onnx.operators.elementwise import converted
 from dmlgpu.frontends.onnx.operators.quantization import Quantization, dequantized, quantized, symmetric_scale
 from dmlgpu.frontends.onnx.registry import Steps, operator
@@ -66,9 +66,10 @@ def group_query_attention(node: OnnxNode) -> Steps:
     _check_supported(node)
     sizes = yield from _sizes(node)
     node.check_range(5, 0, sizes.keys - 1, "seqlens_k")
-    known = dml.cast(reshaped(node.tensor(5), (sizes.batch,)), DataType.INT32)
-    fewer = broadcast_to(node.size(1 - sizes.rows, DataType.INT32), known.sizes)
-    lengths = dml.max(dml.add(known, fewer), node.constant([0], DataType.INT32).broadcast_to(known.sizes))
+    lengths = dml.cast(reshaped(node.tensor(5), (sizes.batch,)), DataType.INT32)
+    if not node.flag(COUNTS_PAST):
+        fewer = broadcast_to(node.size(1 - sizes.rows, DataType.INT32), lengths.sizes)
+        lengths = dml.max(dml.add(lengths, fewer), node.constant([0], DataType.INT32).broadcast_to(lengths.sizes))
     parts = _parts(node, sizes)
     if node.has(14):
         query, key, value = _by_part(parts, sizes)
@@ -240,14 +241,12 @@ def _normalized(node: OnnxNode, x: Tensor, index: int) -> Tensor:
 
 def _rotated(node: OnnxNode, sizes: _Sizes, lengths: Tensor, parts: Sequence[Tensor]) -> list[Tensor]:
     """Return queries and keys rotated by the angles of their positions."""
-    wide = (sizes.batch, sizes.rows)
     node.check_range(9 if node.has(9) else 5, 0, node.shape(7)[0] - 1, "places in cos_cache")
     if node.has(9):
         positions = dml.cast(node.tensor(9), DataType.INT32)
+        cos, sin = (angles(node.tensor(index), positions) for index in (7, 8))
     else:
-        counted = dml.fill_value_sequence(node.builder, (1, sizes.rows), DataType.INT32, 0, 1)
-        positions = dml.add(broadcast_to(counted, wide), broadcast_to(reshaped(lengths, (sizes.batch, 1)), wide))
-    cos, sin = (angles(node.tensor(index), positions) for index in (7, 8))
+        cos, sin = (consecutive_angles(node.tensor(index), lengths, sizes.rows) for index in (7, 8))
     interleaved = node.flag("rotary_interleaved")
     return [rotated(part, cos, sin, interleaved=interleaved) for part in parts]
 

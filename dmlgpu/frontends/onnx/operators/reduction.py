@@ -91,10 +91,10 @@ def extreme(node: OnnxNode) -> OnnxValue:
     axis = node.axis(node.integer("axis"), max(len(shape), 1))
     direction = AxisDirection.DECREASING if node.flag("select_last_index") else AxisDirection.INCREASING
     function = directml.argmax if node.op_type == "ArgMax" else directml.argmin
-    indices = function(node.tensor(0), axes=(axis,), axis_direction=direction, output_type=DataType.INT64)
+    indices = function(node.tensor(0), axes=(axis,), axis_direction=direction, output_type=DataType.INT32)
     keeps = node.flag("keepdims", True)
     result = tuple(1 if index == axis else size for index, size in enumerate(shape) if keeps or index != axis)
-    return node.valued(indices, result)
+    return node.valued(dml.cast(indices, DataType.INT64), result)
 
 
 @operator("TopK", host=(1,))

@@ -3,11 +3,13 @@
 import sys
 
 import numpy as np
+import onnx
 import pytest
 
 from dmlgpu.common.errors import InvalidArgument, InvalidState, ModelError, NotSupported, OutOfMemory
-from dmlgpu.demo.language_model import DecoderSizes
+from dmlgpu.demo.language_model import DecoderSizes, decoder
 from dmlgpu.frontends.generation import network
+from dmlgpu.frontends.generation.editing import index_type
 from dmlgpu.frontends.generation.generator import Generator
 from dmlgpu.frontends.generation.language_model import LanguageConfig, LanguageModel
 from dmlgpu.frontends.generation.sampling import SamplingOptions
@@ -34,6 +36,47 @@ def expected(folder):
 @pytest.fixture
 def generator(folder):
     return Generator.load(folder, ADAPTER)
+
+
+@pytest.mark.parametrize(
+    ("op_type", "inputs", "axis", "expected"),
+    [
+        ("SkipSimplifiedLayerNormalization", ["a", "b", "scale"], None, ["sum.selected", "scale"]),
+        ("SkipLayerNormalization", ["a", "b", "scale", "shift", "bias"], None, ["sum.selected", "scale", "shift"]),
+        ("LayerNormalization", ["a", "scale", "shift"], -1, ["a.selected", "scale", "shift"]),
+        ("LayerNormalization", ["a", "scale"], 1, None),
+    ],
+)
+def test_rows_are_selected_before_they_are_normalized(op_type, inputs, axis, expected):
+    proto = decoder(SIZES)
+    (norm,) = [node for node in proto.graph.node if node.output[0] == "layers.1.next.normed"]
+    norm.op_type, norm.input[:], norm.output[:] = (
+        op_type,
+        inputs,
+        ["normed", "", "", "sum"][: 4 if "Skip" in op_type else 1],
+    )
+    del norm.attribute[:]
+    if axis is not None:
+        norm.attribute.append(onnx.helper.make_attribute("axis", axis))
+    (product,) = [node for node in proto.graph.node if node.output[0] == "logits"]
+    product.input[0] = "normed"
+    step = network.as_step(proto, CONFIG)
+    nodes = {node.output[0]: node for node in step.proto.graph.node}
+    if expected is None:
+        assert nodes["normed.selected.rows"].input[0] == "normed"
+        return
+    selected = nodes["normed.selected"]
+    assert (selected.op_type, list(selected.input)) == (op_type.removeprefix("Skip"), expected)
+    assert nodes[f"{expected[0]}.rows"].input[0] == expected[0].removesuffix(".selected")
+    epsilons = [attribute.f for attribute in selected.attribute if attribute.name == "epsilon"]
+    assert epsilons == ([np.float32(1e-12)] if "Skip" in op_type else [])
+
+
+def test_tokens_are_cast_only_for_readers_that_need_it():
+    for reader, expected in (("Gather", onnx.TensorProto.INT32), ("Equal", onnx.TensorProto.INT64)):
+        nodes = [onnx.helper.make_node(name, ["ids", "ids"], [name]) for name in ("Shape", reader)]
+        graph = onnx.GraphProto(node=nodes)
+        assert index_type(graph, "ids", onnx.TensorProto.INT64) == expected
 
 
 @pytest.mark.slow
