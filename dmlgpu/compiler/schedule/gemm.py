@@ -167,11 +167,13 @@ def is_pairable(step: Contract, target: Target) -> bool:
 
 def normalizes_rows(step: Contract | PairedContract, target: Target) -> bool:
     """Return whether the kernel of a product normalizes its rows, which then are read in units."""
+    if target.profile not in GPUS or not packs_rows(step.product):
+        return False  # plans on CPU adapters need no guards of sizes
     if isinstance(step, PairedContract):
         taken = pick(PAIRED_SCHEDULES, _pair(step, target))
     else:
         taken = pick(PRODUCT_SCHEDULES, ProductProblem(step, target))
-    return taken is not None and taken.name in NORMALIZING and packs_rows(step.product)
+    return taken is not None and taken.name in NORMALIZING
 
 
 def multiplies_integers(step: Contract, target: Target) -> bool:
