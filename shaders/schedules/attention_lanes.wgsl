@@ -3,20 +3,7 @@
 // The first two lanes read units half of them apart, so that they read each cache line first, as in maps (schedules/invocation).
 {% import "schedules/attention_last" as ends with context %}
 {% set units_of_key = head // 4 %}
-alias sum_t = vec4<f32>;
-const LOWEST = -3.4028234e38f;
-# if causal
-var<workgroup> most_visible: u32;
-# endif
-{% include "schedules/attention_weight" %}
-fn key_along(batch: u32, key: u32, unit: u32) -> sum_t {
-    return key_step(key_start(batch, key), unit * 4u);
-}
-fn value_along(batch: u32, key: u32, unit: u32) -> sum_t {
-    var at = value_place(batch, key);
-    at[3] = unit;
-    return value_load(at);
-}
+{% include "schedules/attention_along" %}
 {% macro own(load, count) %}{% if (load + 1) * tile.across > count %}min({{ load * tile.across }}u + hand, {{ count - 1 }}u){% else %}{{ load * tile.across }}u + hand{% endif %}{% endmacro %}
 {% set distances = [1, 2, 4, 8][:{2: 1, 4: 2, 8: 3}[tile.across]] %}
 @compute @workgroup_size({{ launch.workgroup }})

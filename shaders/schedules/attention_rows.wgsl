@@ -5,20 +5,7 @@
 // (schedules/invocation).
 {% import "schedules/attention_last" as ends with context %}
 {% import "schedules/attention_macros" as attention with context %}
-alias sum_t = vec4<f32>;
-const LOWEST = -3.4028234e38f;
-# if causal
-var<workgroup> most_visible: u32;
-# endif
-{% include "schedules/attention_weight" %}
-fn key_along(batch: u32, key: u32, unit: u32) -> sum_t {
-    return key_step(key_start(batch, key), unit * 4u);
-}
-fn value_along(batch: u32, key: u32, unit: u32) -> sum_t {
-    var at = value_place(batch, key);
-    at[3] = unit;
-    return value_load(at);
-}
+{% include "schedules/attention_along" %}
 {% macro units_along(name, what, count) %}
         # for load in range((count + tile.sharing - 1) // tile.sharing)
         let own_{{ name }}{{ load }} = {{ what }}_along(batch, key, min({{ load * tile.sharing }}u + hand, {{ count - 1 }}u));

@@ -22,6 +22,8 @@ from dmlgpu.runtime.numpy import NUMPY_ADAPTER
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "dmlgpu" / "conformance" / "mutation"
 PAGE = (ROOT / "docs" / "mutants.md").read_text(encoding="utf-8")
+TEXTS = dict(re.findall(r"^- `([^`]+)`: `(.+?)` -> `", PAGE, re.MULTILINE))
+"""The original line of each mutant."""
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +82,9 @@ def test_the_page_tells_the_reason_of_each(title, listed):
     reasons = of_page(title)
     assert reasons
     for mutant, reason in reasons.items():
-        file = mutant.partition(":")[0]  # lines move in shaders that change after the run
+        file = mutant.partition(":")[0]  # lines move in shaders that change after the run, or are removed
+        if TEXTS[mutant] not in (ROOT / "shaders" / f"{file}.wgsl").read_text(encoding="utf-8"):
+            continue
         known = {
             entry["reason"].lower()
             for entry in listed
