@@ -35,16 +35,17 @@ the other; all, and for both, with ``--profile full``."""
 @contextlib.contextmanager
 def limits(what: OperatorDesc) -> Iterator[None]:
     """Fail if the block takes more CPU time, or allocates more memory, than descriptions may."""
-    gc.disable()  # collecting the garbage of other tests may take a second
-    start = time.thread_time()
-    with memory_limit(MAX_BYTES):
-        try:
-            yield
-        except MemoryError:
-            pytest.fail(f"more than {MAX_BYTES:,} bytes for {what}")
-        finally:
-            gc.enable()
-    spent = time.thread_time() - start
+    gc.disable()  # collecting the garbage of other tests may take a second, also right after it is enabled again
+    try:
+        start = time.thread_time()
+        with memory_limit(MAX_BYTES):
+            try:
+                yield
+            except MemoryError:
+                pytest.fail(f"more than {MAX_BYTES:,} bytes for {what}")
+        spent = time.thread_time() - start
+    finally:
+        gc.enable()
     assert spent < MAX_SECONDS, f"{spent:.1f} s for {what}"
 
 
