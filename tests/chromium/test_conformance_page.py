@@ -282,7 +282,8 @@ def test_records_are_those_of_python(lent, visits, monkeypatch):
         assert record.kernels == expected.kernels, name
         for field in ("digest", "of_bound", "max_ulp", "worst", "bound", "wrong"):
             assert getattr(record, field) == getattr(expected, field), (name, field)
-        assert record.mean_ulp == pytest.approx(expected.mean_ulp, rel=1e-12)
+        mean = expected.mean_ulp  # None without results; pytest.approx rejects None from 9.2 on
+        assert record.mean_ulp == (None if mean is None else pytest.approx(mean, rel=1e-12))
     device.remove()
 
 
