@@ -1,8 +1,7 @@
-"""Functions of PyTorch that expect tensors in host memory or of its own devices: printing, DLPack, pinned memory,
-waiting, the compiler that ``torch.compile`` takes by itself.
+"""Functions of PyTorch that are replaced: printing, DLPack, pinned memory, waiting, the default of ``torch.compile``.
 
-PyTorch has no hooks for these on a device written in Python, so its functions are replaced by ones that handle tensors
-of the device and pass all others to the original.
+They expect tensors in host memory or of PyTorch's own devices, and have no hooks for a device written in Python. The
+replacements handle tensors of the device and pass all others to the original.
 """
 
 from __future__ import annotations
@@ -130,7 +129,7 @@ def _backward(original: Callable[..., Any]) -> Callable[..., Any]:
 def _compile_by_default() -> None:
     """Let ``torch.compile`` without a backend compile graphs with tensors of the device as ``backend="dmlgpu"`` does.
 
-    PyTorch's inductor ends with a ``KeyError`` for them. Modes and options are inductor's, and have no effect.
+    Its default, inductor, has no kernels for them. Modes and options belong to inductor and have no effect.
     """
     original = getattr(*INDUCTOR)
 

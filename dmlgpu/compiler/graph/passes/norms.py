@@ -37,7 +37,7 @@ def fuse_norms(rewriting: Rewriting) -> None:
     """Compute normalizations in the products that read their rows, if nothing else reads these."""
     can_normalize = rewriting.capabilities.normalizes
     for index, step in rewriting.indexed():
-        if not isinstance(step, Rows) or not is_root_mean_square(step):
+        if not isinstance(step, Rows) or not _is_root_mean_square(step):
             continue
         memory = memory_of(step.output)
         if memory[0] is not Role.TEMPORARY or rewriting.producer(memory) is None:
@@ -58,7 +58,7 @@ def fuse_norms(rewriting: Rewriting) -> None:
 NORMS = StepPass("norms", fuse_norms)
 
 
-def is_root_mean_square(step: Rows) -> bool:
+def _is_root_mean_square(step: Rows) -> bool:
     """Return whether rows in memory are divided by their root mean square, and at most multiplied by a tensor."""
     if [stage.file for stage in step.stages] != [MEAN_SQUARE] or step.statistics:
         return False
