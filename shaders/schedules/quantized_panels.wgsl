@@ -1,17 +1,35 @@
 // Quantized product, by panels: an invocation multiplies {{ tile.rows }} rows by {{ tile.units * 4 }} columns, {{ words }} words of each in a turn.
+# if dequantizes
+// Columns are dequantized before many rows multiply them.
+# else
 // Scale and center of a column apply to the sum of a turn.
+# endif
 # if sharing > 1
 // Invocations read different units of the rows, and broadcast them.
 # endif
-// (The end of the loop is opaque: some compilers unroll loops of known length, for half a minute.)
+// (The ends of the loops are opaque: some compilers unroll loops of known length, for half a minute. Where a loop ends at its top, drivers
+// without branches run its body once more.)
 {% set interleaved, chunk, between, in_float16, in_memory = 1, 1, 1, false, false %}
 {% import "schedules/gemm_macros" as gemm with context %}
 # set row_units = words * in_word // 4
 # set all_units = tile.rows * row_units
-# set masks = bits == 4
+# set masks = bits == 4 and not dequantizes
 # set centered = has_zero or center != 0
+# set sums_rows = centered and not dequantizes
 {% macro of_unit(name, stem, unit) %}{% if pieces[name] == 4 %}vec4({{ stem }}{{ 2 * unit }}, {{ stem }}{{ 2 * unit + 1 }}){% else %}{{ stem }}{{ unit }}{% endif %}{% endmacro %}
 {% macro broadcast(name, unit) %}{% if sharing > 1 %}subgroupBroadcast({{ name }}{{ unit // sharing * sharing }}, {{ unit % sharing }}u){% else %}{{ name }}{{ unit }}{% endif %}{% endmacro %}
+{% macro read_columns(names) %}
+        # for half in range(sums)
+        # set panel_of_half = "panel" ~ (" + %du" % (half * panels) if half)
+        # for name in names
+        # for word in range(words if name == "words" else 1)
+        # for piece in range(pieces[name])
+        let {{ name }}{{ "%d_" % word if name == "words" }}{{ half * pieces[name] + piece }} = {{ name }}_read(batch, {{ panel_of_half }}, block, {{ "turn * %du + %du" % (words, word) if name == "words" else "0u" }}, {{ piece }}u, panel_lane);
+        # endfor
+        # endfor
+        # endfor
+        # endfor
+{% endmacro %}
 fn a_read(batch: u32, row: u32, block: u32, unit: u32) -> a_t {
     var at: a_at;
     # for digit in batch_digits + row_digits
@@ -68,26 +86,28 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     # endif
     # endfor
 {{ gemm.sums("total") }}
-    for (var turn = 0u; turn < {{ blocks * turns }}u + opaque_zero(); turn++) {
-        let block = {{ div("turn", turns) }};
-        let turn_in_block = {{ mod("turn", turns) }};
-        # for first in range(0, all_units, sharing)
-        let a_own{{ first }} = a_read(batch, a_row{{ first }}, block, turn_in_block * {{ row_units }}u + a_unit{{ first }});
+    var block = 0u;
+    loop {
+{{ read_columns(["scale", "zero"] if has_zero else ["scale"]) }}
         # if centered
+        # for unit in range(tile.units)
+        let center{{ unit }} = {{ "vec4<f32>(%s) + " % of_unit("zero", "zero", unit) if has_zero }}vec4<f32>({{ center|f32 }});
+        # endfor
+        # endif
+        # if turns > 1
+        var turn = 0u;
+        loop {
+        # else
+        let turn = 0u;
+        # endif
+        # for first in range(0, all_units, sharing)
+        let a_own{{ first }} = a_read(batch, a_row{{ first }}, block, turn * {{ row_units }}u + a_unit{{ first }});
+        # if sums_rows
         let a_sum{{ first }} = (a_own{{ first }}.x + a_own{{ first }}.y) + (a_own{{ first }}.z + a_own{{ first }}.w);
         # endif
         let a{{ first }} = a_own{{ first }}{{ " * a_factor%d" % first if masks }};
         # endfor
-        # for half in range(sums)
-        # set panel_of_half = "panel" ~ (" + %du" % (half * panels) if half)
-        # for name in pieces
-        # for word in range(words if name == "words" else 1)
-        # for piece in range(pieces[name])
-        let {{ name }}{{ "%d_" % word if name == "words" }}{{ half * pieces[name] + piece }} = {{ name }}_read(batch, {{ panel_of_half }}, block, {{ "turn_in_block * %du + %du" % (words, word) if name == "words" else "0u" }}, {{ piece }}u, panel_lane);
-        # endfor
-        # endfor
-        # endfor
-        # endfor
+{{ read_columns(["words"]) }}
         # for unit in range(tile.units)
         # for word in range(words)
         let bits{{ word }}_{{ unit }} = {{ of_unit("words", "words%d_" % word, unit) }}{{ " ^ vec4<u32>(%su)" % signs if signs }};
@@ -95,7 +115,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         # set step = word * in_word + place
         # if not masks
         # set up = 32 - bits * (place + 1)
-        let b{{ step }}_{{ unit }} = vec4<f32>(bitcast<vec4<i32>>(bits{{ word }}_{{ unit }}{{ " << vec4<u32>(%du)" % up if up }}) >> vec4<u32>({{ 32 - bits }}u));
+        # set signed = "bitcast<vec4<i32>>(bits%d_%d%s) >> vec4<u32>(%du)" % (word, unit, " << vec4<u32>(%du)" % up if up else "", 32 - bits)
+        # set unsigned = "bitcast<vec4<i32>>((bits%d_%d >> vec4<u32>(%du)) & vec4<u32>(%du))" % (word, unit, bits * place, 2 ** bits - 1)
+        # set integers = "vec4<f32>(%s)" % (unsigned if bits == 4 else signed)
+        let b{{ step }}_{{ unit }} = {{ integers if not dequantizes else "(%s%s) * %s" % (integers, " - center%d" % unit if centered else "", of_unit("scale", "scale", unit)) }};
         # elif place == in_word - 1
         let b{{ step }}_{{ unit }} = vec4<f32>(bitcast<vec4<i32>>((bits{{ word }}_{{ unit }} >> vec4<u32>(4u)) & vec4<u32>(0xf000000u)));
         # else
@@ -103,25 +126,37 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         # endif
         # endfor
         # endfor
-        # if centered
-        let center{{ unit }} = {{ "vec4<f32>(%s) + " % of_unit("zero", "zero", unit) if has_zero }}vec4<f32>({{ center|f32 }});
-        # endif
         # endfor
         # for row in range(tile.rows)
         # for unit in range(row_units)
         let x{{ row }}_{{ unit }} = {{ broadcast("a", row * row_units + unit) }};
         # endfor
-        # if centered
+        # if sums_rows
         let x_sum{{ row }} = {% for unit in range(row_units) %}{{ " + " if unit }}{{ broadcast("a_sum", row * row_units + unit) }}{% endfor %};
         # endif
         # for unit in range(tile.units)
+        # if dequantizes
+        total{{ row }}_{{ unit }} += {% for step in range(words * in_word) %}{{ " + " if step }}x{{ row }}_{{ step // 4 }}.{{ "xyzw"[step % 4] }} * b{{ step }}_{{ unit }}{% endfor %};
+        # else
         var sum{{ row }}_{{ unit }} = {% if centered %}-x_sum{{ row }} * center{{ unit }}{% else %}sum_t(){% endif %};
         # for step in range(words * in_word)
         sum{{ row }}_{{ unit }} += x{{ row }}_{{ step // 4 }}.{{ "xyzw"[step % 4] }} * b{{ step }}_{{ unit }};
         # endfor
         total{{ row }}_{{ unit }} += sum{{ row }}_{{ unit }} * {{ of_unit("scale", "scale", unit) }};
+        # endif
         # endfor
         # endfor
+        # if turns > 1
+            continuing {
+                turn++;
+                break if turn >= {{ turns }}u + opaque_zero();
+            }
+        }
+        # endif
+        continuing {
+            block++;
+            break if block >= {{ blocks }}u + opaque_zero();
+        }
     }
     # if sums == 1
 {{ gemm.keep_all(opaque=true) }}

@@ -315,9 +315,24 @@ def test_wrong_kernels_are_noticed(device: Device, file: str, right: str, wrong:
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        pytest.param("{{ center|f32 }}", "{{ (center - 1)|f32 }}", id="another center"),
         pytest.param("0xf000000u", "0x7000000u", id="the last integer of a word without its highest bit"),
         pytest.param("5.9604644775390625e-8, 5.9", "3.7252902984619140625e-9, 5.9", id="the factor of another place"),
+        pytest.param("-x_sum", "x_sum", id="the center added"),
+    ],
+)
+def test_wrong_panels_of_few_rows_are_noticed(cpu_device: Device, right: str, wrong: str, columns: int) -> None:
+    notice_panels(cpu_device, right, wrong, columns, rows=3)
+
+
+@pytest.mark.parametrize("columns", [24, 128])
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        pytest.param("{{ center|f32 }}", "{{ (center - 1)|f32 }}", id="another center"),
+        pytest.param("2 ** bits - 1", "2 ** bits - 3", id="an integer without a bit"),
+        pytest.param('" - center%d"', '" + center%d"', id="the center added"),
+        pytest.param("turn >= {{ turns }}u", "turn >= {{ turns - 1 }}u", id="a block without its last turn"),
+        pytest.param("block >= {{ blocks }}u", "block >= {{ blocks - 1 }}u", id="no last block"),
         pytest.param("{{ rows - 1 }}u", "{{ rows - 2 }}u", id="the last row is another"),
         pytest.param("{{ panels - 1 }}u", "{{ panels - 2 }}u", id="the last panel is another"),
         pytest.param("at[{{ lead + 2 }}] = word;", "", id="the first words of a block again"),
@@ -332,9 +347,9 @@ def test_panels_of_a_wrong_lane_are_noticed(cpu_device: Device) -> None:
     notice_panels(cpu_device, "at[{{ last + 1 }}] = lane;", "", 128)
 
 
-def notice_panels(cpu_device: Device, right: str, wrong: str, columns: int) -> None:
+def notice_panels(cpu_device: Device, right: str, wrong: str, columns: int, rows: int = 18) -> None:
     """Check that a product in panels with another text of its kernel is wrong."""
     text = templates.source("schedules/quantized_panels")
     assert right in text
     with templates.replaced("schedules/quantized_panels", text.replace(right, wrong)), pytest.raises(AssertionError):
-        agree(cpu_device, *product((18, columns, 768, 64), U4, zero_point=True, owned=True))
+        agree(cpu_device, *product((rows, columns, 768, 64), U4, zero_point=True, owned=True))

@@ -53,8 +53,12 @@ GATHER_PANELS = "indexing/gather_panels"
 _WIDENED = {DataType.UINT4: DataType.UINT8, DataType.INT4: DataType.INT8}
 """Types of zero points that have whole bytes in panels."""
 
-MAX_ROWS, MAX_PRODUCTS = 16, 2048
-"""Rows per invocation, and multiplications per loop iteration: with more, kernels take seconds to compile."""
+MAX_ROWS, MAX_PRODUCTS = 12, 768
+"""Rows per invocation, and multiplications per loop iteration: with more, the loop outgrows the instruction cache of
+the CPU, and takes seconds to compile."""
+
+DEQUANTIZED_ROWS = 5
+"""Rows from which on it is less work to scale the columns than to scale the sums of each turn of the loop."""
 
 ROWS_ALONE, PRODUCTS_ALONE = 8, 512
 """Rows and multiplications if invocations read all rows themselves, because there are no subgroups."""
@@ -103,6 +107,7 @@ def panel_steps(problem: QuantizedProduct) -> ScheduledSteps:
         words,
         sums,
         sharing,
+        own >= DEQUANTIZED_ROWS,
         reason=f"{rows} rows by columns in blocks of {block} integers of {columns.bits} bits on a CPU adapter: each "
         f"invocation dequantizes {PANEL * sums} adjacent columns in registers",
     )

@@ -205,6 +205,7 @@ class ScheduledPanels(KernelStep):
         words: of a column, in a turn of the loop.
         sums: of an element of the output: of one column, or of two, for a ``PairedContract``.
         sharing: invocations of a subgroup that broadcast units of rows to each other; 1 for none.
+        dequantizes: columns are dequantized before rows multiply them; else the sums are scaled.
     """
 
     space: Space
@@ -215,6 +216,7 @@ class ScheduledPanels(KernelStep):
     words: int
     sums: int
     sharing: int
+    dequantizes: bool
 
     template = "schedules/quantized_panels"
     reads = (("finish", "epilogue"), ("a", "a"), *_READS)

@@ -68,13 +68,16 @@ def test_many_rows_dequantize_to_memory_on_cpus_and_in_tiles_on_gpus():
 
 
 @pytest.mark.parametrize(
-    ("rows", "own", "words"), [pytest.param(1, 1, 4, id="one row"), (16, 16, 2), (20, 10, 2), (64, 16, 2)]
+    ("rows", "own", "words"),
+    [pytest.param(1, 1, 4, id="one row"), (4, 4, 2), (5, 5, 2), (12, 12, 1), (16, 8, 1), (64, 11, 1)],
 )
 def test_cpu_adapters_repack_owned_columns(rows, own, words):
-    """Chunks of all lengths read one layout, of the size of the integers and their scales."""
+    """Chunks of all lengths read one layout, of the size of the integers and their scales. An iteration of the loop
+    has at most 768 multiplications of each lane; many rows multiply dequantized columns."""
     schedule = compiled(CPU, rows, columns=128, owned=True).schedule
     (kernel,) = schedule.steps
     assert isinstance(kernel, ScheduledPanels) and (kernel.tile.rows, kernel.words) == (own, words)
+    assert kernel.dequantizes is (own > 4)
     assert (kernel.b.words.sizes, kernel.b.scale.sizes) == ((2, 8, 4, 4, 8, 1), (2, 8, 4, 8, 1))
     assert [step.output.distinct_bytes for step in schedule.initialization] == [128 * 256 // 2, 128 * 8 * 4]
     assert schedule.memory.persistent.size == 128 * (256 // 2 + 8 * 4)
