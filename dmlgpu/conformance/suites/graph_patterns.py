@@ -390,11 +390,13 @@ def _selected_columns(draft: Draft) -> tuple[Tensor, ...]:
 
 
 def _owned_columns(draft: Draft) -> tuple[Tensor, ...]:
-    """A product by 4-bit blocks that the initialization lays out has a bias. It would dequantize them if the floats
-    were few."""
+    """Products by 4-bit blocks that the initialization lays out have a bias; one of them has a single row. It would
+    dequantize the blocks if the floats were few."""
     columns = 72
-    bias = draft.input((*draft.sizes[:-1], columns))
-    return (f.element_wise_add(_product_by_blocks(draft, columns, kind=DataType.UINT4, owned=True), bias),)
+    row = draft.input((*draft.sizes[:-2], 1, 32))
+    product, of_row = (_product_by_blocks(draft, columns, x, kind=DataType.UINT4, owned=True) for x in (None, row))
+    biased = f.element_wise_add(product, draft.input((*draft.sizes[:-1], columns)))
+    return biased, f.element_wise_add(of_row, draft.input((*draft.sizes[:-2], 1, columns)))
 
 
 def _tied_columns(draft: Draft) -> tuple[Tensor, ...]:
