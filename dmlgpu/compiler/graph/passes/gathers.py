@@ -1,5 +1,6 @@
 """Gathers that other steps compute: slices, whose indices are constants in even steps, are strided views, and products
-with quantized columns read the matrices that a gather selects, such as those of experts, where they are."""
+with quantized columns read the matrices that a gather selects, such as those of experts, where they are. Gathers of
+inputs are one kernel."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ import numpy as np
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.tensor_desc import TensorDesc, packed_strides
 from dmlgpu.compiler.graph.network import Constant, Network, NetworkNode
+from dmlgpu.compiler.graph.passes.appends import may_join
 from dmlgpu.compiler.graph.passes.nodes import rewritten
 from dmlgpu.compiler.graph.passes.rewriting import (
     Memory,
@@ -23,7 +25,8 @@ from dmlgpu.compiler.graph.passes.rewriting import (
     memory_of,
 )
 from dmlgpu.compiler.operators.indexing import GATHER_ND1
-from dmlgpu.compiler.plan import Contract, GatherColumns, Lookup, Map, PlanTensor
+from dmlgpu.compiler.plan import Contract, GatherColumns, Lookup, Map, PlanTensor, Role, Step, Together
+from dmlgpu.compiler.plan.parts import read, written
 from dmlgpu.compiler.plan.sources import constants
 from dmlgpu.compiler.rewrites.sources import nodes, rewrite
 
@@ -177,6 +180,67 @@ def _is_of_columns(lookup: Lookup, data: PlanTensor, matrix: PlanTensor) -> bool
         and data.offset == matrix.offset
         and matrix.strides[:-1] == packed_strides(matrix.sizes[:-1])
     )
+
+
+def join_gathers(rewriting: Rewriting) -> None:
+    """Compute gathers of inputs, and outputs that depend on inputs alone, in the kernel of another gather: the
+    embeddings, cosines and sines of a token, and the number of tokens so far."""
+    places = {index: place for place, (index, _) in enumerate(rewriting.indexed())}
+    apart = {index: step for index, step in rewriting.indexed() if isinstance(step, Map) and may_join(step)}
+    movable = [index for index, step in apart.items() if _depends_on_inputs(rewriting, step)]
+    for start in [index for index, step in apart.items() if _gathers(step)]:
+        if start not in apart:
+            continue
+        members = {start: apart[start]}
+        for index in movable:
+            distance = places[index] - places[start] - sum(member >= start for member in members)
+            if index == start or index not in apart or not _may_move(rewriting, places, index, distance):
+                continue
+            if not rewriting.fits(Together(apart[start].label, (*members.values(), apart[index]))):
+                break
+            members[index] = apart[index]
+        if len(members) > 1:
+            first, *others = members.values()
+            joined = Together(f"{first.label} and {len(others)} more", tuple(members.values()))
+            for index in members:
+                rewriting.replace(index, joined if index == start else None)
+                del apart[index]
+            for other in others:
+                rewriting.note(other.label, f"in the kernel of {first.label}")
+
+
+GATHERS = StepPass("gathers", join_gathers)
+
+
+def _gathers(step: Step) -> bool:
+    """Return whether a step is a map that looks elements up."""
+    return isinstance(step, Map) and any(isinstance(node, Lookup) for node in nodes(step.body))
+
+
+def _depends_on_inputs(rewriting: Rewriting, step: Map) -> bool:
+    """Return whether a map computes a whole tensor, from tensors that no step writes."""
+    is_alone = len(rewriting.writers(memory_of(step.output))) == 1
+    return is_alone and not any(rewriting.writers(memory_of(tensor)) for tensor in read(step))
+
+
+def _may_move(rewriting: Rewriting, places: Mapping[int, int], index: int, distance: int) -> bool:
+    """Return whether a map that depends on inputs alone may be computed elsewhere.
+
+    A result that is computed earlier takes memory for longer, unless it is an output: it must be gathered, and be read
+    for as many steps as it moves.
+
+    Args:
+        rewriting: The plan.
+        places: Places of the steps, by index.
+        index: Index of the map.
+        distance: Number of steps before which it moves; negative if it moves later, which only unread results may.
+    """
+    step = rewriting.step(index)
+    (memory,) = map(memory_of, written(step))
+    last = max((places[reader] for reader in rewriting.readers(memory)), default=None)
+    if last is None or distance < 0:
+        return last is None
+    return memory[0] is Role.OUTPUT or (_gathers(step) and last - places[index] >= distance)
 
 
 def _sliced(desc: descs.Gather, indices: list[int]) -> descs.Slice1 | None:
