@@ -1,6 +1,6 @@
 """Gathers that other steps compute: slices, whose indices are constants in even steps, are strided views, and products
-with quantized columns read the matrices that a gather selects, such as those of experts, where they are. Gathers of
-inputs are one kernel."""
+with quantized columns read the matrices that a gather selects, such as those of experts, where they are, and so a
+single row. Gathers of inputs are one kernel."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from dmlgpu.catalog import descs
 from dmlgpu.catalog.tensor_desc import TensorDesc, packed_strides
 from dmlgpu.compiler.graph.network import Constant, Network, NetworkNode
 from dmlgpu.compiler.graph.passes.appends import may_join
+from dmlgpu.compiler.graph.passes.inlining import inlined
 from dmlgpu.compiler.graph.passes.nodes import rewritten
 from dmlgpu.compiler.graph.passes.rewriting import (
     Memory,
@@ -25,7 +26,7 @@ from dmlgpu.compiler.graph.passes.rewriting import (
     memory_of,
 )
 from dmlgpu.compiler.operators.indexing import GATHER_ND1
-from dmlgpu.compiler.plan import Contract, GatherColumns, Lookup, Map, PlanTensor, Role, Step, Together
+from dmlgpu.compiler.plan import Contract, GatherColumns, Lookup, Map, PlanTensor, Role, Source, Step, Together
 from dmlgpu.compiler.plan.parts import read, written
 from dmlgpu.compiler.plan.sources import constants
 from dmlgpu.compiler.rewrites.sources import nodes, rewrite
@@ -51,32 +52,54 @@ def slice_gathers(network: Network, note: NoteTaker) -> Network:
 SLICES = NodePass("slices", slice_gathers)
 
 
-def select_columns(rewriting: Rewriting) -> None:
-    """Read the quantized matrices of a batched product by number instead of gathering copies, if few rows read each."""
-    for index, step in rewriting.indexed():
-        if not isinstance(step, Contract):
-            continue
-        gathers = {
-            leaf: writer
-            for leaf in element_wise_leaves(step.product.b)
-            if (producer := rewriting.only_producer(index, memory_of(leaf))) is not None
-            and isinstance(writer := rewriting.step(producer), Map)
-        }
-        selected = {leaf: _selected(leaf, writer, len(step.product.space.batch)) for leaf, writer in gathers.items()}
-        if not selected or None in selected.values():
-            continue
-        tree = rewrite(step.product.b, lambda node, by=selected: by.get(node, node))  # type: ignore[misc]
-        fused = replace(step, product=replace(step.product, b=tree))
-        if not rewriting.capabilities.reads_selections(fused) or not rewriting.fits(fused):
-            continue
+def select_operands(rewriting: Rewriting) -> None:
+    """Read what products with quantized columns multiply by number instead of gathering copies: the matrices of a
+    batched product, if few rows read each, and a single row."""
+    for select in (_select_columns, _select_row):
+        for index, step in rewriting.indexed():
+            if isinstance(step, Contract):
+                select(rewriting, index, step)
+
+
+SELECTIONS = StepPass("selections", select_operands)
+
+
+def _select_columns(rewriting: Rewriting, index: int, step: Contract) -> None:
+    gathers = {
+        leaf: writer
+        for leaf in element_wise_leaves(step.product.b)
+        if (producer := rewriting.only_producer(index, memory_of(leaf))) is not None
+        and isinstance(writer := rewriting.step(producer), Map)
+    }
+    batches = len(step.product.space.batch)
+    selected: dict[Source, Lookup | None] = {leaf: _selected(leaf, writer, batches) for leaf, writer in gathers.items()}
+    if not selected or None in selected.values():
+        return
+    tree = rewrite(step.product.b, lambda node: selected.get(node) or node)
+    fused = replace(step, product=replace(step.product, b=tree))
+    if not rewriting.capabilities.reads_selections(fused) or not rewriting.fits(fused):
+        return
+    rewriting.replace(index, fused)
+    for writer in gathers.values():
+        producer = rewriting.producer(memory_of(writer.output))
+        assert producer is not None
+        rewriting.drop(producer, step.label)
+
+
+def _select_row(rewriting: Rewriting, index: int, step: Contract) -> None:
+    """Read the row of a product where a gather finds it. More rows would be looked up once for each column."""
+    a = step.product.a
+    producer = rewriting.only_producer(index, memory_of(a)) if isinstance(a, PlanTensor) else None
+    writer = None if producer is None else rewriting.step(producer)
+    if not isinstance(a, PlanTensor) or not isinstance(writer, Map) or not isinstance(writer.body, Lookup):
+        return
+    tree = inlined(a, a, writer)
+    fused = None if tree is None else replace(step, product=replace(step.product, a=tree))
+    if producer is None or fused is None or not rewriting.capabilities.normalizes(fused):
+        return
+    if math.prod(step.product.space.rows) == 1 and rewriting.fits(fused):
         rewriting.replace(index, fused)
-        for writer in gathers.values():
-            producer = rewriting.producer(memory_of(writer.output))
-            assert producer is not None
-            rewriting.drop(producer, step.label)
-
-
-SELECTIONS = StepPass("selections", select_columns)
+        rewriting.drop(producer, step.label)
 
 
 def _selected(leaf: PlanTensor, writer: Map, batches: int) -> Lookup | None:

@@ -288,6 +288,40 @@ def test_products_read_selected_matrices(rows: int, is_read_again: bool, is_fuse
     assert alone - kernels(selected, target, "gathers") == 2 * is_fused
 
 
+@pytest.mark.parametrize(
+    ("options", "is_fused"),
+    [
+        pytest.param({}, True, id="one row"),
+        pytest.param({"rows": 2}, False, id="two rows"),
+        pytest.param({"is_read_again": True}, False, id="read elsewhere"),
+        pytest.param({"stride": 65}, False, id="a table without whole units"),
+    ],
+)
+def test_products_read_the_row_that_a_gather_selects(options: dict[str, Any], is_fused: bool, target: Target) -> None:
+    """On GPUs; several rows would be looked up for every column."""
+    desc = product_of_gathered_rows(**options)
+    is_gpu = target.profile is Profile.DISCRETE
+    assert kernels(desc, target, "selections") - kernels(desc, target) == (is_fused and is_gpu)
+
+
+@pytest.mark.parametrize(("slots", "is_fused"), [(6, True), (5, False)])
+def test_a_product_that_looks_its_row_up_binds_no_more_than_the_adapter_allows(slots: int, is_fused: bool) -> None:
+    few = Target("GPU", Profile.DISCRETE, max_storage_buffers=slots)
+    assert kernels(product_of_gathered_rows(), few) == 2 - is_fused
+
+
+def product_of_gathered_rows(rows: int = 1, stride: int = 64, *, is_read_again: bool = False) -> GraphDesc:
+    """Rows that are gathered, normalized and multiplied by quantized columns."""
+    builder = Graph()
+    table, numbers = builder.input((4, stride))[:, :64], builder.input((1, rows), DataType.UINT32)
+    x = functions.gather(table, numbers, axis=0, index_dimensions=1)
+    codes, scale = builder.input((24, 64), DataType.UINT8), builder.input((24, 2))
+    weights = functions.dequantize(codes, (scale,), quantization_type="scale")
+    normalized = functions.mean_variance_normalization2(x, **NORMAL)
+    product = functions.gemm(normalized, weights, trans_b="transpose")
+    return builder.desc([product, functions.activation_relu(x)] if is_read_again else [product])
+
+
 def products_of_gathered_rows(
     products: int = 3,
     first: int = 0,
