@@ -404,6 +404,20 @@ def test_copies_and_parts_of_outputs_stay_by_themselves(target: Target) -> None:
     assert kernels(desc, target) == kernels(desc, target, "gathers") == 4
 
 
+@pytest.mark.parametrize("is_dequantized", [False, True])
+def test_a_product_adds_rows_that_are_stored_in_blocks_anyway(is_dequantized: bool, target: Target) -> None:
+    """A sum that dequantizes blocks is no epilogue of the product."""
+    builder = Graph()
+    x = builder.input((4, 64))
+    if is_dequantized:
+        codes, scale = builder.input((4, 64), DataType.INT8), builder.input((4, 2))
+        x = functions.dequantize(codes, (scale,), quantization_type="scale")
+    normalized = functions.activation_softmax1(x, axes=(1,))
+    product = functions.gemm(normalized, builder.input((64, 64)))
+    desc = builder.desc([functions.element_wise_add(product, x)])
+    assert kernels(desc, target) == 2 + is_dequantized
+
+
 NORMAL: dict[str, Any] = {"axes": (1,), "use_mean": False}
 
 
