@@ -24,11 +24,23 @@ from dmlgpu.compiler.target import Target
 @schedule_step.register
 def _together(step: Together, target: Target) -> ScheduledSteps:
     for scheduled in (schedule_in_parts, _in_elements):
-        each = [scheduled(inner, target) for inner in step.steps]
-        kernels = _joinable(each)
-        if kernels and _buffers(kernels) <= target.slots:
+        kernels = _joinable([scheduled(inner, target) for inner in step.steps], target)
+        if kernels:
             return ScheduledSteps((_kernel(step.label, kernels, target),))
-    return sum((schedule_in_parts(inner, target) for inner in step.steps), ScheduledSteps())
+    groups: list[list[ScheduledSteps]] = []
+    for inner in step.steps:
+        steps = schedule_in_parts(inner, target)
+        if groups and _joinable([*groups[-1], steps], target):
+            groups[-1].append(steps)
+        else:
+            groups.append([steps])
+    return sum((_in_one(step.label, group, target) for group in groups), ScheduledSteps())
+
+
+def _in_one(label: str, group: Sequence[ScheduledSteps], target: Target) -> ScheduledSteps:
+    """Return one kernel of those of a group; the steps themselves if there is one."""
+    first, *others = group
+    return ScheduledSteps((_kernel(label, _joinable(group, target), target),)) if others else first
 
 
 def _in_elements(step: Map | Scatter, target: Target) -> ScheduledSteps:
@@ -42,13 +54,13 @@ def _buffers(kernels: Sequence[KernelStep]) -> int:
     return len({(tensor.binding, max(tensor.unit_bits, WORD_BITS)) for tensor in every})
 
 
-def _joinable(each: Sequence[ScheduledSteps]) -> list[KernelStep]:
+def _joinable(each: Sequence[ScheduledSteps], target: Target) -> list[KernelStep]:
     """Return the kernels of steps if they may be one; else none."""
     parts = [kernel for steps in each for kernel in steps.steps]
     kernels = [kernel for kernel in parts if isinstance(kernel, KernelStep) and _can_join(kernel)]
     widths = {kernel.launch.workgroup for kernel in kernels}
     can_join = len(kernels) == len(parts) and len(widths) == 1 and not any(steps.initialization for steps in each)
-    return kernels if can_join else []
+    return kernels if can_join and _buffers(kernels) <= target.slots else []
 
 
 def _can_join(kernel: KernelStep) -> bool:

@@ -389,6 +389,28 @@ def _selected_columns(draft: Draft) -> tuple[Tensor, ...]:
     return (f.activation_relu(product),)
 
 
+def _gathered_rows(draft: Draft) -> tuple[Tensor, ...]:
+    """Embeddings of tokens, and the factors of their positions, which two steps read, are rows of tables; others have
+    only zeros. A single row is normalized and multiplied by dequantized blocks; the tokens are counted."""
+    *_, rows, columns = draft.sizes
+    tokens, positions = (draft.input((1, rows), DataType.UINT32, high=6) for _ in range(2))
+
+    def gathered(data: Tensor, numbers: Tensor) -> Tensor:
+        return f.gather(data, numbers, axis=0, index_dimensions=1)
+
+    x = gathered(draft.input((5, 32)), tokens)
+    factors = [gathered(draft.input((6, 32)), positions) for _ in range(2)]
+    for _ in range(2):
+        product = f.gemm(x, draft.constant((32, 32)))
+        x = f.element_wise_add(f.element_wise_multiply(product, factors[0]), factors[1])
+    last = gathered(x, draft.input((1, 1), DataType.UINT32, high=rows))
+    normalized = f.mean_variance_normalization2(last, axes=(1,), use_mean=False, epsilon=0.125)
+    codes, scale = draft.input((columns, 32), DataType.UINT8, high=15), draft.input((columns, 2))
+    weights = f.dequantize(codes, (scale,), quantization_type=QuantizationType.SCALE)
+    result = f.gemm(normalized, weights, trans_b=MatrixTransform.TRANSPOSE)
+    return x, result, f.element_wise_add(tokens, draft.numbers([1], DataType.UINT32, (1, 1)).broadcast_to((1, rows)))
+
+
 def _owned_columns(draft: Draft) -> tuple[Tensor, ...]:
     """Products by 4-bit blocks that the initialization lays out have a bias; one of them has a single row. It would
     dequantize the blocks if the floats were few."""
@@ -529,6 +551,7 @@ PATTERNS: Mapping[str, tuple[Pattern, Types]] = {
     "quantized_cache": (_quantized_cache, FLOATS),
     "updated_cache": (_updated_cache, FLOATS),
     "gathered_heads": (_gathered_heads, FLOATS),
+    "gathered_rows": (_gathered_rows, FLOATS),
     "normalized_scores": (_normalized_scores, FLOATS),
     "perceptron": (_perceptron, FLOATS),
     "convolution_normalization_relu": (_convolution_normalization_relu, FLOATS),
@@ -599,5 +622,6 @@ QUICK_PATTERNS = (
     "pattern-dense_convolution-float16-plain",
     "pattern-bare_attention-float32-plain",
     "pattern-gathered_heads-float32-plain",
+    "pattern-gathered_rows-float32-plain",
 )
 """Cases of patterns in the quick profile."""

@@ -48,6 +48,7 @@ STEP_PASSES = (
     gathers.SELECTIONS,
     gathers.PANELS,
     appends.TOGETHER,
+    gathers.GATHERS,
 )
 """Passes over the steps of its plan, after them."""
 

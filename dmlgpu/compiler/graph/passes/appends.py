@@ -78,10 +78,10 @@ def join_updates(rewriting: Rewriting) -> None:
     """
     group: list[int] = []
     for index, step in tuple(rewriting.indexed()):
-        if not ((_may_join(step) or _is_copy(step)) and _is_independent(rewriting, group, step)):
+        if not ((may_join(step) or _is_copy(step)) and _is_independent(rewriting, group, step)):
             _join(rewriting, group)
             group = []
-        if _may_join(step):
+        if may_join(step):
             group.append(index)
     _join(rewriting, group)
 
@@ -89,7 +89,7 @@ def join_updates(rewriting: Rewriting) -> None:
 TOGETHER = StepPass("together", join_updates)
 
 
-def _may_join(step: Step) -> bool:
+def may_join(step: Step) -> bool:
     """Return whether a step may be part of another. A copy stays by itself: it is none if both sides are one buffer."""
     if isinstance(step, Scatter):
         return step.distinct

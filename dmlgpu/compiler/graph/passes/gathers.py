@@ -1,5 +1,6 @@
 """Gathers that other steps compute: slices, whose indices are constants in even steps, are strided views, and products
-with quantized columns read the matrices that a gather selects, such as those of experts, where they are."""
+with quantized columns read the matrices that a gather selects, such as those of experts, where they are, and so a
+single row. Gathers of inputs are one kernel."""
 
 from __future__ import annotations
 
@@ -12,6 +13,8 @@ import numpy as np
 from dmlgpu.catalog import descs
 from dmlgpu.catalog.tensor_desc import TensorDesc, packed_strides
 from dmlgpu.compiler.graph.network import Constant, Network, NetworkNode
+from dmlgpu.compiler.graph.passes.appends import may_join
+from dmlgpu.compiler.graph.passes.inlining import inlined
 from dmlgpu.compiler.graph.passes.nodes import rewritten
 from dmlgpu.compiler.graph.passes.rewriting import (
     Memory,
@@ -23,7 +26,8 @@ from dmlgpu.compiler.graph.passes.rewriting import (
     memory_of,
 )
 from dmlgpu.compiler.operators.indexing import GATHER_ND1
-from dmlgpu.compiler.plan import Contract, GatherColumns, Lookup, Map, PlanTensor
+from dmlgpu.compiler.plan import Contract, GatherColumns, Lookup, Map, PlanTensor, Role, Source, Step, Together
+from dmlgpu.compiler.plan.parts import read, written
 from dmlgpu.compiler.plan.sources import constants
 from dmlgpu.compiler.rewrites.sources import nodes, rewrite
 
@@ -48,32 +52,54 @@ def slice_gathers(network: Network, note: NoteTaker) -> Network:
 SLICES = NodePass("slices", slice_gathers)
 
 
-def select_columns(rewriting: Rewriting) -> None:
-    """Read the quantized matrices of a batched product by number instead of gathering copies, if few rows read each."""
-    for index, step in rewriting.indexed():
-        if not isinstance(step, Contract):
-            continue
-        gathers = {
-            leaf: writer
-            for leaf in element_wise_leaves(step.product.b)
-            if (producer := rewriting.only_producer(index, memory_of(leaf))) is not None
-            and isinstance(writer := rewriting.step(producer), Map)
-        }
-        selected = {leaf: _selected(leaf, writer, len(step.product.space.batch)) for leaf, writer in gathers.items()}
-        if not selected or None in selected.values():
-            continue
-        tree = rewrite(step.product.b, lambda node, by=selected: by.get(node, node))  # type: ignore[misc]
-        fused = replace(step, product=replace(step.product, b=tree))
-        if not rewriting.capabilities.reads_selections(fused) or not rewriting.fits(fused):
-            continue
+def select_operands(rewriting: Rewriting) -> None:
+    """Read what products with quantized columns multiply by number instead of gathering copies: the matrices of a
+    batched product, if few rows read each, and a single row."""
+    for select in (_select_columns, _select_row):
+        for index, step in rewriting.indexed():
+            if isinstance(step, Contract):
+                select(rewriting, index, step)
+
+
+SELECTIONS = StepPass("selections", select_operands)
+
+
+def _select_columns(rewriting: Rewriting, index: int, step: Contract) -> None:
+    gathers = {
+        leaf: writer
+        for leaf in element_wise_leaves(step.product.b)
+        if (producer := rewriting.only_producer(index, memory_of(leaf))) is not None
+        and isinstance(writer := rewriting.step(producer), Map)
+    }
+    batches = len(step.product.space.batch)
+    selected: dict[Source, Lookup | None] = {leaf: _selected(leaf, writer, batches) for leaf, writer in gathers.items()}
+    if not selected or None in selected.values():
+        return
+    tree = rewrite(step.product.b, lambda node: selected.get(node) or node)
+    fused = replace(step, product=replace(step.product, b=tree))
+    if not rewriting.capabilities.reads_selections(fused) or not rewriting.fits(fused):
+        return
+    rewriting.replace(index, fused)
+    for writer in gathers.values():
+        producer = rewriting.producer(memory_of(writer.output))
+        assert producer is not None
+        rewriting.drop(producer, step.label)
+
+
+def _select_row(rewriting: Rewriting, index: int, step: Contract) -> None:
+    """Read the row of a product where a gather finds it. More rows would be looked up once for each column."""
+    a = step.product.a
+    producer = rewriting.only_producer(index, memory_of(a)) if isinstance(a, PlanTensor) else None
+    writer = None if producer is None else rewriting.step(producer)
+    if not isinstance(a, PlanTensor) or not isinstance(writer, Map) or not isinstance(writer.body, Lookup):
+        return
+    tree = inlined(a, a, writer)
+    fused = None if tree is None else replace(step, product=replace(step.product, a=tree))
+    if producer is None or fused is None or not rewriting.capabilities.normalizes(fused):
+        return
+    if math.prod(step.product.space.rows) == 1 and rewriting.fits(fused):
         rewriting.replace(index, fused)
-        for writer in gathers.values():
-            producer = rewriting.producer(memory_of(writer.output))
-            assert producer is not None
-            rewriting.drop(producer, step.label)
-
-
-SELECTIONS = StepPass("selections", select_columns)
+        rewriting.drop(producer, step.label)
 
 
 def _selected(leaf: PlanTensor, writer: Map, batches: int) -> Lookup | None:
@@ -177,6 +203,67 @@ def _is_of_columns(lookup: Lookup, data: PlanTensor, matrix: PlanTensor) -> bool
         and data.offset == matrix.offset
         and matrix.strides[:-1] == packed_strides(matrix.sizes[:-1])
     )
+
+
+def join_gathers(rewriting: Rewriting) -> None:
+    """Compute gathers of inputs, and outputs that depend on inputs alone, in the kernel of another gather: the
+    embeddings, cosines and sines of a token, and the number of tokens so far."""
+    places = {index: place for place, (index, _) in enumerate(rewriting.indexed())}
+    apart = {index: step for index, step in rewriting.indexed() if isinstance(step, Map) and may_join(step)}
+    movable = [index for index, step in apart.items() if _depends_on_inputs(rewriting, step)]
+    for start in [index for index, step in apart.items() if _gathers(step)]:
+        if start not in apart:
+            continue
+        members = {start: apart[start]}
+        for index in movable:
+            distance = places[index] - places[start] - sum(member >= start for member in members)
+            if index == start or index not in apart or not _may_move(rewriting, places, index, distance):
+                continue
+            if not rewriting.fits(Together(apart[start].label, (*members.values(), apart[index]))):
+                break
+            members[index] = apart[index]
+        if len(members) > 1:
+            first, *others = members.values()
+            joined = Together(f"{first.label} and {len(others)} more", tuple(members.values()))
+            for index in members:
+                rewriting.replace(index, joined if index == start else None)
+                del apart[index]
+            for other in others:
+                rewriting.note(other.label, f"in the kernel of {first.label}")
+
+
+GATHERS = StepPass("gathers", join_gathers)
+
+
+def _gathers(step: Step) -> bool:
+    """Return whether a step is a map that looks elements up."""
+    return isinstance(step, Map) and any(isinstance(node, Lookup) for node in nodes(step.body))
+
+
+def _depends_on_inputs(rewriting: Rewriting, step: Map) -> bool:
+    """Return whether a map computes a whole tensor, from tensors that no step writes."""
+    is_alone = len(rewriting.writers(memory_of(step.output))) == 1
+    return is_alone and not any(rewriting.writers(memory_of(tensor)) for tensor in read(step))
+
+
+def _may_move(rewriting: Rewriting, places: Mapping[int, int], index: int, distance: int) -> bool:
+    """Return whether a map that depends on inputs alone may be computed elsewhere.
+
+    A result that is computed earlier takes memory for longer, unless it is an output: it must be gathered, and be read
+    for as many steps as it moves.
+
+    Args:
+        rewriting: The plan.
+        places: Places of the steps, by index.
+        index: Index of the map.
+        distance: Number of steps before which it moves; negative if it moves later, which only unread results may.
+    """
+    step = rewriting.step(index)
+    (memory,) = map(memory_of, written(step))
+    last = max((places[reader] for reader in rewriting.readers(memory)), default=None)
+    if last is None or distance < 0:
+        return last is None
+    return memory[0] is Role.OUTPUT or (_gathers(step) and last - places[index] >= distance)
 
 
 def _sliced(desc: descs.Gather, indices: list[int]) -> descs.Slice1 | None:

@@ -208,7 +208,8 @@ def _fused_map(
     """Return a step with the body of a map inlined, or the reason why it is not."""
     if is_direct and is_fusable(writer.body):
         reason = reason_to_keep(rewriting, writer, leaf, repeats=False, reader=index)
-        return reason or _inlined(step, leaf, writer) or "lies unevenly for"
+        may_split = all(isinstance(rewriting.step(reader), Map) for reader in rewriting.readers(memory_of(leaf)))
+        return reason or _inlined(step, leaf, writer, may_split=may_split) or UNEVEN
     if not isinstance(step, Map) or is_costly(step.body) or not (is_direct or is_fusable(writer.body)):
         return "changes coordinates, as does what reads it"
     if not vanishes(rewriting, leaf):
@@ -218,7 +219,7 @@ def _fused_map(
         return "is read several times"
     tree = inlined(step.body, leaf, writer)
     return reason_to_keep(rewriting, writer, leaf, repeats=not is_direct) or (
-        "lies unevenly for" if tree is None else replace(step, body=as_body(tree))
+        UNEVEN if tree is None else replace(step, body=as_body(tree))
     )
 
 
@@ -226,10 +227,15 @@ def _tree(step: Map | Reduce) -> Source:
     return step.body if isinstance(step, Map) else step.source
 
 
-def _inlined(step: Map | Reduce, leaf: PlanTensor, writer: Map) -> Map | Reduce | None:
-    """Return a step with an elementwise body in place of a leaf; None if the coordinates do not match."""
+def _inlined(step: Map | Reduce, leaf: PlanTensor, writer: Map, *, may_split: bool) -> Map | Reduce | None:
+    """Return a step with an elementwise body in place of a leaf; None if the coordinates do not match.
+
+    Dimensions of a map are split only if the leaf need not be stored for steps that are no maps: such a map is no
+    epilogue of a product.
+    """
     if affine_between(leaf, writer.output) is None:
-        parted = split(leaf, writer.output) if isinstance(step, Map) and is_fusable(step.body) else None
+        can_split = may_split and isinstance(step, Map) and is_fusable(step.body)
+        parted = split(leaf, writer.output) if can_split else None
         if parted is None or not isinstance(step, Map):
             return None
         step, leaf = refined(step, *parted), parted[1].of(leaf, parted[0])

@@ -97,7 +97,7 @@ class Capabilities:
         panel_matrices: Returns the matrices that the initialization moves to panels for a product.
         appends: Returns whether a kernel computes the source of a scatter, a tree, as well.
         computes_pairs: Returns whether a kernel computes two columns of a product for each element.
-        normalizes: Returns whether the kernel of a product normalizes its rows.
+        normalizes: Returns whether the kernel of a product normalizes its rows, and may look up a single one.
         saved_by_channels_last: Returns the time that a convolution saves if one side has channels innermost, in
             multiplications; negative for a loss.
     """

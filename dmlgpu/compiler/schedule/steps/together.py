@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
+from dmlgpu.compiler.plan import PlanBinding
 from dmlgpu.compiler.schedule.steps.base import KernelStep
+from dmlgpu.compiler.sizes.arithmetic import largest
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,14 @@ class ScheduledTogether(KernelStep):
     starts: tuple[int, ...]
 
     template = "schedules/together"
+
+    @functools.cached_property
+    def bound(self) -> dict[PlanBinding, int]:
+        sizes: dict[PlanBinding, int] = {}
+        for part in self.parts:  # in order, as they are rendered: so is their memory assigned
+            for binding, size in part.bound.items():
+                sizes[binding] = largest(sizes.get(binding, 0), size)
+        return sizes
 
     @property
     def ends(self) -> tuple[int, ...]:

@@ -284,7 +284,138 @@ def test_products_read_selected_matrices(rows: int, is_read_again: bool, is_fuse
     weights = functions.dequantize(codes, (scale.reinterpret((1, 4, 64, 2)),), quantization_type="scale")
     outputs = [functions.gemm(builder.input((1, 4, rows, 64)), weights, trans_b="transpose")]
     selected = builder.desc([*outputs, words] if is_read_again else outputs)
-    assert kernels(selected, target, "selections") - kernels(selected, target) == 2 * is_fused
+    alone = kernels(selected, target, "selections", "gathers")
+    assert alone - kernels(selected, target, "gathers") == 2 * is_fused
+
+
+@pytest.mark.parametrize(
+    ("options", "is_fused"),
+    [
+        pytest.param({}, True, id="one row"),
+        pytest.param({"rows": 2}, False, id="two rows"),
+        pytest.param({"is_read_again": True}, False, id="read elsewhere"),
+        pytest.param({"stride": 65}, False, id="a table without whole units"),
+    ],
+)
+def test_products_read_the_row_that_a_gather_selects(options: dict[str, Any], is_fused: bool, target: Target) -> None:
+    """On GPUs; several rows would be looked up for every column."""
+    desc = product_of_gathered_rows(**options)
+    is_gpu = target.profile is Profile.DISCRETE
+    assert kernels(desc, target, "selections") - kernels(desc, target) == (is_fused and is_gpu)
+
+
+@pytest.mark.parametrize(("slots", "is_fused"), [(6, True), (5, False)])
+def test_a_product_that_looks_its_row_up_binds_no_more_than_the_adapter_allows(slots: int, is_fused: bool) -> None:
+    few = Target("GPU", Profile.DISCRETE, max_storage_buffers=slots)
+    assert kernels(product_of_gathered_rows(), few) == 2 - is_fused
+
+
+def product_of_gathered_rows(rows: int = 1, stride: int = 64, *, is_read_again: bool = False) -> GraphDesc:
+    """Rows that are gathered, normalized and multiplied by quantized columns."""
+    builder = Graph()
+    table, numbers = builder.input((4, stride))[:, :64], builder.input((1, rows), DataType.UINT32)
+    x = functions.gather(table, numbers, axis=0, index_dimensions=1)
+    codes, scale = builder.input((24, 64), DataType.UINT8), builder.input((24, 2))
+    weights = functions.dequantize(codes, (scale,), quantization_type="scale")
+    normalized = functions.mean_variance_normalization2(x, **NORMAL)
+    product = functions.gemm(normalized, weights, trans_b="transpose")
+    return builder.desc([product, functions.activation_relu(x)] if is_read_again else [product])
+
+
+def products_of_gathered_rows(
+    products: int = 3,
+    first: int = 0,
+    *,
+    is_counted_first: bool = False,
+    numbers_are_counted: bool = False,
+    gathers_results: bool = False,
+) -> GraphDesc:
+    """Rows that are gathered go through products. From one of these on, they are multiplied by rows of another table,
+    which are gathered before it. An output counts the numbers of the rows."""
+    builder = Graph()
+    numbers = builder.input((1, 3), DataType.UINT32)
+
+    def gathered(indices: Any, table: Any = None) -> Any:
+        rows = builder.input((9, 8)) if table is None else table
+        return functions.gather(rows, indices, axis=0, index_dimensions=1)
+
+    def counted() -> Any:
+        return functions.element_wise_add(numbers, builder.constant(np.uint32([[1]])).broadcast_to((1, 3)))
+
+    count = counted() if is_counted_first else None
+    x, factor = gathered(numbers), None
+    for place in range(products):
+        if place == first:
+            count = counted() if count is None and numbers_are_counted else count
+            factor = gathered(count if numbers_are_counted else numbers)
+        x = functions.gemm(x, builder.input((8, 8)))
+        x = x if factor is None else functions.element_wise_multiply(x, factor)
+    result = gathered(numbers, x) if gathers_results else x
+    return builder.desc([result, counted() if count is None else count])
+
+
+@pytest.mark.parametrize(
+    ("options", "joined"),
+    [
+        pytest.param({}, 2, id="at the beginning"),
+        pytest.param({"is_counted_first": True}, 2, id="an output that nothing reads is computed later"),
+        pytest.param({"products": 6, "first": 2}, 2, id="read as long as they move"),
+        pytest.param({"products": 6, "first": 4}, 1, id="read for a shorter time"),
+        pytest.param({"numbers_are_counted": True}, 1, id="rows of numbers that are computed"),
+        pytest.param({"numbers_are_counted": True, "is_counted_first": True}, 0, id="an output that is read before"),
+    ],
+)
+def test_gathers_of_inputs_are_one_kernel(options: dict[str, Any], joined: int, target: Target) -> None:
+    """With outputs that depend on inputs alone."""
+    desc = products_of_gathered_rows(**options)
+    assert kernels(desc, target, "gathers") - kernels(desc, target) == joined
+
+
+@pytest.mark.parametrize(
+    ("slots", "gathers_results", "joined"),
+    [(6, False, 2), (5, False, 1), (4, False, 1), (3, False, 0), (6, True, 2), (5, True, 2)],
+)
+def test_a_kernel_of_gathers_binds_no_more_than_the_adapter_allows(
+    slots: int, joined: int, *, gathers_results: bool
+) -> None:
+    """A table, the numbers and the result; another table and its result; the counts, as far as they fit. Another gather
+    has room for the counts."""
+    few = Target("GPU", Profile.DISCRETE, max_storage_buffers=slots)
+    desc = products_of_gathered_rows(gathers_results=gathers_results)
+    compiled = compile_network(resolve(desc), few)
+    assert kernels(desc, few, "gathers") - len(compiled.program.kernels) == joined
+    assert all(len(set(kernel.slots)) <= slots for kernel in compiled.program.kernels)
+
+
+def test_copies_and_parts_of_outputs_stay_by_themselves(target: Target) -> None:
+    """A copy is none if both sides are one buffer; the fill of a border precedes what is written inside."""
+    builder = Graph()
+    x, numbers = builder.input((4, 8)), builder.input((1, 3), DataType.UINT32)
+    padded = functions.padding1(
+        functions.activation_softmax1(x, axes=(1,)),
+        padding_mode="constant",
+        padding_value_data_type=DataType.FLOAT32,
+        padding_value=1.5,
+        start_padding=(1, 0),
+        end_padding=(0, 0),
+    )
+    rows = functions.gather(builder.input((9, 8)), numbers, axis=0, index_dimensions=1)
+    desc = builder.desc([functions.element_wise_identity(x), padded, rows])
+    assert kernels(desc, target) == kernels(desc, target, "gathers") == 4
+
+
+@pytest.mark.parametrize("is_dequantized", [False, True])
+def test_a_product_adds_rows_that_are_stored_in_blocks_anyway(is_dequantized: bool, target: Target) -> None:
+    """A sum that dequantizes blocks is no epilogue of the product."""
+    builder = Graph()
+    x = builder.input((4, 64))
+    if is_dequantized:
+        codes, scale = builder.input((4, 64), DataType.INT8), builder.input((4, 2))
+        x = functions.dequantize(codes, (scale,), quantization_type="scale")
+    normalized = functions.activation_softmax1(x, axes=(1,))
+    product = functions.gemm(normalized, builder.input((64, 64)))
+    desc = builder.desc([functions.element_wise_add(product, x)])
+    assert kernels(desc, target) == 2 + is_dequantized
 
 
 NORMAL: dict[str, Any] = {"axes": (1,), "use_mean": False}

@@ -36,6 +36,14 @@ def cache_rows(number: int, data_type: DataType = F32) -> Scatter:
     )
 
 
+def odd_rows(number: int) -> Scatter:
+    step, odd = cache_rows(number, F16), (1, 2, 3, 7)
+    source = tensor(Role.INPUT, number, F16, odd, View.RAW)
+    output = tensor(Role.OUTPUT, number, F16, (1, 2, 16, 7), View.RAW)
+    past = replace(step.inputs[0][1], sizes=odd)
+    return replace(step, source=source, output=output, inputs=(("past", past),))
+
+
 def magnitudes(number: int) -> Map:
     source = tensor(Role.INPUT, number, F32, ROWS, View.COMPUTE)
     body = apply("elementwise/element_wise_abs", F32, ROWS, portable=True, input=source)
@@ -66,21 +74,19 @@ def test_too_many_buffers_for_one_kernel() -> None:
     steps = cache_rows(0), cache_rows(1), magnitudes(2)  # seven tensors: past is shared
     assert len(joined(*steps, target=replace(TARGET, max_storage_buffers=7))) == 1
     few = replace(TARGET, max_storage_buffers=6)
-    assert not joined(*steps, target=few)
-    assert len(schedule_step(Together("caches", steps), few).steps) == 3
+    (scatters,) = joined(*steps, target=few)
+    assert len(scatters.parts) == 2
+    assert len(schedule_step(Together("caches", steps), few).steps) == 2
+
+
+def test_steps_around_one_that_cannot_join_are_kernels_of_those_that_can() -> None:
+    """Rows of odd length share words, so each scatter of them is atomic."""
+    maps, odd = [magnitudes(number) for number in range(4)], odd_rows(4)
+    steps = schedule_step(Together("caches", (*maps[:2], odd, *maps[2:])), TARGET).steps
+    assert [len(step.parts) if isinstance(step, ScheduledTogether) else 1 for step in steps] == [2, 1, 2]
 
 
 def test_words_that_elements_share_have_kernels_of_their_own() -> None:
     """Atomic stores of single float16 elements are no part of another kernel."""
-    odd = (1, 2, 3, 7)
-
-    def narrow(number: int) -> Scatter:
-        step = cache_rows(number, F16)
-        assert isinstance(step.source, PlanTensor)
-        source = tensor(Role.INPUT, number, F16, odd, View.RAW)
-        output = tensor(Role.OUTPUT, number, F16, (1, 2, 16, 7), View.RAW)
-        past = replace(step.inputs[0][1], sizes=odd)
-        return replace(step, source=source, output=output, inputs=(("past", past),))
-
     assert len(joined(cache_rows(0, F16), cache_rows(1, F16))) == 1
-    assert not joined(narrow(0), narrow(1))
+    assert not joined(odd_rows(0), odd_rows(1))
