@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.compiler.plan import Map, Scatter, Together
-from dmlgpu.compiler.plan.parts import tensors
 from dmlgpu.compiler.schedule.launch import NARROWEST, Launch, fold
 from dmlgpu.compiler.schedule.ordering import schedule_scatter
 from dmlgpu.compiler.schedule.scheduling import schedule_in_parts, schedule_step
-from dmlgpu.compiler.schedule.steps.base import KernelStep, ScheduledSteps
+from dmlgpu.compiler.schedule.steps.base import KernelStep, ScheduledSteps, buffers
 from dmlgpu.compiler.schedule.steps.maps import ScheduledMap
 from dmlgpu.compiler.schedule.steps.ordering import ScatterSchedule, ScheduledScatter
 from dmlgpu.compiler.schedule.steps.together import ScheduledTogether
@@ -26,7 +24,7 @@ def _together(step: Together, target: Target) -> ScheduledSteps:
     for scheduled in (schedule_in_parts, _in_elements):
         each = [scheduled(inner, target) for inner in step.steps]
         kernels = _joinable(each)
-        if kernels and _buffers(kernels) <= target.slots:
+        if kernels and buffers(*kernels) <= target.slots:
             return ScheduledSteps((_kernel(step.label, kernels, target),))
     return sum((schedule_in_parts(inner, target) for inner in step.steps), ScheduledSteps())
 
@@ -34,12 +32,6 @@ def _together(step: Together, target: Target) -> ScheduledSteps:
 def _in_elements(step: Map | Scatter, target: Target) -> ScheduledSteps:
     """Schedule a scatter in single elements: others may read a tensor so, and units of it are another binding."""
     return schedule_scatter(step, target) if isinstance(step, Scatter) else schedule_in_parts(step, target)
-
-
-def _buffers(kernels: Sequence[KernelStep]) -> int:
-    """Return the number of buffers that one kernel of several binds: one for each tensor and size of unit."""
-    every = (tensor for kernel in kernels for tensor in (kernel.output, *tensors(kernel)))
-    return len({(tensor.binding, max(tensor.unit_bits, WORD_BITS)) for tensor in every})
 
 
 def _joinable(each: Sequence[ScheduledSteps]) -> list[KernelStep]:
