@@ -37,6 +37,7 @@ from dmlgpu.compiler.plan import (
     Recurrence,
     Repeat,
     Role,
+    RotatedContract,
     Step,
 )
 from dmlgpu.compiler.plan.parts import read, written
@@ -85,7 +86,7 @@ def multiplications(step: Step) -> int | None:
         case Repeat():
             counted = [count for inner in step.steps if (count := multiplications(inner)) is not None]
             return step.turns * sum(counted) if counted else None
-        case Contract() | PairedContract():
+        case Contract() | PairedContract() | RotatedContract():
             sums = len(PAIR) if isinstance(step, PairedContract) else 1
             return sums * math.prod(step.product.space.output) * math.prod(step.product.space.inner)
         case Convolve():

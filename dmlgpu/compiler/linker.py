@@ -115,7 +115,8 @@ def link(
 
 # ---- sizes and base offsets
 
-_BASES: Final = "bases: vec4<u32>, more_bases: vec4<u32>, @size(16) zero: u32"
+_BASES: Final = "bases: vec4<u32>, more_bases: vec4<u32>, other_bases: vec4<u32>, last_bases: vec3<u32>, zero: u32"
+_GROUPS: Final = ("bases", "more_bases", "other_bases", "last_bases")
 
 
 def _parameters(interface: Interface, binding: int, constants: Sequence[int] | None) -> str:
@@ -148,7 +149,7 @@ def _parameters(interface: Interface, binding: int, constants: Sequence[int] | N
         text += f"const sizes = Sizes({values});\n"
     text += f"fn load_sizes() {{{begin}}}\nfn opaque_zero() -> u32 {{ return {block}.zero; }}\n"
     for index in range(len(interface.buffers)):
-        field = f"{'more_' if index >= 4 else ''}bases.{'xyzw'[index % 4]}"
+        field = f"{_GROUPS[index // 4]}.{'xyzw'[index % 4]}"
         text += f"fn base{index}() -> u32 {{ return {block}.{field}; }}\n"
     return text + _divisions(interface, is_given=is_given)
 

@@ -57,14 +57,15 @@ UNTUNED = Tuned()
 """Empty table: every choice is the built-in one."""
 
 
-MAX_SLOTS = 8
+MAX_SLOTS = 15
 """Maximum number of resources of a kernel: the parameter block holds as many base offsets."""
 
 MAX_BINDINGS = 64
 """Maximum number of bindings of a kernel, with those of resources that are bound in several parts."""
 
-PARAMETER_BYTES = 48
-"""Size of the parameter block of every kernel: eight base offsets in words, the opaque zero, padding."""
+PARAMETER_BYTES = 4 * (MAX_SLOTS + 1)
+"""Size of the parameter block of every kernel: base offsets in words, and the opaque zero. Dawn's immediates have no
+more than 64 bytes."""
 
 
 def api_of(backend: str) -> str:

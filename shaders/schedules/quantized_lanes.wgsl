@@ -57,9 +57,18 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     # endif
     let lane = me % {{ across }}u;
     let first = ({{ mod("number", column_tiles) }} * {{ down }}u + me / {{ across }}u) * {{ columns }}u;
+    # if ranges
+    // Two adjacent columns, and two more: their partners, or the next pair of partners that are adjacent.
+    let pair = min(first, {{ all_columns }}u - 2u);
+    let b_first = pair + {{ div("pair", apart) }} * {{ apart }}u;
+    # for column in range(held)
+    let b_column{{ column }} = b_first + {{ column % columns }}u{% if column >= columns %} + {{ distance }}u{% endif %};
+    # endfor
+    # else
     # for column in range(held)
     let b_column{{ column }} = min(first + {{ column % columns }}u, {{ all_columns - 1 }}u){{ " + %du" % (column // columns * all_columns) if column >= columns }};
     # endfor
+    # endif
     # for row in range(rows)
     # for column in range(held)
     var total{{ row }}_{{ column }} = 0.0;
@@ -140,8 +149,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     workgroupBarrier();
     for (var output = me; output < {{ down * rows * columns }}u; output += {{ launch.workgroup }}u) {
         let row = output / {{ columns }}u;
-        # for part in range(parts)
-        let start{{ part }} = (row * {{ held }}u + {{ part * columns }}u + output % {{ columns }}u) * {{ left }}u;
+        # for part in range(held if ranges else parts)
+        let start{{ part }} = (row * {{ held }}u + {% if ranges %}{{ part }}u{% else %}{{ part * columns }}u + output % {{ columns }}u{% endif %}) * {{ left }}u;
         var sum{{ part }} = partials[start{{ part }}];
         for (var other = 1u; other < {{ left }}u; other++) { sum{{ part }} += partials[start{{ part }} + other]; }
         # endfor
@@ -149,26 +158,40 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
         var squares = partial_squares[row * {{ left }}u];
         for (var other = 1u; other < {{ left }}u; other++) { squares += partial_squares[row * {{ left }}u + other]; }
         let factor = {{ factor("squares") }};
-        # for part in range(parts)
+        # for part in range(held if ranges else parts)
         sum{{ part }} *= factor;
         # endfor
         # endif
-        let column = ({{ mod("number", column_tiles) }} * {{ down }}u + row / {{ rows }}u) * {{ columns }}u + output % {{ columns }}u;
+        let column = ({{ mod("number", column_tiles) }} * {{ down }}u + row / {{ rows }}u) * {{ columns }}u{% if not ranges %} + output % {{ columns }}u{% endif %};
+        # if ranges
+        keep_unit(row % {{ rows }}u, column, output % {{ columns }}u, {{ quantized.all("sum") }});
+        # else
         keep_one(0u, batch, row % {{ rows }}u, column, {{ quantized.result("sum", 0, 1) }});
+        # endif
+    }
+    # else
+    # if norm
+    # for row in range(rows)
+    let factor{{ row }} = {{ factor("squares%d" % row) }};
+    # for column in range(held)
+    total{{ row }}_{{ column }} *= factor{{ row }};
+    # endfor
+    # endfor
+    # endif
+    # if ranges
+    for (var unit = lane; unit < 2u; unit += {{ across }}u) {
+        # for row in range(rows)
+        keep_unit({{ row }}u, first, unit, {{ quantized.all("total%d_" % row) }});
+        # endfor
     }
     # else
     if (lane == 0u) {
         # for row in range(rows)
-        # if norm
-        let factor{{ row }} = {{ factor("squares%d" % row) }};
-        # for column in range(held)
-        total{{ row }}_{{ column }} *= factor{{ row }};
-        # endfor
-        # endif
         # for column in range(columns)
         keep_one(0u, batch, {{ row }}u, first + {{ column }}u, {{ quantized.result("total%d_" % row, column) }});
         # endfor
         # endfor
     }
+    # endif
     # endif
 }

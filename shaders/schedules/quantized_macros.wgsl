@@ -3,6 +3,7 @@
 {% macro signed_word(name, number) %}{{ "(" ~ word(name, number) ~ " ^ " ~ flip ~ "u)" if flip else word(name, number) }}{% endmacro %}
 {% macro element(name, place) %}{% if a_lanes == 1 %}{{ name }}{{ place }}{% else %}{{ name }}{{ place // 4 }}.{{ "xyzw"[place % 4] }}{% endif %}{% endmacro %}
 {% macro result(name, column, apart=columns) %}{% if parts == 1 %}{{ name }}{{ column }}{% else %}vec{{ parts }}<f32>({% for part in range(parts) %}{{ ", " if part }}{{ name }}{{ part * apart + column }}{% endfor %}){% endif %}{% endmacro %}
+{% macro all(name) %}vec4<f32>({% for part in range(4) %}{{ ", " if part }}{{ name }}{{ part }}{% endfor %}){% endmacro %}
 {% macro zero_point(name, column) %}
         # if zero_known is not none
         {{ "let %s = %s;" % (name, zero_known) if zero_known }}

@@ -200,4 +200,4 @@ def test_the_page_names_every_list_of_schedules() -> None:
         for file in files
         for name in pattern.findall(file.read_text(encoding="utf-8"))
     }
-    assert len(listed) == 14 and named == listed
+    assert len(listed) == 15 and named == listed

@@ -28,7 +28,7 @@ from dmlgpu.compiler.plan.parts import replace_parts
 from dmlgpu.compiler.program import Program
 from dmlgpu.compiler.rewrites.sources import identity
 from dmlgpu.compiler.schedule.convolution_choice import saved_by_channels_last
-from dmlgpu.compiler.schedule.gemm import is_pairable, multiplies_integers, normalizes_rows
+from dmlgpu.compiler.schedule.gemm import is_pairable, multiplies_integers, normalizes_rows, rotates_columns
 from dmlgpu.compiler.schedule.ordering import appends
 from dmlgpu.compiler.schedule.panels import panel_matrices
 from dmlgpu.compiler.schedule.quantized import reads_selections
@@ -240,6 +240,7 @@ def _capabilities(target: Target) -> Capabilities:
         appends=functools.partial(appends, target=target),
         computes_pairs=functools.partial(is_pairable, target=target),
         normalizes=functools.partial(normalizes_rows, target=target),
+        rotates=functools.partial(rotates_columns, target=target),
         saved_by_channels_last=functools.partial(saved_by_channels_last, target=target),
     )
 

@@ -3,6 +3,7 @@
 from dmlgpu.compiler.plan.products import (
     PAIR,
     Attend,
+    ColumnRange,
     Contract,
     Convolution,
     Convolve,
@@ -11,6 +12,7 @@ from dmlgpu.compiler.plan.products import (
     Product,
     Recurrence,
     RecurrentLayer,
+    RotatedContract,
     RowNorm,
     Series,
     Space,

@@ -6,9 +6,10 @@ import dataclasses
 import enum
 import operator
 import struct
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, TypeVar
 
+from dmlgpu.compiler.plan.products import RotatedContract
 from dmlgpu.compiler.plan.sources import Allocation, PlanBinding, PlanTensor
 from dmlgpu.compiler.plan.steps import Repeat, Step, Together
 
@@ -98,17 +99,25 @@ def signature(value: Any) -> tuple[Hashable | None, tuple[PlanBinding, ...]]:
 
 def written(step: Step) -> tuple[PlanTensor, ...]:
     """Return the tensors that a step writes."""
-    if isinstance(step, Repeat | Together):
-        return tuple(tensor for inner in step.steps for tensor in written(inner))
+    if inner := _inner(step):
+        return tuple(tensor for each in inner for tensor in written(each))
     return tuple(tensors(tuple([getattr(step, name, None) for name in reversed(_WRITTEN)])))
 
 
 def read(step: Step) -> tuple[PlanTensor, ...]:
     """Return the tensors that a step reads."""
-    if isinstance(step, Repeat | Together):
-        return tuple(tensor for inner in step.steps for tensor in read(inner))
+    if inner := _inner(step):
+        own = tensors(step.product) if isinstance(step, RotatedContract) else ()
+        return (*own, *(tensor for each in inner for tensor in read(each)))
     names = (name for name in _fields(type(step)) if name not in _WRITTEN)
     return tuple(tensors(tuple(getattr(step, name) for name in names)))
+
+
+def _inner(step: Step) -> Sequence[Step]:
+    """Return the steps of which a step consists, or that store what it computes."""
+    if isinstance(step, RotatedContract):
+        return [each.step for each in step.ranges]
+    return step.steps if isinstance(step, Repeat | Together) else ()
 
 
 _FIELDS: dict[Any, tuple[str, ...]] = {Allocation: (), tuple: ()}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import packed_strides
 from dmlgpu.compiler.plan.sources import Body, PlanBinding, PlanTensor, RegisterValue, Sizes, Source
-from dmlgpu.compiler.plan.steps import Step
+from dmlgpu.compiler.plan.steps import Map, Scatter, Step
 from dmlgpu.compiler.plan.windows import Windows, positions_of
 
 
@@ -105,6 +106,47 @@ class PairedContract(Step):
     product: Product
     epilogue: Body
     output: PlanTensor
+
+
+@dataclass(frozen=True)
+class ColumnRange:
+    """Consecutive columns of a product, and the step that stores what it computes from their sums.
+
+    Attributes:
+        step: its tree has leaves ``RegisterValue`` for names in ``PAIR``: the sum of a column, and that of its partner.
+        rows, columns: dimensions of the step's space whose coordinates are the digits of a row and of a column within
+            the range, the highest first; other dimensions have one element.
+    """
+
+    step: Map | Scatter
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+
+    @property
+    def tree(self) -> Source:
+        """What is stored."""
+        return self.step.body if isinstance(self.step, Map) else self.step.source
+
+    @property
+    def count(self) -> int:
+        """Number of columns."""
+        return math.prod(self.tree.sizes[dimension] for dimension in self.columns)
+
+
+@dataclass(frozen=True)
+class RotatedContract(Step):
+    """A ``Contract`` whose columns several steps store, each from its own sum and that of a partner, as rotary position
+    embeddings do.
+
+    Attributes:
+        product: its space has one dimension of columns.
+        apart: columns between partners, the first ``apart`` columns of a group of ``2 * apart`` and the others.
+        ranges: of whole groups, in order; all columns together.
+    """
+
+    product: Product
+    apart: int
+    ranges: tuple[ColumnRange, ...]
 
 
 @dataclass(frozen=True)

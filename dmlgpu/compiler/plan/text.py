@@ -27,6 +27,7 @@ from dmlgpu.compiler.plan.products import (
     Product,
     Recurrence,
     RecurrentLayer,
+    RotatedContract,
 )
 from dmlgpu.compiler.plan.reductions import Compact, Reduce, Rows, Scan
 from dmlgpu.compiler.plan.sources import AffineView, Body, PlanTensor, RegisterValue, Sizes, Source, Virtual
@@ -147,6 +148,13 @@ def _together(step: Together) -> list[str]:
 @equations.register
 def _contract(step: Contract | PairedContract) -> list[str]:
     return [*_product(step.product), *_stored(step.epilogue, step.output)]
+
+
+@equations.register
+def _rotated(step: RotatedContract) -> list[str]:
+    partners = f"product.x and product.y = product of a column, and of the one {step.apart} columns from it"
+    stored = (line for each in step.ranges for line in equations(each.step))
+    return [*_product(step.product), partners, *stored]
 
 
 def _product(product: Product) -> list[str]:

@@ -33,6 +33,7 @@ from dmlgpu.compiler.plan import (
     PairedContract,
     PlanTensor,
     Product,
+    RotatedContract,
     Sizes,
     Space,
     constants,
@@ -66,6 +67,7 @@ from dmlgpu.compiler.schedule.quantized import (
     has_many_rows,
     in_floats,
     packs_rows,
+    rotates_ranges,
 )
 from dmlgpu.compiler.schedule.registry import (
     CPU,
@@ -81,7 +83,8 @@ from dmlgpu.compiler.schedule.registry import (
     requested,
 )
 from dmlgpu.compiler.schedule.scheduling import schedule_step
-from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
+from dmlgpu.compiler.schedule.splitting import exceeds_binding
+from dmlgpu.compiler.schedule.steps.base import KernelStep, ScheduledSteps, buffers
 from dmlgpu.compiler.schedule.steps.maps import ScheduledMap
 from dmlgpu.compiler.schedule.steps.products import (
     Operand,
@@ -108,15 +111,16 @@ class ProductProblem:
         step: The product.
         target: The compile target.
         sums: Sums of an element of the output: two for a ``PairedContract``.
+        rotation: How its columns are stored, if not by the epilogue.
     """
 
-    def __init__(self, step: Contract, target: Target, sums: int = 1):
-        self.step, self.target, self.label, self.sums = step, target, step.label, sums
+    def __init__(self, step: Contract, target: Target, sums: int = 1, rotation: RotatedContract | None = None):
+        self.step, self.target, self.label, self.sums, self.rotation = step, target, step.label, sums, rotation
 
     @functools.cached_property
     def quantized(self) -> QuantizedProduct | None:
         """Product with its columns as integers; None if they are not quantized."""
-        return QuantizedProduct.of(self.step, self.sums, self.target)
+        return QuantizedProduct.of(self.step, self.sums, self.target, self.rotation)
 
     @functools.cached_property
     def oriented(self) -> Contract:
@@ -174,6 +178,35 @@ def normalizes_rows(step: Contract | PairedContract, target: Target) -> bool:
     else:
         taken = pick(PRODUCT_SCHEDULES, ProductProblem(step, target))
     return taken is not None and taken.name in NORMALIZING
+
+
+@schedule_step.register
+def _rotated(step: RotatedContract, target: Target) -> ScheduledSteps:
+    return choose(_of_rows(step.product, ROTATED_SCHEDULES), _rotation(step, target))
+
+
+def _rotation(step: RotatedContract, target: Target) -> ProductProblem:
+    """Return a product with a column for each pair of partners."""
+    space, first = step.product.space, step.ranges[0]
+    pairs = replace(step.product, space=replace(space, columns=(space.columns[0] // len(PAIR),)))
+    assert isinstance(first.tree, Body)
+    return ProductProblem(Contract(step.label, pairs, first.tree, first.step.output), target, len(PAIR), step)
+
+
+def rotates_columns(step: Contract | RotatedContract, target: Target) -> bool:
+    """Return whether a kernel of a product stores ranges of its columns, rotated: some ranges, or certain ones."""
+    if target.profile not in GPUS:
+        return False  # on CPU adapters it saves a launch and no time, and is another kernel to compile
+    if isinstance(step, Contract):
+        problem = ProductProblem(step, target)
+        return bool(problem.quantized and has_few_rows(problem.quantized) and not exceeds_binding(step, target))
+    taken = pick(ROTATED_SCHEDULES, _rotation(step, target))
+    return taken is not None and not exceeds_binding(step, target) and _binds(schedule_step(step, target), target)
+
+
+def _binds(steps: ScheduledSteps, target: Target) -> bool:
+    """Return whether kernels can bind their buffers: one for each tensor and size of unit."""
+    return all(buffers(kernel) <= target.slots for kernel in steps.steps if isinstance(kernel, KernelStep))
 
 
 def multiplies_integers(step: Contract, target: Target) -> bool:
@@ -592,6 +625,18 @@ PRODUCT_SCHEDULES: tuple[ProductEntry, ...] = register(
 
 PAIRED_SCHEDULES: tuple[ProductEntry, ...] = register(*_quantized("paired-product"))
 """Schedules of products with two columns to an output, in the order in which they are tried."""
+
+ROTATED_SCHEDULES: tuple[ProductEntry, ...] = register(
+    Schedule(
+        "rotated-product",
+        "lanes",
+        _of_columns(by_lanes),
+        "few rows: adjacent lanes read adjacent integers of columns and of their partners",
+        _of_columns(lambda problem: has_few_rows(problem) and rotates_ranges(problem)),
+        profiles=GPUS,
+    )
+)
+"""Schedules of products whose columns are stored in ranges, each with its partner."""
 
 
 def requested_tiles(target: Target) -> str:

@@ -20,10 +20,27 @@ import functools
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from dmlgpu.catalog.enums import DataType
 from dmlgpu.catalog.tensor_desc import WORD_BITS
-from dmlgpu.compiler.plan import Apply, Body, Contract, Lookup, Map, PlanTensor, Product, Source, View, apply
+from dmlgpu.compiler.plan import (
+    PAIR,
+    Apply,
+    Body,
+    ColumnRange,
+    Contract,
+    Lookup,
+    Map,
+    PlanTensor,
+    Product,
+    RegisterValue,
+    RotatedContract,
+    Scatter,
+    Source,
+    View,
+    apply,
+)
 from dmlgpu.compiler.rewrites.packing import (
     UNIT,
     WIDEST_UNIT_BITS,
@@ -36,14 +53,16 @@ from dmlgpu.compiler.rewrites.packing import (
 from dmlgpu.compiler.rewrites.sources import CONVERT, is_plain, leaves, nodes, rewrite, split
 from dmlgpu.compiler.schedule.gemm_choice import longest, power_of_two
 from dmlgpu.compiler.schedule.launch import Launch, choose_walk, fold, tile_launch
-from dmlgpu.compiler.schedule.registry import Condition, at_least, at_most, no
+from dmlgpu.compiler.schedule.registry import Condition, at_least, at_most, no, only_if
 from dmlgpu.compiler.schedule.scheduling import schedule_step
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.schedule.steps.quantized import (
+    ADJACENT,
     NormalizedRows,
     QuantizedColumns,
     QuantizedRows,
     QuantizedSchedule,
+    ScheduledColumns,
     ScheduledDequantize,
     ScheduledQuantizedProduct,
 )
@@ -79,15 +98,19 @@ class QuantizedProduct:
         columns: Its columns.
         sums: Sums of an element of the output: two for a ``PairedContract``.
         target: The compile target.
+        rotation: How its columns are stored, if not by the epilogue; then the product has a column for each pair.
     """
 
     step: Contract
     columns: QuantizedColumns
     sums: int
     target: Target
+    rotation: RotatedContract | None = None
 
     @classmethod
-    def of(cls, step: Contract, sums: int, target: Target) -> QuantizedProduct | None:
+    def of(
+        cls, step: Contract, sums: int, target: Target, rotation: RotatedContract | None = None
+    ) -> QuantizedProduct | None:
         """Return a product with its columns as integers; None if they are not quantized."""
         if not isinstance(step.product.b, Apply):
             return None
@@ -101,7 +124,7 @@ class QuantizedProduct:
             return None
         if columns.is_e2m1 and (step.product.integers_owned or math.prod(space.rows) > MAX_ROWS):
             return None  # other kernels compute the tree
-        return cls(step, replace(columns, selection=selection), sums, target)
+        return cls(step, replace(columns, selection=selection), sums, target, rotation)
 
     @property
     def rows(self) -> int:
@@ -351,18 +374,17 @@ def _kernel(
     a: Source | QuantizedRows,
     *,
     unit: int,
-    **tile: int,
-) -> ScheduledSteps:
+    **tile: Any,
+) -> ScheduledQuantizedProduct:
     """Return the kernel with its rows in units along the inner dimension, if they can be."""
     step, space, b, sums = problem.step, problem.step.product.space, problem.columns, problem.sums
     last = len(step.product.a.sizes) - 1
     if not isinstance(a, QuantizedRows) and unit > 1 and a.sizes[last] % unit == 0 and packs_source(a, last, unit):
         a = pack_source(a, last, unit)
     label, norm = f"quantized {kind}", NormalizedRows.of(step.product)
-    kernel = ScheduledQuantizedProduct(
+    return ScheduledQuantizedProduct(
         label, launch, step.output, space, a, b, step.epilogue, kind, sums=sums, **tile, norm=norm, reason=reason
     )
-    return ScheduledSteps((kernel,))
 
 
 MAX_SUMS, MAX_COLUMNS = 8, 4
@@ -398,7 +420,8 @@ def by_columns(problem: QuantizedProduct) -> ScheduledSteps:
     launch = Launch(across, 1, fold(groups, target), groups)
     tile = {"rows": own, "columns": each, "across": 1, "down": across}
     a = problem.step.product.a
-    return _kernel(problem, QuantizedSchedule.COLUMNS, launch, reason, a, unit=unit, sharing=sharing, **tile)
+    kernel = _kernel(problem, QuantizedSchedule.COLUMNS, launch, reason, a, unit=unit, sharing=sharing, **tile)
+    return ScheduledSteps((kernel,))
 
 
 def by_lanes(problem: QuantizedProduct) -> ScheduledSteps:
@@ -412,6 +435,8 @@ def by_lanes(problem: QuantizedProduct) -> ScheduledSteps:
     each = max(1, 4 // (rows * sums))
     while each > 1 and -(-count // (down * each)) < BUSY:
         each //= 2
+    if problem.rotation is not None:
+        each = ADJACENT
     groups = -(-count // (down * each)) * math.prod(space.batch)
     sharing = min(target.subgroup_lanes, across) if target.has("subgroup") else 1
     reason = (
@@ -422,7 +447,57 @@ def by_lanes(problem: QuantizedProduct) -> ScheduledSteps:
     launch = Launch(WORKGROUP, 1, fold(groups, target), groups)
     tile = {"rows": rows, "columns": each, "across": across, "down": down, "sharing": sharing}
     a = integers or problem.step.product.a
-    return _kernel(problem, QuantizedSchedule.LANES, launch, reason, a, unit=UNIT, **tile)
+    kernel = _kernel(problem, QuantizedSchedule.LANES, launch, reason, a, unit=UNIT, **tile)
+    return ScheduledSteps((kernel if problem.rotation is None else _rotated(kernel, problem.rotation),))
+
+
+MAX_ROTATED_ROWS = 4
+"""Rows of which an invocation holds the sums of two adjacent columns and their partners. With eight, RADV spills."""
+
+
+def rotates_ranges(problem: QuantizedProduct) -> Condition:
+    """Return whether a product of few rows stores its ranges of columns in units."""
+    assert problem.rotation is not None
+    return at_most(problem.rows, MAX_ROTATED_ROWS, "rows") and only_if(
+        all(map(_packs_range, problem.rotation.ranges)), "ranges of columns have no whole units"
+    )
+
+
+def _packs_range(columns: ColumnRange) -> bool:
+    last, output = _last_dimension(columns)
+    return packs_source(columns.tree, columns.columns[-1], ADJACENT) and (
+        last is not None and packs_tensor(output, last, ADJACENT)
+    )
+
+
+def _last_dimension(columns: ColumnRange) -> tuple[int | None, PlanTensor]:
+    """Return the dimension of the output along which adjacent columns lie, None if there is none, and the output."""
+    step, last = columns.step, columns.columns[-1]
+    return step.follows[last] if isinstance(step, Scatter) else last, step.output
+
+
+def _rotated(kernel: ScheduledQuantizedProduct, rotation: RotatedContract) -> ScheduledQuantizedProduct:
+    """Return the kernel of a product with the ranges that store its columns."""
+    ranges, starts, end = [], [], 0
+    for columns in rotation.ranges:
+        step, (last, output) = columns.step, _last_dimension(columns)
+        assert last is not None
+        place = (step.file, step.inputs, step.constants) if isinstance(step, Scatter) else ()
+        tree = rewrite(pack_source(columns.tree, columns.columns[-1], ADJACENT), _in_vector)
+        assert isinstance(tree, Body)
+        packed = pack_tensor(output, last, ADJACENT)
+        ranges.append(ScheduledColumns("", kernel.launch, packed, tree, columns.rows, columns.columns, *place))
+        starts.append(end)
+        end += columns.count
+    first, *_ = ranges
+    stored = replace(kernel, apart=rotation.apart, ranges=tuple(ranges), starts=tuple(starts))
+    return replace(stored, output=first.output, epilogue=first.epilogue)
+
+
+def _in_vector(source: Source) -> Source:
+    """Return a sum of a pair as one of adjacent ones, which are components of one vector."""
+    names = dict(zip(PAIR, ("product.xy", "product.zw"), strict=True))
+    return replace(source, name=names[source.name]) if isinstance(source, RegisterValue) else source
 
 
 # ---- columns as floats

@@ -20,6 +20,7 @@ from dmlgpu.compiler.plan import (
     PlanTensor,
     Repeat,
     Role,
+    RotatedContract,
     Rows,
     Scatter,
     Step,
@@ -159,7 +160,7 @@ def can_bind(step: Step, target: Target) -> bool:
     """Return whether a step's kernels can bind all tensors that it reads and writes; some schedules need other buffers
     as well: that of rows which binds results of stages binds no statistics, Winograd's binds products and marks."""
     bound = {tensor.binding for tensor in (*read(step), *written(step))}
-    has_spare = isinstance(step, Map | Scatter | Together) or (
+    has_spare = isinstance(step, Map | RotatedContract | Scatter | Together) or (
         isinstance(step, Rows) and len(step.stages) <= len(step.statistics)
     )
     spare = 2 if isinstance(step, Convolve) else 0 if has_spare else 1

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dmlgpu.catalog.tensor_desc import WORD_BITS
 from dmlgpu.compiler.plan import Map, Scatter, Together
-from dmlgpu.compiler.plan.parts import tensors
 from dmlgpu.compiler.schedule.launch import NARROWEST, Launch, fold
 from dmlgpu.compiler.schedule.ordering import schedule_scatter
 from dmlgpu.compiler.schedule.scheduling import schedule_in_parts, schedule_step
-from dmlgpu.compiler.schedule.steps.base import KernelStep, ScheduledSteps
+from dmlgpu.compiler.schedule.steps.base import KernelStep, ScheduledSteps, buffers
 from dmlgpu.compiler.schedule.steps.maps import ScheduledMap
 from dmlgpu.compiler.schedule.steps.ordering import ScatterSchedule, ScheduledScatter
 from dmlgpu.compiler.schedule.steps.together import ScheduledTogether
@@ -48,19 +46,13 @@ def _in_elements(step: Map | Scatter, target: Target) -> ScheduledSteps:
     return schedule_scatter(step, target) if isinstance(step, Scatter) else schedule_in_parts(step, target)
 
 
-def _buffers(kernels: Sequence[KernelStep]) -> int:
-    """Return the number of buffers that one kernel of several binds: one for each tensor and size of unit."""
-    every = (tensor for kernel in kernels for tensor in (kernel.output, *tensors(kernel)))
-    return len({(tensor.binding, max(tensor.unit_bits, WORD_BITS)) for tensor in every})
-
-
 def _joinable(each: Sequence[ScheduledSteps], target: Target) -> list[KernelStep]:
     """Return the kernels of steps if they may be one; else none."""
     parts = [kernel for steps in each for kernel in steps.steps]
     kernels = [kernel for kernel in parts if isinstance(kernel, KernelStep) and _can_join(kernel)]
     widths = {kernel.launch.workgroup for kernel in kernels}
     can_join = len(kernels) == len(parts) and len(widths) == 1 and not any(steps.initialization for steps in each)
-    return kernels if can_join and _buffers(kernels) <= target.slots else []
+    return kernels if can_join and buffers(*kernels) <= target.slots else []
 
 
 def _can_join(kernel: KernelStep) -> bool:

@@ -98,7 +98,7 @@ DECLARATION = re.compile(r"(?:^|%\})(?:fn|alias|const|struct|var(?:<\w+>)?)\s+(\
 """A declaration at module level; an expression may end its name."""
 
 _ACCESSOR = re.compile(r"\w+_(?:load|at|s|t|unit|base|index|bits|words\d*|doubles|of)")
-_OF_BODIES = frozenset(["element", "place"])
+_OF_BODIES = frozenset(["element", "finish", "place"])
 """Functions that other files declare for those in ``schedules/``."""
 
 _IDENTIFIER = re.compile(r"//[^\n]*|(?<![\w.])[A-Za-z_]\w*")

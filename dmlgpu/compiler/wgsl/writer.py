@@ -26,6 +26,7 @@ from dmlgpu.compiler.plan import (
 )
 from dmlgpu.compiler.rewrites.packing import is_paired
 from dmlgpu.compiler.schedule.steps.base import KernelStep
+from dmlgpu.compiler.schedule.steps.quantized import ScheduledQuantizedProduct
 from dmlgpu.compiler.schedule.steps.together import ScheduledTogether
 from dmlgpu.compiler.sizes.arithmetic import is_many
 from dmlgpu.compiler.target import Division, Float16Conversions, Float16Encoding, Target
@@ -457,22 +458,12 @@ def render_step(step: KernelStep, writer: ShaderWriter) -> str:
     Raises:
         NotSupported: when the adapter lacks a feature that it needs.
     """
-    if isinstance(step, ScheduledTogether):
-        parts = []
-        for index, part in enumerate(step.parts):
-            with writer.names.within(f"part{index}_"):
-                parts.append(_rendered(part, writer, is_part=True))
-        return "".join(parts) + templates.render(step.template, step=step)
     return _rendered(step, writer, is_part=False)
 
 
 def _rendered(step: KernelStep, writer: ShaderWriter, *, is_part: bool) -> str:
-    """Return the WGSL of a kernel, or of a part of one, which has a function ``run`` instead of an entry point."""
-    if step.wide:
-        text, values = writer.wide_store(step.output)
-    else:
-        tree = getattr(step, "epilogue", None) or getattr(step, "body", None)
-        text, values = writer.store(step.output, step.portable if tree is None else tree.portable, step.atomic)
+    """Return the WGSL of a kernel, or of a part of one, which has another function instead of an entry point."""
+    text, values = _stores(step, writer)
     values |= {"step": step, "is_part": is_part}
     for name, path in step.reads:
         part = attrgetter(path)(step)
@@ -484,6 +475,27 @@ def _rendered(step: KernelStep, writer: ShaderWriter, *, is_part: bool) -> str:
             text += writer.source(name, part, raw=False, portable=step.portable)
     text += special(step, writer, values)
     return text + templates.render(step.template, **values)
+
+
+def _stores(step: KernelStep, writer: ShaderWriter) -> tuple[str, dict[str, Any]]:
+    """Return the accessor of a step's output with its template values, or the parts of a step, which store."""
+    if isinstance(step, ScheduledTogether):
+        return _parts("part", step.parts, writer), {}
+    if isinstance(step, ScheduledQuantizedProduct) and step.ranges:
+        return _parts("range", step.ranges, writer), {}
+    if step.wide:
+        return writer.wide_store(step.output)
+    tree = getattr(step, "epilogue", None) or getattr(step, "body", None)
+    return writer.store(step.output, step.portable if tree is None else tree.portable, step.atomic)
+
+
+def _parts(name: str, parts: Sequence[KernelStep], writer: ShaderWriter) -> str:
+    """Return the WGSL of parts of a step, each in the namespace of its index."""
+    text = ""
+    for index, part in enumerate(parts):
+        with writer.names.within(f"{name}{index}_"):
+            text += _rendered(part, writer, is_part=True)
+    return text
 
 
 @functools.singledispatch

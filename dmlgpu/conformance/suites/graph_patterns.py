@@ -82,16 +82,41 @@ def _quantized_cache(draft: Draft) -> tuple[Tensor, ...]:
 def _updated_cache(draft: Draft) -> tuple[Tensor, ...]:
     """New keys are rotated, and values computed, where caches get them, next to the rotation of the queries."""
     batch, heads, rows, size = draft.sizes
-    halves = (batch, rows, heads, size // 2, 2)
+    return (_attended_by_caches(draft, draft.input((batch, rows, 3 * heads * (size + size % 2)))),)
+
+
+def _rotated_columns(draft: Draft) -> tuple[Tensor, ...]:
+    """Products of few rows by dequantized blocks are queries, keys and values: once partners in a rotation are
+    adjacent, and once half a head apart, by a product of normalized rows whose sums many invocations share."""
+    batch, heads, rows, size = draft.sizes
+    rows, columns = -(-rows // 3), 3 * heads * (size + size % 2)
+
+    def product(x: Tensor) -> Tensor:
+        inner = x.sizes[-1]
+        codes, scale = draft.input((1, 1, columns, inner), DataType.UINT4), draft.input((1, 1, columns, inner // 16))
+        weights = f.dequantize(codes, (scale,), quantization_type=QuantizationType.SCALE)
+        joined = f.gemm(x, weights, trans_b=MatrixTransform.TRANSPOSE)
+        return joined.reinterpret((batch, rows, columns))
+
+    short, long = (draft.input((1, 1, batch * rows, inner)) for inner in (32, 256))
+    normalized = f.mean_variance_normalization2(long, axes=(3,), use_mean=False, epsilon=0.125)
+    return _attended_by_caches(draft, product(short)), _attended_by_caches(draft, product(normalized), apart=True)
+
+
+def _attended_by_caches(draft: Draft, joined: Tensor, *, apart: bool = False) -> Tensor:
+    """Attention to caches that get rotated keys, and values, next to rotated queries. Partners in a rotation are
+    adjacent, or half a head apart."""
+    (batch, rows, columns), heads = joined.sizes, draft.sizes[1]
+    size = columns // (3 * heads)
+    digits = (2, size // 2) if apart else (size // 2, 2)
+    pairs, turned = (batch, rows, heads, *digits), (1, 1, 1, *((-1, 1) if apart else (1, -1)))
     flat = (batch, rows, heads * size)
-    query, key, value = f.split(draft.input((batch, rows, 3 * heads * size)), axis=2, output_sizes=[flat] * 3)
-    factor = draft.input((batch, rows, 1, size // 2, 1)).broadcast_to(halves)
+    query, key, value = f.split(joined, axis=2, output_sizes=[flat] * 3)
+    factor = draft.input((batch, rows, 1, *(1 if length == 2 else length for length in digits))).broadcast_to(pairs)
 
     def rotated(part: Tensor) -> Tensor:
-        x = f.element_wise_identity(part).reinterpret(halves)
-        exchanged = f.slice1(
-            x, input_window_offsets=(0,) * 5, input_window_sizes=halves, input_window_strides=(1, 1, 1, 1, -1)
-        )
+        x = f.element_wise_identity(part).reinterpret(pairs)
+        exchanged = f.slice1(x, input_window_offsets=(0,) * 5, input_window_sizes=pairs, input_window_strides=turned)
         return f.element_wise_subtract(x, f.element_wise_multiply(exchanged, factor)).reinterpret(flat)
 
     cache = (batch, heads, rows + 4, size)
@@ -109,7 +134,7 @@ def _updated_cache(draft: Draft) -> tuple[Tensor, ...]:
         output_present_key=True,
         output_present_value=True,
     )
-    return (result.output,)
+    return result.output
 
 
 def _attention_with_scores(draft: Draft) -> tuple[Tensor, ...]:
@@ -550,6 +575,7 @@ PATTERNS: Mapping[str, tuple[Pattern, Types]] = {
     "attention_with_scores": (_attention_with_scores, FLOATS),
     "quantized_cache": (_quantized_cache, FLOATS),
     "updated_cache": (_updated_cache, FLOATS),
+    "rotated_columns": (_rotated_columns, FLOATS),
     "gathered_heads": (_gathered_heads, FLOATS),
     "gathered_rows": (_gathered_rows, FLOATS),
     "normalized_scores": (_normalized_scores, FLOATS),
@@ -607,6 +633,7 @@ QUICK_PATTERNS = (
     "pattern-quantized_cache-float32-plain",
     "pattern-updated_cache-float32-plain",
     "pattern-updated_cache-float16-plain",
+    "pattern-rotated_columns-float16-plain",
     "pattern-convolution_normalization_relu-float32-plain",
     "pattern-quantized_and_back-float16-plain",
     "pattern-updates_in_place-int32-odd",

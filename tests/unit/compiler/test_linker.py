@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import struct
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -15,7 +16,8 @@ from hypothesis import strategies as st
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler.linker import DOUBLE, BufferInterface, Interface, link, slots_of
 from dmlgpu.compiler.plan import Role
-from dmlgpu.compiler.program import KernelSource, RenderedKernel, Slot
+from dmlgpu.compiler.program import KernelSource, RenderedKernel, Slot, parameter_bytes
+from dmlgpu.compiler.target import MAX_SLOTS
 from dmlgpu.compiler.wgsl import names
 from dmlgpu.compiler.wgsl.parameters import LARGEST_DIVIDED
 from tests.unit.compiler.linked_functions import Unsigned, arrays, from_words, functions, to_words, words_of
@@ -33,7 +35,8 @@ def wgsl(**fields: Any) -> str:
 
 # ---- sizes and base offsets
 
-BLOCK = "struct Params { bases: vec4<u32>, more_bases: vec4<u32>, @size(16) zero: u32 }\n"
+BASES = "bases: vec4<u32>, more_bases: vec4<u32>, other_bases: vec4<u32>, last_bases: vec3<u32>, zero: u32"
+BLOCK = f"struct Params {{ {BASES} }}\n"
 IMMEDIATES = BLOCK + "var<immediate> params: Params;\n"
 FUNCTIONS = (
     "fn load_sizes() {}\n"
@@ -76,7 +79,7 @@ def test_kernels_with_barriers_read_sizes_in_place():
 @pytest.mark.parametrize(("has_barriers", "variable"), [(False, "given"), (True, "sizes")])
 def test_without_immediates_sizes_follow_the_base_offsets(has_barriers, variable):
     text = wgsl(sizes=1, immediates=False, has_barriers=has_barriers)
-    assert "struct Sizes { bases: vec4<u32>, more_bases: vec4<u32>, @size(16) zero: u32, s0u: u32 }\n" in text
+    assert f"struct Sizes {{ {BASES}, s0u: u32 }}\n" in text
     assert f"@group(0) @binding(1) var<uniform> {variable}: Sizes;\n" in text
     assert f"fn opaque_zero() -> u32 {{ return {variable}.zero; }}\n" in text
     assert f"fn base0() -> u32 {{ return {variable}.bases.x; }}\n" in text
@@ -104,13 +107,12 @@ def test_constant_sizes_need_no_uniform(immediates, has_barriers):
     )
 
 
-def test_base_offsets_are_components_of_two_vectors():
-    text = link(BODY, Interface((WORD,) * 6))
-    returned = re.findall(r"fn base(\d)\(\) -> u32 \{ return params\.([\w.]+); \}", text)
-    assert returned == [
-        *(("0", "bases.x"), ("1", "bases.y"), ("2", "bases.z"), ("3", "bases.w")),
-        *(("4", "more_bases.x"), ("5", "more_bases.y")),
-    ]
+def test_base_offsets_are_the_components_of_vectors_before_the_zero():
+    text = link(BODY, Interface((WORD,) * MAX_SLOTS))
+    returned = re.findall(r"fn base\d+\(\) -> u32 \{ return params\.(\w+)\.([xyzw]); \}", text)
+    sizes = re.findall(r"(\w+): vec(\d)<u32>", BASES)
+    assert returned == [(name, component) for name, size in sizes for component in "xyzw"[: int(size)]]
+    assert struct.unpack("<16I", parameter_bytes(range(1, MAX_SLOTS + 3))) == (*range(1, MAX_SLOTS + 1), 0)
 
 
 def test_extensions_are_enabled_first():

@@ -18,6 +18,7 @@ from dmlgpu.compiler.graph.passes import (
     nodes,
     norms,
     numbers,
+    rotations,
 )
 
 NODE_PASSES = (
@@ -47,6 +48,7 @@ STEP_PASSES = (
     layouts.LAYOUTS,
     gathers.SELECTIONS,
     gathers.PANELS,
+    rotations.ROTATIONS,
     appends.TOGETHER,
     gathers.GATHERS,
 )

@@ -78,7 +78,7 @@ def join_updates(rewriting: Rewriting) -> None:
     """
     group: list[int] = []
     for index, step in tuple(rewriting.indexed()):
-        if not ((may_join(step) or _is_copy(step)) and _is_independent(rewriting, group, step)):
+        if not ((may_join(step) or _is_copy(step)) and is_independent(rewriting, group, step)):
             _join(rewriting, group)
             group = []
         if may_join(step):
@@ -90,7 +90,8 @@ TOGETHER = StepPass("together", join_updates)
 
 
 def may_join(step: Step) -> bool:
-    """Return whether a step may be part of another. A copy stays by itself: it is none if both sides are one buffer."""
+    """Return whether a step may be part of another kernel. A copy stays by itself: it is none if both sides are one
+    buffer."""
     if isinstance(step, Scatter):
         return step.distinct
     if not isinstance(step, Map) or type(step) is not Map or is_identity(step.body):
@@ -102,7 +103,7 @@ def _is_copy(step: Step) -> bool:
     return isinstance(step, Map) and is_identity(step.body)
 
 
-def _is_independent(rewriting: Rewriting, group: list[int], step: Step) -> bool:
+def is_independent(rewriting: Rewriting, group: list[int], step: Step) -> bool:
     """Return whether a step and those of a group neither read nor write what another one writes."""
     reads, writes = ({memory_of(tensor) for tensor in tensors(step)} for tensors in (read, written))
     for other in map(rewriting.step, group):

@@ -59,7 +59,7 @@ def _paired(writer: Contract, step: Map) -> PairedContract | None:
         if space_of_leaf is None or leaf.view is View.INDEX or affine not in (None, space_of_leaf):
             return None
         affine = space_of_leaf
-        values[replace(leaf, view=View.COMPUTE)] = _sum(writer.epilogue, name, sizes, affine)
+        values[replace(leaf, view=View.COMPUTE)] = value_of_sum(writer.epilogue, name, sizes, affine)
     if affine is None or len(values) != len(PAIR):
         return None
     tree = simplified(reindex(computed(step.body), sizes, affine, values))
@@ -75,7 +75,7 @@ def _columns(output: PlanTensor, first: int, count: int) -> PlanTensor:
     return replace(output, sizes=(*output.sizes[:-1], count), offset=offset, view=View.COMPUTE)
 
 
-def _sum(epilogue: Body, name: str, sizes: tuple[int, ...], affine: Affine) -> Source:
+def value_of_sum(epilogue: Body, name: str, sizes: tuple[int, ...], affine: Affine) -> Source:
     """Return the value that a product stores for one of its sums."""
     over = reindex(epilogue, sizes, affine)
     return rewrite(over, lambda source: replace(source, name=name) if isinstance(source, RegisterValue) else source)

@@ -20,6 +20,7 @@ from dmlgpu.compiler.plan import (
     PairedContract,
     PlanTensor,
     Role,
+    RotatedContract,
     Scatter,
     Sizes,
     Source,
@@ -98,6 +99,8 @@ class Capabilities:
         appends: Returns whether a kernel computes the source of a scatter, a tree, as well.
         computes_pairs: Returns whether a kernel computes two columns of a product for each element.
         normalizes: Returns whether the kernel of a product normalizes its rows, and may look up a single one.
+        rotates: Returns whether a kernel stores ranges of the columns of a product, rotated: some ranges, or certain
+            ones.
         saved_by_channels_last: Returns the time that a convolution saves if one side has channels innermost, in
             multiplications; negative for a loss.
     """
@@ -109,6 +112,7 @@ class Capabilities:
     appends: Callable[[Scatter], bool]
     computes_pairs: Callable[[Contract], bool]
     normalizes: Callable[[Contract | PairedContract], bool]
+    rotates: Callable[[Contract | RotatedContract], bool]
     saved_by_channels_last: Callable[[Convolve], float]
 
 

@@ -113,6 +113,12 @@ class KernelStep:
         return False
 
 
+def buffers(*kernels: KernelStep) -> int:
+    """Return the number of buffers that kernels bind if they are one: one for each tensor and size of unit."""
+    every = (tensor for kernel in kernels for tensor in tensors(kernel))
+    return len({(tensor.binding, max(tensor.unit_bits, WORD_BITS)) for tensor in every})
+
+
 @dataclass(frozen=True)
 class ScheduledRepeat:
     """A loop over scheduled steps (see ``plan.Repeat``)."""

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, replace
 
 from dmlgpu.catalog.tensor_desc import WORD_BITS
-from dmlgpu.compiler.plan import Body, PlanTensor, Product, Source, Space
+from dmlgpu.compiler.plan import PAIR, Body, Constants, PlanTensor, Product, Source, Space
 from dmlgpu.compiler.rewrites.packing import UNIT, PackedTensor, pack_tensor
 from dmlgpu.compiler.schedule.launch import Walk
 from dmlgpu.compiler.schedule.steps.base import KernelStep
@@ -120,6 +120,35 @@ class NormalizedRows:
         return cls(gain, math.prod(product.space.inner), norm.epsilon)
 
 
+ADJACENT = 2
+"""Adjacent columns that an invocation stores at once: two float16 share a word, which only one invocation may write."""
+
+
+@dataclass(frozen=True)
+class ScheduledColumns(KernelStep):
+    """A part of a product that stores a range of its columns, two adjacent ones at once, from their sums and those of
+    their partners.
+
+    Attributes:
+        epilogue: as in ``plan.ColumnRange``, over units of two columns.
+        rows, columns: dimensions of its space, as in ``plan.ColumnRange``.
+        file: shader that computes the place of an element (see ``plan.Scatter``); empty if the output has its
+            coordinates.
+        inputs, constants: of this shader.
+    """
+
+    epilogue: Body
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    file: str = ""
+    inputs: tuple[tuple[str, PlanTensor], ...] = ()
+    constants: Constants = ()
+
+    template = "schedules/quantized_range"
+    reads = (("finish", "epilogue"),)
+    sums = len(PAIR)
+
+
 @dataclass(frozen=True)
 class ScheduledQuantizedProduct(KernelStep):
     """A product of few rows with quantized columns, which reads their words once and never stores them as floats.
@@ -138,6 +167,8 @@ class ScheduledQuantizedProduct(KernelStep):
         sharing: invocations of a subgroup that broadcast elements of rows to each other (COLUMNS), or add their sums
             without workgroup memory (LANES); 1 for none.
         norm: how rows are normalized (LANES); None for rows as they are.
+        apart: columns between those of an output; 0 for half of all columns.
+        ranges, starts: what stores ranges of columns, and the first one of each (LANES); none if the epilogue does.
     """
 
     space: Space
@@ -152,17 +183,32 @@ class ScheduledQuantizedProduct(KernelStep):
     down: int
     sharing: int
     norm: NormalizedRows | None = None
+    apart: int = 0
+    ranges: tuple[ScheduledColumns, ...] = ()
+    starts: tuple[int, ...] = ()
 
     @property
     def template(self) -> str:
         return f"schedules/quantized_{self.schedule}"
 
     @property
+    def distance(self) -> int:
+        """Columns from the adjacent ones of an invocation to its other ones: their partners, unless these are adjacent
+        as well."""
+        return ADJACENT if self.apart == 1 else self.apart
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """The column after the last one of each range."""
+        return (*self.starts[1:], self.sums * math.prod(self.space.columns))
+
+    @property
     def reads(self) -> tuple[tuple[str, str], ...]:
         is_quantized = isinstance(self.a, QuantizedRows)
         rows = (("a", "a.words"), ("a_scale", "a.scale")) if is_quantized else (("a", "a"),)
         gain = () if self.norm is None else (("gain", "norm.gain"),)
-        return (("finish", "epilogue"), *rows, *gain, *_READS, *_SELECTION)
+        finish = () if self.ranges else (("finish", "epilogue"),)
+        return (*finish, *rows, *gain, *_READS, *_SELECTION)
 
 
 @dataclass(frozen=True)

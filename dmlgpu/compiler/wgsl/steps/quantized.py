@@ -10,6 +10,7 @@ from dmlgpu.compiler.rewrites.packing import UNIT, is_paired
 from dmlgpu.compiler.schedule.steps.quantized import (
     QuantizedColumns,
     QuantizedRows,
+    ScheduledColumns,
     ScheduledDequantize,
     ScheduledPanels,
     ScheduledQuantizedProduct,
@@ -43,7 +44,24 @@ def _quantized(step: ScheduledQuantizedProduct, writer: ShaderWriter, values: di
         "parts": step.sums,
     }
     text = templates.render("schedules/quantized_operands", **values)
+    if step.ranges:
+        return text + templates.render("schedules/quantized_ranges", **values)
     return text + templates.render("schedules/gemm_keep_one", rows=rows, columns=columns, **values)
+
+
+@special.register
+def _columns(step: ScheduledColumns, writer: ShaderWriter, values: dict[str, Any]) -> str:
+    sizes = step.epilogue.sizes
+    for name, dimensions, index in (("rows", step.rows, "row"), ("columns", step.columns, "unit")):
+        values[f"of_{name}"] = zip(
+            dimensions, spread(index, [sizes[dimension] for dimension in dimensions]), strict=True
+        )
+    text = "".join(writer.load(name, tensor) for name, tensor in step.inputs)
+    if step.file:
+        source, scalar, unit = map(writer.names.scoped, ("source", "output_s", "output_t"))
+        text += templates.render("access/types", name=source, rank=len(sizes), scalar=scalar, unit=unit)
+        text += templates.render(step.file, output=step.output, **dict(step.constants))
+    return text
 
 
 @special.register

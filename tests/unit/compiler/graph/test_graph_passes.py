@@ -22,7 +22,9 @@ from dmlgpu.compiler.plan.parts import written
 from dmlgpu.compiler.rewrites.sources import nodes
 from dmlgpu.compiler.schedule.steps.base import ScheduledSteps
 from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.conformance.suites.graphs import example
 from dmlgpu.ops import directml as functions
+from dmlgpu.tensors.tensor import Tensor
 from tests.unit.graph_examples import (
     FLOATS,
     ConstantNode,
@@ -457,6 +459,155 @@ def test_products_normalize_their_rows(options: dict[str, Any], is_fused: bool, 
     desc = normalized_products(**options)
     is_gpu = target.profile is Profile.DISCRETE
     assert kernels(desc, target, "norms") - kernels(desc, target) == (is_fused and is_gpu)
+
+
+MANY_BUFFERS = Target("GPU", Profile.DISCRETE, max_storage_buffers=16)
+
+
+def rotated_columns(
+    kind: DataType = DataType.FLOAT32,
+    rows: int = 1,
+    *,
+    size: int = 8,
+    value_size: int = 8,
+    heads: int = 2,
+    keys_apart: bool = True,
+    queries_apart: bool = True,
+    mirrored: bool = True,
+    extra: int = 0,
+    biased: bool = False,
+    values: str = "",
+    use: str = "",
+) -> GraphDesc:
+    """Attention with caches, whose queries, values and keys are columns of one product, rotated but for the values.
+
+    Args:
+        kind: Data type.
+        rows: Rows of the product.
+        size, value_size: Elements of a head.
+        heads: Number of heads.
+        keys_apart, queries_apart: Partners are half a head apart, else adjacent.
+        mirrored: Columns half a head apart are partners of each other, else all are those of the first ones.
+        extra: Further columns, which are not read.
+        biased: Whether a bias is added.
+        values: Values are ``residual``: rows are added; ``gathered``; ``shared`` by all heads; or ``uneven``: added to
+            tensors that no unit divides.
+        use: What else is read: the ``columns``; the ``queries`` before keys are stored; the first columns ``again``; or
+            extra columns in a single ``row``.
+    """
+    builder = Graph()
+    own_values = value_size * (1 if values == "shared" else heads)
+    ends = (heads * size, heads * size + own_values, 2 * heads * size + own_values)
+    columns = ends[-1] + extra
+    codes, scale = builder.input((1, 1, columns, 64), DataType.UINT4), builder.input((1, 1, columns, 2), kind)
+    weights = functions.dequantize(codes, (scale,), quantization_type="scale")
+    x = builder.input((1, 1, rows, 64), kind)
+    joined = functions.gemm(x, weights, trans_b="transpose")
+    if biased:
+        joined = functions.element_wise_add(joined, builder.input((1, 1, 1, columns), kind).broadcast_to(joined.sizes))
+    joined = joined.reinterpret((1, rows, columns))
+    parts = query, value, key = [joined[:, :, first:end] for first, end in zip((0, *ends), ends, strict=False)]
+    factor = builder.input((1, rows, 1, 1, 1), kind)
+
+    def rotated(part: Tensor, apart: bool) -> Tensor:
+        sizes = (1, rows, heads, *((2, size // 2) if apart else (size // 2, 2)))
+        x = functions.element_wise_identity(part).reinterpret(sizes)
+        turned = (1, 1, 1, *((-1, 1) if apart else (1, -1)))
+        exchanged = functions.slice1(
+            x, input_window_offsets=(0,) * 5, input_window_sizes=sizes, input_window_strides=turned
+        )
+        partner = exchanged if mirrored else x[:, :, :, :1].broadcast_to(sizes)
+        moved = functions.element_wise_multiply(partner, factor.broadcast_to(sizes))
+        return functions.element_wise_subtract(x, moved).reinterpret((1, rows, heads * size))
+
+    flat = (1, rows, heads * value_size)
+    if values == "residual":
+        value = functions.element_wise_add(value, x.reinterpret((1, rows, 64))[:, :, : flat[-1]])
+    elif values == "gathered":
+        order = builder.input((1, 1, flat[-1]), DataType.UINT32)
+        value = functions.element_wise_abs(functions.gather_elements(value, order.broadcast_to(flat), axis=2))
+    elif values == "shared":
+        shared = value.reinterpret((1, rows, 1, value_size)).broadcast_to((1, rows, heads, value_size))
+        value = functions.element_wise_abs(shared).reinterpret(flat)
+    elif values == "uneven":
+        value = functions.element_wise_add(value, builder.input((1, rows, flat[-1] + 1), kind)[:, :, 1:])
+    query = rotated(query, queries_apart)
+    source = {"columns": joined, "queries": query}.get(use)
+    others = [] if source is None else [functions.reduce(source, function=ReduceFunction.MAX, axes=(2,))]
+    others += [functions.element_wise_negate(parts[0])] if use == "again" else []
+    others += [functions.element_wise_negate(joined[:, :1, ends[-1] :])] if use == "row" else []
+    result = functions.multihead_attention1(
+        query,
+        rotated(key, keys_apart),
+        value,
+        past_key=builder.input((1, heads, 9, size), kind),
+        past_value=builder.input((1, heads, 9, value_size), kind),
+        past_sequence_lengths=builder.input((1,), DataType.INT32),
+        scale=0.25,
+        mask_filter_value=-100.0,
+        query_head_count=heads,
+        key_value_head_count=heads,
+        output_present_key=True,
+        output_present_value=True,
+    )
+    return builder.desc([result.output, result.output_present_key, result.output_present_value, *others])
+
+
+@pytest.mark.parametrize(
+    ("options", "is_fused"),
+    [
+        pytest.param({}, True, id="partners half a head apart"),
+        pytest.param({"kind": DataType.FLOAT16}, True, id="in float16"),
+        pytest.param({"keys_apart": False, "queries_apart": False}, True, id="adjacent partners"),
+        pytest.param({"biased": True}, True, id="with a bias"),
+        pytest.param({"rows": 4}, True, id="most rows"),
+        pytest.param({"rows": 5}, False, id="more rows"),
+        pytest.param({"keys_apart": False}, False, id="partners of two distances"),
+        pytest.param({"mirrored": False}, False, id="the first half twice"),
+        pytest.param({"size": 6}, False, id="partners three columns apart"),
+        pytest.param({"value_size": 6}, False, id="heads that begin within a group"),
+        pytest.param(
+            {"heads": 1, "size": 6, "value_size": 6, "keys_apart": False, "queries_apart": False},
+            False,
+            id="a pair of partners too many",
+        ),
+        pytest.param({"extra": 4}, False, id="columns that are not read"),
+        pytest.param({"values": "residual"}, True, id="values with another tensor"),
+        pytest.param({"values": "gathered"}, False, id="values in another order"),
+        pytest.param({"values": "shared"}, False, id="values of several heads"),
+        pytest.param({"values": "uneven"}, False, id="values without whole units"),
+        pytest.param({"use": "row", "rows": 2, "extra": 16}, False, id="columns of one row"),
+        pytest.param({"use": "columns"}, False, id="all columns read again"),
+        pytest.param({"use": "again", "extra": 16}, False, id="some columns read again"),
+        pytest.param({"use": "queries"}, False, id="queries read before keys are stored"),
+    ],
+)
+def test_products_store_rotated_columns(options: dict[str, Any], is_fused: bool) -> None:
+    """On GPUs, where queries go to a tensor, and keys and values to caches, from products of few rows."""
+    desc = rotated_columns(**options)
+    assert kernels(desc, MANY_BUFFERS, "rotations") - kernels(desc, MANY_BUFFERS) == is_fused
+    assert kernels(desc, TARGETS[0], "rotations") == kernels(desc, TARGETS[0])
+
+
+def test_rotated_columns_are_a_kernel_of_their_own_if_they_bind_too_many_buffers() -> None:
+    """The rotation then is next to the updates of the caches. Rows that are read in two units are two buffers."""
+    for values, needed in (("", 8), ("residual", 9)):
+        desc = resolve(rotated_columns(values=values))
+        fused, compiled = (
+            compile_network(desc, dataclasses.replace(MANY_BUFFERS, max_storage_buffers=buffers))
+            for buffers in (needed, needed - 1)
+        )
+        assert sum(note.pass_name == "rotations" for note in fused.notes) == 3
+        assert any("too many buffers" in note.text for note in compiled.notes)
+        assert any(label.endswith("2 more") for label in labels(compiled))
+
+
+def test_a_product_of_normalized_rows_stores_rotated_columns() -> None:
+    """Norm, product and rotation are one kernel, before attention."""
+    compiled = compile_network(resolve(example("pattern-rotated_columns-float32-plain").graph), MANY_BUFFERS)
+    assert [note.pass_name for note in compiled.notes].count("rotations") == 6
+    assert any(note.pass_name == "norms" for note in compiled.notes)
+    assert sum("quantized" in label for label in labels(compiled)) == 2 and len(labels(compiled)) == 8
 
 
 def test_a_product_of_normalized_rows_by_themselves_is_not_fused() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from dmlgpu import DataType, Graph, TensorDesc, descs
 from dmlgpu.common.errors import NotSupported
 from dmlgpu.compiler import operators
+from dmlgpu.compiler.explain import multiplications
 from dmlgpu.compiler.graph.compiler import plan_network
 from dmlgpu.compiler.graph.resolve import resolve
-from dmlgpu.compiler.plan import Map, Plan, PlanTensor, RegisterValue, Role, Step, apply
+from dmlgpu.compiler.plan import Map, Plan, PlanTensor, RegisterValue, Role, RotatedContract, Step, apply
 from dmlgpu.compiler.plan.parts import read, written
 from dmlgpu.compiler.plan.text import describe, equations
 from dmlgpu.compiler.rewrites.sources import identity
@@ -20,6 +23,7 @@ from dmlgpu.compiler.target import Policies, Profile, Target
 from dmlgpu.compiler.wgsl import templates
 from dmlgpu.compiler.wgsl.render import render
 from dmlgpu.conformance.cases.registry import OPERATOR_CASES
+from dmlgpu.conformance.suites.graphs import example
 from dmlgpu.ops import directml as functions
 
 CPU = Target("CPU", Profile.CPU, frozenset({"immediates"}))
@@ -62,6 +66,19 @@ def test_a_product_prints_the_normalization_of_its_rows() -> None:
     desc = graph.desc([functions.gemm(x, weights, trans_b="transpose")])
     text = str(plan_network(resolve(desc), Target("GPU", Profile.DISCRETE)).plan)
     assert "product = sum over 2 x 32 of input 0 * input 1 / sqrt(mean of input 0 ^ 2 + 0.125) * " in text, text
+
+
+def test_a_product_prints_what_is_stored_of_its_columns() -> None:
+    """It reads its operands and the factors of the rotation, and writes queries, keys and values."""
+    network = resolve(example("pattern-rotated_columns-float32-plain").graph)
+    plan = plan_network(network, replace(GPU, max_storage_buffers=16)).plan
+    step, *_ = (step for step in plan.steps if isinstance(step, RotatedContract))
+    product, partners, *stored = equations(step)
+    assert product.startswith("product = sum over") and product.endswith(": 4 rows by 96 columns")
+    assert partners == "product.x and product.y = product of a column, and of the one 1 columns from it"
+    assert sum("cached(" in line for line in stored) == 2
+    assert len({tensor.binding for tensor in read(step)}) == 5 and len(written(step)) == 3
+    assert multiplications(step) == 4 * 96 * 32
 
 
 def test_a_schedule_prints_reasons() -> None:

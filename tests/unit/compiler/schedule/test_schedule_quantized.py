@@ -19,6 +19,7 @@ from dmlgpu.compiler.schedule.steps.quantized import (
     ScheduledQuantizedProduct,
 )
 from dmlgpu.compiler.target import Profile, Target
+from dmlgpu.conformance.suites.graphs import example
 from dmlgpu.ops import directml as functions
 
 CPU = Target("cpu", features=frozenset({"subgroup", "shader-int64"}), subgroup_lanes=8)
@@ -164,3 +165,21 @@ def test_many_rows_that_vary_have_one_kernel_for_all_epilogues():
 @pytest.mark.parametrize(("target", "rows"), [(CPU, 32), (CPU.varying, 1)])
 def test_other_products_compute_epilogues_in_registers(target, rows):
     assert len(kernels(target, rows, is_added=True)) == 1
+
+
+@pytest.mark.parametrize(("data_type", "bits"), [("float32", 64), ("float16", 32)])
+def test_rotated_columns_are_stored_in_units_of_two(data_type, bits):
+    """An invocation holds two adjacent columns and their partners, so that no word is stored in part."""
+    target = dataclasses.replace(GPU, max_storage_buffers=16)
+    compiled = compile_network(resolve(example(f"pattern-rotated_columns-{data_type}-plain").graph), target)
+    kernels = [step for step in compiled.schedule.steps if isinstance(step, ScheduledQuantizedProduct)]
+    assert [kernel.apart for kernel in kernels] == [1, 4]
+    for kernel in kernels:
+        assert (kernel.rows, kernel.columns, kernel.sums, kernel.space.columns) == (4, 2, 2, (48,))
+        assert (kernel.starts, kernel.ends) == ((0, 32, 64), (32, 64, 96))
+        assert [part.file for part in kernel.ranges] == ["", "attention/cached", "attention/cached"]
+        assert [(part.output.lanes, part.output.unit_bits) for part in kernel.ranges] == [(2, bits)] * 3
+        assert not any(part.atomic for part in kernel.ranges)
+    parts = kernels[1].ranges
+    assert [part.rows for part in parts] == [(0, 1), (0, 2), (0, 2)]
+    assert [part.columns for part in parts] == [(2, 3, 4), (1, 3, 4), (1, 3)]

@@ -103,7 +103,7 @@ def test_attributes_are_bits():
 
 
 def test_a_uniform_has_the_parameter_block_unless_it_comes_as_immediates():
-    assert uniform_bytes((7,), (5,), immediates=False) == bytes([7, *bytes(47), 5, *bytes(15)])
+    assert uniform_bytes((7,), (5,), immediates=False) == bytes([7, *bytes(63), 5, *bytes(15)])
     assert uniform_bytes((7,), (5,), immediates=True) == bytes([5, *bytes(15)])
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -354,7 +355,9 @@ def test_every_file_is_rendered_by_some_operator(texts):
     blocks = compile_network(network, Target("GPU", Profile.DISCRETE)).program
     tied = compile_network(resolve(example("pattern-tied_columns-float32-plain").graph), quantized.CPU).program
     caches = compile_network(resolve(example("pattern-updated_cache-float32-plain").graph), quantized.CPU).program
-    graphs = [few_rows, blocks, tied, caches, *(product.program for product in products)]
+    rotated = resolve(example("pattern-rotated_columns-float32-plain").graph)
+    columns = compile_network(rotated, replace(quantized.GPU, max_storage_buffers=16)).program
+    graphs = [few_rows, blocks, tied, caches, columns, *(product.program for product in products)]
     programs = [in_parts, general, windows, *matrix_units, *graphs]
     texts = [*texts, *texts_of_integer_products(), *(kernel.wgsl for program in programs for kernel in program.kernels)]
     rendered = set(re.findall(r"^// ---- shaders/(\S+)\.wgsl$", "\n".join(texts), re.MULTILINE))
