@@ -149,7 +149,7 @@ class Kernel:
         Raises:
             InvalidArgument: If an argument is missing, superfluous, or of a dtype that the binding does not hold.
             ShaderError: If the source does not compile on the adapter.
-            NotSupported: If the adapter runs no shaders, or the grid exceeds its limit.
+            NotSupported: If the adapter runs no shaders, binds fewer storage buffers, or the grid exceeds its limit.
             OutOfMemory: If the device has no room.
         """
         check_callable(self)
@@ -184,7 +184,7 @@ class Kernel:
 
         Raises:
             ShaderError: If the source does not compile; the message is the compiler's.
-            NotSupported: If the adapter runs no shaders.
+            NotSupported: If the adapter runs no shaders, or binds fewer storage buffers.
         """
         target = as_device(self.name, device)
         shader = self._shaders.get(target)
@@ -193,6 +193,12 @@ class Kernel:
             if not isinstance(backend, ShaderBackend):
                 raise NotSupported(f"{self.name}: {target.adapter} runs no shaders; kernels in WGSL need a GPU adapter")
             kinds = {binding.number: binding.kind for binding in self.bindings}
+            most, count = backend.target.max_storage_buffers, len(self.bindings) - list(kinds.values()).count("uniform")
+            if count > most:
+                raise NotSupported(
+                    f"{self.name}: {target.adapter} binds up to {most} storage buffers to a kernel, the source has "
+                    f"{count}; put some of their contents into one buffer"
+                )
             is_page = target.adapter.backend == "Browser"
             wgsl = self.source if is_page else shader_source.for_naga(self.source)
             shader = backend.compile_shader(wgsl, self.entry_point, self.constants, kinds, self.name)

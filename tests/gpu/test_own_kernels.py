@@ -109,6 +109,22 @@ def test_compile_errors_show_the_line(device: dmlgpu.Device) -> None:
         ElementwiseKernel("float32 x", "float32 z", "z = x +", "broken")(X, device=device)
 
 
+def test_more_buffers_than_the_adapter_binds_are_rejected(adapter: AdapterInfo, device: dmlgpu.Device) -> None:
+    limit = adapter.limits["max-storage-buffers-per-shader-stage"]
+    if limit > 100:
+        pytest.skip(f"the adapter binds {limit:,} buffers to a kernel")
+    names = [f"x{place}" for place in range(limit + 1)]
+    declared = (
+        f"@group(0) @binding({place}) var<storage, read_write> {name}: array<u32>;" for place, name in enumerate(names)
+    )
+    entry_point = f"@compute @workgroup_size(1) fn many() {{ x0[0] = {' + '.join(f'{name}[0]' for name in names)}; }}"
+    kernel = Kernel("\n".join([*declared, entry_point]))
+    outputs = dict.fromkeys(names, ((4,), "uint32"))
+    message = rf"many: .* binds up to {limit} storage buffers to a kernel, the source has {limit + 1}; put"
+    with pytest.raises(NotSupported, match=message):
+        kernel(outputs=outputs, grid=1, device=device)
+
+
 def test_a_grid_beyond_the_limit_is_rejected(device: dmlgpu.Device) -> None:
     with pytest.raises(NotSupported, match="at most"):
         Kernel(DOUBLE)(X, outputs={"y": (X.shape, "float32")}, grid=1 << 20, device=device)

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from dmlgpu.compiler.target import MAX_SLOTS
 from dmlgpu.conformance.cases.case import Array
 from dmlgpu.conformance.suites.driver.kernel_case import Judged, KernelCase
 
@@ -69,24 +70,21 @@ def _strided(count: int) -> KernelCase:
     )
 
 
-_EIGHT = "\n".join(
-    [
-        *(f"@group(0) @binding({place}) var<storage, read> words{place}: array<u32>;" for place in range(7)),
-        "@group(0) @binding(7) var<storage, read_write> results: array<u32>;",
+def _buffers(count: int) -> KernelCase:
+    """Return a case with this many storage buffers; every adapter has eight."""
+    source = [
+        *(f"@group(0) @binding({place}) var<storage, read> words{place}: array<u32>;" for place in range(count - 1)),
+        f"@group(0) @binding({count - 1}) var<storage, read_write> results: array<u32>;",
         "@compute @workgroup_size(64)",
         "fn main(@builtin(global_invocation_id) id: vec3<u32>) {",
-        f"    results[id.x] = {' + '.join(f'{2 * place + 1}u * words{place}[id.x]' for place in range(7))};",
+        f"    results[id.x] = {' + '.join(f'{2 * place + 1}u * words{place}[id.x]' for place in range(count - 1))};",
         "}",
     ]
-)
-
-
-def _eight_buffers() -> KernelCase:
-    """Return a case with as many storage buffers as every adapter has."""
-    words = _hashed(7 * 640).reshape(7, 640)
-    expected = (words.astype(np.uint64) * np.arange(1, 14, 2, dtype=np.uint64)[:, None]).sum(0).astype(np.uint32)
+    words = _hashed((count - 1) * 640).reshape(-1, 640)
+    factors = np.arange(1, 2 * count - 2, 2, dtype=np.uint64)[:, None]
+    expected = (words.astype(np.uint64) * factors).sum(0).astype(np.uint32)
     inputs = {f"words{place}": row for place, row in enumerate(words)}
-    return KernelCase(_EIGHT, inputs, {"results": expected}, (10,), {"results": ((640,), "uint32")})
+    return KernelCase("\n".join(source), inputs, {"results": expected}, (10,), {"results": ((640,), "uint32")})
 
 
 _OVERLAPPING = """@group(0) @binding(0) var<storage, read> places: array<vec2<u32>>;
@@ -614,7 +612,8 @@ CASES: Final[Mapping[str, Callable[[], KernelCase]]] = {
     "grid-3d_most": lambda: _grid((1, 1, 1), (1, 1, 65535)),
     "grid-largest_workgroup": lambda: _grid((256, 1, 1), (3, 1, 1)),
     "buffer-strided": lambda: _strided(1 << 20),
-    "buffer-eight": _eight_buffers,
+    "buffer-eight": lambda: _buffers(8),
+    "buffer-most": lambda: _buffers(MAX_SLOTS),
     "buffer-overlapping": _overlapping,
     "workgroup-reverse": lambda: _workgroup(64, _SHARED, _REVERSE, lambda rows: rows[:, ::-1]),
     "workgroup-reverse_256": lambda: _workgroup(256, _SHARED, _REVERSE, lambda rows: rows[:, ::-1]),
