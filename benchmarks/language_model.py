@@ -30,7 +30,6 @@ from checkouts import compare, serve
 from onnx import helper, numpy_helper
 
 import dmlgpu
-from dmlgpu.bench.peers.programs.webgpu_provider import devices
 from dmlgpu.bench.ratios import ratio
 from dmlgpu.demo.language_model import DecoderSizes, write
 from dmlgpu.frontends.generation.generator import Generator
@@ -59,6 +58,8 @@ class Provider:
     """The decoder on the provider, its caches bound to the device."""
 
     def __init__(self, folder: Path, sizes: DecoderSizes, rows: int):
+        from dmlgpu.bench.peers.programs.webgpu_provider import devices  # noqa: PLC0415 - comparisons need no provider
+
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         options.add_provider_for_devices(devices(), {})
