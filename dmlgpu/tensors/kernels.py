@@ -193,7 +193,8 @@ class Kernel:
             if not isinstance(backend, ShaderBackend):
                 raise NotSupported(f"{self.name}: {target.adapter} runs no shaders; kernels in WGSL need a GPU adapter")
             kinds = {binding.number: binding.kind for binding in self.bindings}
-            most, count = backend.target.max_storage_buffers, len(self.bindings) - list(kinds.values()).count("uniform")
+            most = backend.target.max_storage_buffers
+            count = sum(binding.kind != "uniform" for binding in self.bindings)
             if count > most:
                 raise NotSupported(
                     f"{self.name}: {target.adapter} binds up to {most} storage buffers to a kernel, the source has "

@@ -7,8 +7,8 @@
 # if sharing > 1
 // Invocations read different units of the rows, and broadcast them.
 # endif
-// (The ends of the loops are opaque: some compilers unroll loops of known length, for half a minute. Where a loop ends at its top, drivers
-// without branches run its body once more.)
+// (The ends of the loops are opaque: some compilers unroll loops of known length, for half a minute. They are at the bottom: llvmpipe runs
+// the body of a loop that ends at its top once more, with no lane active.)
 {% set interleaved, chunk, between, in_float16, in_memory = 1, 1, 1, false, false %}
 {% import "schedules/gemm_macros" as gemm with context %}
 # set row_units = words * in_word // 4
